@@ -13,6 +13,7 @@ import deltalog
 from spark_ext import file_sizes, mapped
 from spark_ext.assigned import fitted
 from spark_ext.conform import conformed, moved, problems, stored_schema
+from spark_ext.counted import RowCount
 from spark_ext.exact import named, quoted
 from spark_ext.execution import Job, explained
 from spark_ext.files import rows_of
@@ -98,11 +99,17 @@ class ChangedFiles:
         return rows.select(*columns, *map(quoted, carried))
 
     def write(
-        self, rows: DataFrame, num_rows: int | None, beside: Sequence[str] = (), as_changes: bool = False
+        self,
+        rows: DataFrame,
+        num_rows: int | None,
+        beside: Sequence[str] = (),
+        as_changes: bool = False,
+        count: RowCount | None = None,
     ) -> list[deltalog.AddFile]:
         """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
         columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
-        ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known.
+        ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known. ``count``: as for
+        ``Job.write``.
 
         Raises RowCountError where other rows were written, by the job's count or by the files'; the errors of the
         table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the job.
@@ -117,7 +124,7 @@ class ChangedFiles:
             self._transaction, self.target, self.target, self._partition_columns, beside=columns, as_changes=as_changes
         )
         with explained(self.rules, None, job):
-            adds = job.write(rows, plan, self._options)
+            adds = job.write(rows, plan, self._options, count)
         self.check_count(num_rows, sum(rows_of(add) for add in adds))
         if as_changes:
             return adds
@@ -138,6 +145,19 @@ class ChangedFiles:
             written=written,
             found=found,
         )
+
+    def check_found(self, found: tuple[int, int], count: RowCount) -> None:
+        """Raise RowCountError where rows that were selected again are not those that were found. ``found``: their
+        number and their digest."""
+        written = count.marked()
+        self.check_count(found[0], written[0])
+        if written != found:
+            raise deltalog.RowCountError(
+                f"{self._url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
+                "Nothing was committed; check that the query has the same rows when it runs again.",
+                written=written[0],
+                found=found[0],
+            )
 
     def _under_stored_names(self, frame: DataFrame, carried: Sequence[str]) -> DataFrame:
         if self._is_native and mapped.is_mapped(self._transaction):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -12,7 +13,7 @@ import deltalog
 from spark_ext import paths
 from spark_ext.session import is_connect, spark_version
 
-_ROWS = "rows"
+_ROWS, _MARKED, _DIGEST = "rows", "marked", "digest"
 # Spark reports a job's metrics through its listener queue, shortly after the job, and never if the queue overflowed.
 _WAIT_S = 120.0
 
@@ -23,14 +24,21 @@ def counts_are_not_sent(spark: SparkSession) -> bool:
 
 
 class RowCount:
-    """The number of rows of one job. Tasks that are retried, or run twice, count once."""
+    """The number of rows of one job. Tasks that are retried, or run twice, count once. ``mark``: a column that the rows
+    have for this count only, with numbers or nulls."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str | None = None) -> None:
         self._observation = Observation()
+        self._mark = mark
 
     def of(self, frame: DataFrame) -> DataFrame:
-        """The same rows, counted when they are written."""
-        return frame.observe(self._observation, F.count(F.lit(1)).alias(_ROWS))
+        """The same rows without the mark, counted when they are written."""
+        rows = F.count(F.lit(1)).alias(_ROWS)
+        if self._mark is None:
+            return frame.observe(self._observation, rows)
+        marked, digest = F.count(F.col(self._mark)), F.bit_xor(F.col(self._mark))
+        counted = frame.observe(self._observation, rows, marked.alias(_MARKED), digest.alias(_DIGEST))
+        return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
         """The number of rows, after the job has ended. ``directory``: that of the job's files, if they have one.
@@ -45,6 +53,18 @@ class RowCount:
             reader = spark.read.schema("any int").option("recursiveFileLookup", "true")
             return int(reader.parquet(paths.literal(paths.uri(directory))).count())
         return int(metrics[_ROWS])
+
+    def marked(self) -> tuple[int, int]:
+        """How many rows have a number as their mark, and these numbers by XOR. After the job, where Spark reports
+        counts. Raises StoreError as ``rows``."""
+        metrics = self._metrics()
+        if not metrics:
+            raise deltalog.StoreError(
+                "Spark did not report which rows the job wrote, so its files cannot be checked; nothing was committed. "
+                "Write again.",
+                path="",
+            )
+        return int(metrics[_MARKED]), int(metrics[_DIGEST] or 0)
 
     def _metrics(self) -> dict[str, Any]:
         """The metrics of the observation, which blocks without limit if Spark does not report them."""
@@ -70,3 +90,19 @@ class RowCount:
                 path="",
             )
         return received[0]
+
+
+class SumOfCounts(RowCount):
+    """The number of rows of a job that writes the rows of several counts, each of which counts its own already."""
+
+    def __init__(self, counts: Sequence[RowCount]) -> None:
+        self._counts = counts
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The same rows."""
+        return frame
+
+    def rows(self, spark: SparkSession, directory: str | None) -> int | None:
+        """The number of rows of all counts; None where it is not known."""
+        found = [each.rows(spark, None) for each in self._counts]
+        return None if None in found else sum(number for number in found if number is not None)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext import file_sizes, mapped, rules
 from spark_ext.conform import conformed
+from spark_ext.counted import RowCount
 from spark_ext.exact import quoted
 from spark_ext.files import rows_of
 from spark_ext.jobs import failure_of_job
@@ -41,11 +42,14 @@ class Job(Protocol):
     def destination(self) -> str:
         """Where the job writes, for messages."""
 
-    def write(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any]) -> list[deltalog.AddFile]:
+    def write(
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+    ) -> list[deltalog.AddFile]:
         """Write the rows of ``frame``, with the columns of ``plan.target`` (``is_native``), and stage in
         ``plan.transaction`` exactly the files of successful tasks. Returns their add actions.
 
-        ``options``: ``compression`` and ``maxRecordsPerFile``, where given. Raises RowCountError if the files do not
+        ``options``: ``compression`` and ``maxRecordsPerFile``, where given. ``count``: counts the rows; None: one of
+        the job's own. Raises RowCountError if the files do not
         hold the rows that the job counted, by a count that does not come from the files.
         """
 

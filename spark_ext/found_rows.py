@@ -6,7 +6,8 @@ Executors make the bitmaps, 4 KiB for 32,768 rows of a file that have at least o
 from __future__ import annotations
 
 import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,31 +24,48 @@ from spark_ext.scan import FILE, OUTCOME, ROW
 
 # The rows of one bitmap of Spark's.
 _ROWS = 32_768
+# In rows that are selected again by what they were found by: see ``mark``.
+MARK = "__deltalog_mark"
 
 
-def positions(found: DataFrame, entries: Sequence[Entry]) -> dict[int, BitMap64]:
-    """The positions of rows, by the numbers of their files among ``entries``. ``found``: with FILE and ROW, each row
-    once.
+def mark() -> Column:
+    """A number for a row with FILE and ROW; those of all rows of an outcome together, by XOR, are its digest. The last
+    part of the file's name stands for the file: Spark spells the others in two ways."""
+    return F.expr(f"xxhash64(substring_index({FILE}, '/', -1), {ROW})")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Positions by outcome and by the number of the file. ``digests``: by outcome, as ``mark`` has them."""
+
+    rows: Mapping[int, dict[int, BitMap64]]
+    digests: Mapping[int, int]
+    num_faults: int
+
+
+def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
+    """The positions of rows, as those of the outcome 0, by the numbers of their files among ``entries``. ``found``:
+    with FILE and ROW, each row once.
 
     Raises RowCountError for a row that is there twice, and Spark's own errors. Memory: the bitmaps. Cost: a job, with a
     row for each bitmap as its result.
     """
-    return outcomes(found.withColumn(OUTCOME, F.lit(0)), entries)[0].get(0, {})
+    return outcomes(found.withColumn(OUTCOME, F.lit(0)), entries)
 
 
-def outcomes(
-    found: DataFrame, entries: Sequence[Entry], faults: Column | None = None
-) -> tuple[dict[int, dict[int, BitMap64]], int]:
-    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be changed; their number in all groups
-    is returned too."""
+def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None = None) -> Found:
+    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be changed."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")
-    job = found.groupBy(OUTCOME, FILE, F.expr(f"{ROW} div {_ROWS}").alias("at")).agg(bits, counted, wrong)
+    groups = found.groupBy(OUTCOME, FILE, F.expr(f"{ROW} div {_ROWS}").alias("at"))
+    job = groups.agg(bits, counted, wrong, F.bit_xor(mark()).alias("digest"))
     numbers = {key: number for number, entry in enumerate(entries) for key in paths.file_keys(entry.path)}
     by_outcome: dict[int, dict[int, BitMap64]] = {}
+    digests: dict[int, int] = {}
     num_faults = 0
-    for outcome, key, at, bitmap, num_rows, wrong_rows in cancelled_with_its_caller(found.sparkSession, job.collect):
+    answers = cancelled_with_its_caller(found.sparkSession, job.collect)
+    for outcome, key, at, bitmap, num_rows, wrong_rows, digest in answers:
         num_faults += wrong_rows
         rows = _decoded(bytes(bitmap), int(at) * _ROWS)
         if len(rows) != num_rows:
@@ -58,7 +76,8 @@ def outcomes(
                 found=len(rows),
             )
         by_outcome.setdefault(outcome, {}).setdefault(numbers[key], BitMap64()).update(rows)
-    return by_outcome, num_faults
+        digests[outcome] = digests.get(outcome, 0) ^ digest
+    return Found(by_outcome, digests, num_faults)
 
 
 def _decoded(bitmap: bytes, first: int) -> BitMap64:

@@ -42,14 +42,16 @@ class LocalJob:
         """Where the job writes, for messages."""
         return self._directory.path
 
-    def write(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any]) -> list[deltalog.AddFile]:
+    def write(
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+    ) -> list[deltalog.AddFile]:
         """Write the rows (columns as in files, partition columns among them) and stage the files. Returns their add
-        actions. ``options``: of Spark's Parquet writer.
+        actions. ``options``: of Spark's Parquet writer. ``count``: as ``Job.write``.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
         file in threads.
         """
-        rows = self._run(frame, plan, options)
+        rows = self._run(frame, plan, options, count or RowCount())
         found = collect(self._directory.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
         return plan.transaction.add_parquet_files(
             self._directory.place(found, _CHANGES if plan.as_changes else ""),
@@ -64,9 +66,9 @@ class LocalJob:
         """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
         self._directory.remove(stragglers)
 
-    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any]) -> int | None:
+    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount) -> int | None:
         """The number of rows written, as the job counted them."""
-        spark, count, directory = frame.sparkSession, RowCount(), self._directory.path
+        spark, directory = frame.sparkSession, self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
         if plan.has_variants:
             settings.update(SETTINGS_FOR_VARIANTS)

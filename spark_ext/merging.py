@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,9 +21,10 @@ from spark_ext import found_rows, pruning, rewritten_rows
 from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.conform import check_unique, stored_schema
-from spark_ext.counted import RowCount, counts_are_not_sent
+from spark_ext.counted import RowCount, SumOfCounts, counts_are_not_sent
 from spark_ext.exact import named, quoted
 from spark_ext.files import rows_of
+from spark_ext.found_rows import MARK
 from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
 from spark_ext.reads import reads_of
 from spark_ext.results import WriteResult
@@ -95,12 +97,14 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
     with lost_session_explained(table.url):
         request = WriteRequest(mode="append").with_defaults_of(spark)
         transaction = table.transaction(reads=reads_of(asked.source, table))
-    with transaction, _materialised(asked.source) as num_source_rows:
+        keys = _keys(transaction, asked, alias)
+    with transaction, _materialised(asked.source, [key for _, key in keys]) as (num_source_rows, bounds):
         with lost_session_explained(table.url):
             recorded = recorded_transaction(request, WritePlan(transaction, transaction.schema, transaction.schema, []))
             if recorded is not None:
                 return not_committed(transaction, recorded)
-            plan = _Plan.of(spark, table, transaction, asked, alias, request)
+            within = _within([key for key, _ in keys], bounds)
+            plan = _Plan.of(spark, table, transaction, asked, alias, request, within)
             found = plan.found()
         with plan.files.removed_on_errors():
             with lost_session_explained(table.url):
@@ -125,14 +129,18 @@ def _parameters(asked: Merge) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _materialised(source: DataFrame) -> Iterator[int]:
-    """Keeps the rows of the source in Spark's cache, since they are used several times. Their number."""
+def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[tuple[Any, Any]]]]:
+    """Keeps the rows of the source in Spark's cache, since they are used several times. Their number, and the least
+    and the greatest value of each of its columns ``keys``."""
     level = source.storageLevel
     is_cached = level.useMemory or level.useDisk
     if not is_cached:
         source.persist()
     try:
-        yield int(cancelled_with_its_caller(source.sparkSession, source.count))
+        bounds = [bound(named(key)) for key in keys for bound in (F.min, F.max)]
+        counted = source.agg(F.count(F.lit(1)), *bounds)
+        found = list(cancelled_with_its_caller(source.sparkSession, counted.collect)[0])
+        yield int(found[0]), list(zip(found[1::2], found[2::2], strict=True))
     finally:
         if not is_cached:
             with contextlib.suppress(Exception):  # the session may have ended
@@ -147,6 +155,11 @@ class _Found:
     removal: Removal
     by_clause: Mapping[int, Mapping[int, BitMap64]]
     matched: Mapping[int, BitMap64] | None
+    digests: Mapping[int, int]
+
+    def marks(self, *numbers: int) -> tuple[int, int]:
+        """The number and the digest of the rows of clauses."""
+        return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
         return sum(len(rows) for rows in self.by_clause.get(number, {}).values())
@@ -157,11 +170,12 @@ class _Parts:
 
     def __init__(self, files: ChangedFiles, beside: Sequence[str]) -> None:
         self._files, self._beside = files, beside
-        self._parts: list[tuple[DataFrame, int | None]] = []
+        self._parts: list[tuple[DataFrame, int | None, tuple[int, int] | None]] = []
 
-    def add(self, rows: DataFrame, num_rows: int | None) -> None:
-        """``num_rows``: that must be written; None where it is not known."""
-        self._parts.append((rows, num_rows))
+    def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
+        """``num_rows``: that must be written; None where it is not known. ``marks``: the number and the digest of the
+        changed ones, where the rows have MARK."""
+        self._parts.append((rows, num_rows, marks))
 
     def write(self) -> tuple[int, int]:
         """Write all rows. Returns the number of files, and that of rows whose number was not known. Raises as
@@ -169,26 +183,30 @@ class _Parts:
         if not self._parts:
             return 0, 0
         spark = self._parts[0][0].sparkSession
-        known = sum(expected for _, expected in self._parts if expected is not None)
-        is_known = all(expected is not None for _, expected in self._parts)
-        if len(self._parts) > 1 and counts_are_not_sent(spark):
+        known = sum(expected for _, expected, _ in self._parts if expected is not None)
+        is_known = all(expected is not None for _, expected, _ in self._parts)
+        if counts_are_not_sent(spark):
             files, rows = 0, 0
-            for frame, expected in self._parts:
+            for frame, expected, _ in self._parts:
                 adds = self._files.write(frame, expected, self._beside)
                 files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
             return files, rows
-        counts = [(RowCount(), frame, expected) for frame, expected in self._parts]
-        counted = [count.of(frame) if len(counts) > 1 else frame for count, frame, _ in counts]
-        adds = self._files.write(reduce(DataFrame.union, counted), known if is_known else None, self._beside)
+        counts = [RowCount(None if marks is None else MARK) for _, _, marks in self._parts]
+        counted = [count.of(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
+        total = known if is_known else None
+        adds = self._files.write(reduce(DataFrame.union, counted), total, self._beside, count=SumOfCounts(counts))
         written = sum(map(rows_of, adds))
-        for count, _, expected in counts if len(counts) > 1 else ():
+        for count, (_, expected, marks) in zip(counts, self._parts, strict=True):
             self._files.check_count(expected, count.rows(spark, None))
+            if marks is not None:
+                self._files.check_found(marks, count)
         return len(adds), written - known
 
 
 @dataclass
 class _Plan:
-    """A merge on one version of the table. ``source``: with its columns under names of their own too."""
+    """A merge on one version of the table. ``source``: with its columns under names of their own too. ``is_again``:
+    whether rows that were found can be selected again by the conditions."""
 
     asked: Merge
     rows: Rows
@@ -196,6 +214,7 @@ class _Plan:
     source: DataFrame
     condition: Column
     evolves: bool
+    is_again: bool
 
     @classmethod
     def of(
@@ -206,6 +225,7 @@ class _Plan:
         asked: Merge,
         alias: str | None,
         request: WriteRequest,
+        bounds: deltalog.Predicate | None,
     ) -> _Plan:
         given = stored_schema(from_spark(asked.source.schema))
         check_unique(given)
@@ -215,10 +235,12 @@ class _Plan:
         files = ChangedFiles(transaction, request, table.url)
         snapshot = transaction.snapshot
         assert snapshot is not None
-        rows = Rows.of(spark, table, transaction, alias, _where(snapshot, asked, alias))
+        rows = Rows.of(spark, table, transaction, alias, _where(snapshot, asked, alias, bounds))
         own = [named(name).alias(_SOURCE.format(n)) for n, name in enumerate(asked.source.columns)]
         source = asked.source.select("*", *own, F.lit(True).alias(_IN_SOURCE))
-        return cls(asked, rows, files, source, as_column(asked.condition, "The condition of a merge"), evolves)
+        condition = as_column(asked.condition, "The condition of a merge")
+        is_again = rows.can_select_again([asked.condition, *(clause.condition for clause in asked.clauses)])
+        return cls(asked, rows, files, source, condition, evolves, is_again)
 
     # ------------------------------------------------------------------------------------------------ finding
 
@@ -226,10 +248,12 @@ class _Plan:
         """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
         changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
         by_clause: dict[int, dict[int, BitMap64]] = {}
+        digests: Mapping[int, int] = {}
         is_searched = bool(changing and self.rows.entries)
         self.rows.removal({}, adds_only=not changing)  # refuses an append-only table
         if is_searched:
-            by_clause = self._outcomes(bool(self.asked.of("not matched by source")))
+            outcomes = self._outcomes(bool(self.asked.of("not matched by source")))
+            by_clause, digests = dict(outcomes.rows), outcomes.digests
         unchanged = by_clause.pop(STAYS, {})
         every = _together(by_clause.values())
         matched = [by_clause.get(number, {}) for number, _ in self.asked.of("matched")]
@@ -237,30 +261,35 @@ class _Plan:
             self.rows.removal(every, adds_only=not changing),
             by_clause,
             _together([*matched, unchanged]) if is_searched else None,
+            digests,
         )
 
-    def _outcomes(self, by_source: bool) -> dict[int, dict[int, BitMap64]]:
+    def _outcomes(self, by_source: bool) -> found_rows.Found:
         """The rows of each clause; and those that stay and are matched, where rows are inserted."""
         target = self.rows.read(self.rows.entries, Beside(positions=True))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
-        outcome = F.when(is_matched, self._number("matched")).otherwise(self._number("not matched by source"))
         counted = (
-            both.select(FILE, ROW, outcome.alias(OUTCOME), is_matched.cast("int").alias(_MATCHES))
+            both.select(FILE, ROW, self._outcome().alias(OUTCOME), is_matched.cast("int").alias(_MATCHES))
             .groupBy(FILE, ROW)
             .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
         )
         several = None if self.asked.may_match_several else F.expr(f"sum(if({_MATCHES} > 1, 1, 0))")
         least = 1 if self.asked.of("not matched") else 2
         is_relevant = (named(OUTCOME) != STAYS) | (named(_MATCHES) >= least)
-        found, doubles = found_rows.outcomes(counted.where(is_relevant), self.rows.entries, several)
-        if doubles:
+        found = found_rows.outcomes(counted.where(is_relevant), self.rows.entries, several)
+        if found.num_faults:
             raise deltalog.CallError(
-                f"Several rows of the source match one row of the table, for {doubles} rows, and they could be changed "
-                "in several ways. Nothing was committed. Keep one row of the source for each key before the merge, or "
-                "make the condition match only one."
+                f"Several rows of the source match one row of the table, for {found.num_faults} rows, and they could "
+                "be changed in several ways. Nothing was committed. Keep one row of the source for each key before the "
+                "merge, or make the condition match only one."
             )
         return found
+
+    def _outcome(self) -> Column:
+        """The number of the clause for a row of the table, joined with the source from the left."""
+        matched, others = self._number("matched"), self._number("not matched by source")
+        return F.when(named(_IN_SOURCE).isNotNull(), matched).otherwise(others)
 
     def _number(self, group: Group) -> Column:
         """The number of the first clause of a group that applies."""
@@ -286,10 +315,12 @@ class _Plan:
         updates = [number for number in updates if found.count(number)]
         rewritten = self._rewritten(found, updates) if moved and not feed else None
         if rewritten is not None:
-            parts.add(rewritten, sum(map(found.count, updates)) + moved)
+            marks = found.marks(*updates) if self._is_selected_again(found) else None
+            parts.add(rewritten, sum(map(found.count, updates)) + moved, marks)
         for number in updates if rewritten is None else ():
-            rows = self._marked(self._updated(found, number), "update_postimage", feed)
-            parts.add(rows, found.count(number))
+            is_again = self._is_selected_again(found) and self.asked.clauses[number].group == "matched"
+            rows = self._marked(self._updated(found, number, is_again), "update_postimage", feed)
+            parts.add(rows, found.count(number), found.marks(number) if is_again else None)
         for number, clause in self.asked.of("not matched"):
             parts.add(self._marked(self._inserted(found, number, clause), "insert", feed), None)
         if moved and feed:
@@ -306,14 +337,31 @@ class _Plan:
     def _marked(rows: DataFrame, kind: str, feed: bool) -> DataFrame:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
-    def _updated(self, found: _Found, number: int) -> DataFrame:
-        """The new rows of a clause, as files hold them; of exactly the rows that were found for it."""
+    def _is_selected_again(self, found: _Found) -> bool:
+        """Whether rows are selected by the conditions, and not by the positions that were found, which costs two joins
+        more. Their digest tells whether they are the same."""
+        return self.is_again and not found.removal.tracked
+
+    def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
+        """The new rows of a clause, as files hold them; of exactly the rows that were found for it. ``is_again``: they
+        are selected again, and have MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
-        both = self._with_copies(removal.at(found.by_clause[number], with_ids=True))
+        tracked, mark = removal.tracked, found_rows.mark() if is_again else None
+        if is_again:
+            read = self._read(found.by_clause[number], Beside(positions=True))
+        else:
+            read = removal.at(found.by_clause[number], with_ids=True)
+        both = self._with_copies(read)
         if clause.group == "matched":
             both = both.join(self.source, self.condition, "inner")
-        new = new_values(both, self.files, self._sets(clause), removal.tracked, self._target_column)
-        return self.files.new_rows(new, removal.tracked, is_new=False)
+        if is_again:
+            both = both.where(self._number("matched") == number)
+        new = new_values(both, self.files, self._sets(clause), tracked, self._target_column, mark)
+        return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_new=False)
+
+    def _read(self, numbers: Iterable[int], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+        """All rows of files, by their numbers."""
+        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], beside)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
         """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
@@ -323,6 +371,12 @@ class _Plan:
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
         }
         deleted = [number for number, of_clause in sets.items() if of_clause is None]
+        if self._is_selected_again(found):
+            files = found.removal.rewritten_files(found.by_clause, deleted)
+            read = self._with_copies(self._read(files, Beside(positions=True)))
+            both = read.join(self.source, self.condition, "left")
+            both = both.select("*", self._outcome().alias(OUTCOME))
+            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True)
         both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
         if matched:
             is_matched = named(OUTCOME).isin(matched)
@@ -339,9 +393,16 @@ class _Plan:
     def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
         """The rows that a clause inserts, as files hold them."""
         others, tracked = self.source, found.removal.tracked
-        matched = self.rows.entries if found.matched is None else self.rows.entries_at(found.matched)
-        if matched:
-            others = self.source.join(self.rows.read(matched), self.condition, "left_anti")
+        files = range(len(self.rows.entries)) if found.matched is None else found.matched
+        if files:
+            if self.is_again:
+                # Of these rows only those that match are sorted or sent.
+                rows = self._read(files).join(self.source, self.condition, "left_semi")
+            elif found.matched is None:
+                rows = self._read(files)
+            else:
+                rows = self.rows.read(self.rows.entries_at(found.matched))
+            others = self.source.join(rows, self.condition, "left_anti")
         chosen = others.where(self._number("not matched") == number)
         sets = self._sets(clause)
         columns = []
@@ -443,12 +504,14 @@ def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked
     transaction.merge_schema(deltalog.StructType(tuple(fields)))
 
 
-def _where(snapshot: deltalog.Snapshot, asked: Merge, alias: str | None) -> deltalog.Predicate | None:
-    """What every row of the table fulfils on which the merge depends; None: nothing."""
+def _where(
+    snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
+) -> deltalog.Predicate | None:
+    """What every row of the table fulfils on which the merge depends; None: nothing. ``bounds``: for rows that a row of
+    the source matches."""
     parts = []
     if alias is not None and isinstance(asked.condition, str):
         on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
-        bounds = _bounds(snapshot, asked, alias)
         parts = [part for part in (on, bounds) if part is not None]
     if not parts:
         return None
@@ -463,10 +526,16 @@ def _where(snapshot: deltalog.Snapshot, asked: Merge, alias: str | None) -> delt
     return where
 
 
-def _bounds(snapshot: deltalog.Snapshot, asked: Merge, alias: str) -> deltalog.Predicate | None:
-    """The bounds of the source's keys, for the columns of the table that equal them. Cost: an aggregation of the
-    source, which is in Spark's cache."""
-    types = {field.name.lower(): field.data_type for field in stored_schema(from_spark(asked.source.schema)).fields}
+def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) -> list[tuple[str, str]]:
+    """Columns of the table, and those of the source that equal them, of types whose bounds leave out files."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    if alias is None or not isinstance(asked.condition, str):
+        return []
+    fields = stored_schema(from_spark(asked.source.schema)).fields
+    types = {field.name.lower(): field.data_type for field in fields}
+    if len(types) < len(fields):
+        return []  # it is refused
     keys = []
     for own, qualifier, other in pruning.equalities(asked.condition, alias):
         if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:
@@ -475,15 +544,14 @@ def _bounds(snapshot: deltalog.Snapshot, asked: Merge, alias: str) -> deltalog.P
         is_same = column is not None and str(column.data_type) == str(types.get(other.lower()))
         if column is not None and is_same and str(column.data_type) in _BOUNDED:
             keys.append((column.name, other))
-    if not keys:
-        return None
-    least = [F.min(named(other)) for _, other in keys]
-    greatest = [F.max(named(other)) for _, other in keys]
-    found = list(cancelled_with_its_caller(asked.source.sparkSession, asked.source.agg(*least, *greatest).collect)[0])
-    bounds = []
-    for number, (own, _) in enumerate(keys):
-        low, high = found[number], found[len(keys) + number]
+    return keys
+
+
+def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
+    """The bounds of the source's keys, for the columns of the table that equal them."""
+    parts = []
+    for own, (low, high) in zip(columns, bounds, strict=True):
         if low is not None:
             key = deltalog.col(quoted(own))
-            bounds.append((key >= low) & (key <= high))
-    return reduce(lambda one, other: one & other, bounds) if bounds else None
+            parts.append((key >= low) & (key <= high))
+    return reduce(lambda one, other: one & other, parts) if parts else None

@@ -45,6 +45,17 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _COMPARISONS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!=", "NullSafeEQ": "<=>"}
 
 
+# Kinds of sqlglot's nodes whose value depends on the values below only.
+_REPEATABLE = frozenset(
+    [
+        *("Column", "Dot", "Identifier", "Literal", "Boolean", "Null", "Paren", "And", "Or", "Not", "Is", "In"),
+        *("Between", "Neg", "Add", "Sub", "Mul", "Div", "Mod", *_COMPARISONS),
+    ]
+)
+# Names without parentheses that Spark takes for functions where there is no such column.
+_FUNCTIONS = frozenset(["localtime", "localtimestamp", "now", "session_user", "user"])
+
+
 class _Unsure(Exception):
     """A part of a condition that has no sure counterpart."""
 
@@ -87,6 +98,26 @@ def exact_predicate(
             except (_Unsure, deltalog.DeltaLogError, ValueError, ArithmeticError, RecursionError):
                 raise ConditionError from None
     return reduce(lambda one, other: one & other, found) if found else None
+
+
+def is_repeatable(expressions: Iterable[Any]) -> bool:
+    """Whether expressions have the same value for the same rows each time that a session evaluates them: SQL text of
+    columns, literals, comparisons and arithmetic. None: no expression. Cost: none."""
+    for each in expressions:
+        if each is None:
+            continue
+        trees = _trees(each) if isinstance(each, str) else ()
+        if not trees or not all(_is_repeatable(node) for tree in trees for node in tree.walk()):
+            return False
+    return True
+
+
+def _is_repeatable(node: Any) -> bool:
+    kind = type(node).__name__
+    if kind == "Column" and len(node.parts) == 1:
+        name = node.name.lower()
+        return name not in _FUNCTIONS and not name.startswith("current_")
+    return kind in _REPEATABLE
 
 
 def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:

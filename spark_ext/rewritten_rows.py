@@ -17,6 +17,7 @@ from spark_ext.assigned import Path, value_of, value_that_fits
 from spark_ext.changed_files import ChangedFiles
 from spark_ext.conform import stored_schema
 from spark_ext.exact import named, quoted
+from spark_ext.found_rows import MARK, mark
 from spark_ext.scan import OUTCOME, STAYS
 from spark_ext.types import CHAR_VARCHAR, from_spark
 
@@ -29,12 +30,14 @@ def of(
     updates: Mapping[int, Mapping[Path, Column] | None],
     tracked: Sequence[str],
     column_of: Callable[[str], Column | None] = named,
+    is_marked: bool = False,
 ) -> DataFrame | None:
     """The rows as files hold them; None for what one scan cannot make: rows of a table with rules for its rows, with
     new columns, or with new values that are structs, lists or maps of another type.
 
     ``rows``: all rows of the files, with OUTCOME. ``updates``: what is set, for each outcome but STAYS; None where rows
     are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old value of a column.
+    ``is_marked``: the rows have FILE and ROW, of which changed ones get MARK.
     """
     fields = files.target.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
@@ -53,7 +56,10 @@ def of(
                 # The outcome comes first, so that no row that stays can fail.
                 new[_NEW.format(outcome, n)] = F.when(named(OUTCOME) == outcome, value)
     kept = [column.alias(name) for name, column in old.items() if column is not None]
-    frame = rows.select(*kept, OUTCOME, *map(quoted, tracked), *(value.alias(name) for name, value in new.items()))
+    carried = [*tracked, *([MARK] if is_marked else [])]
+    if is_marked:
+        rows = rows.select("*", F.when(named(OUTCOME) != STAYS, mark()).alias(MARK))
+    frame = rows.select(*kept, OUTCOME, *map(quoted, carried), *(value.alias(name) for name, value in new.items()))
     have = {field.name: field.dataType for field in frame.schema.fields}
     columns = []
     for n, field in enumerate(fields):
@@ -69,7 +75,7 @@ def of(
     if tracked:
         row_id, version = map(named, tracked)
         columns += [row_id, F.when(named(OUTCOME) == STAYS, version).alias(tracked[1])]
-    return files.old_rows(frame.select(*columns), tracked)
+    return files.old_rows(frame.select(*columns, *([MARK] if is_marked else [])), carried)
 
 
 def _is_made_to_fit(have: spark_types.DataType, field: deltalog.StructField) -> bool:

@@ -19,13 +19,15 @@ import deltalog
 from spark_ext import entries, found_rows, pruning, rewritten_rows
 from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
+from spark_ext.counted import RowCount, counts_are_not_sent
 from spark_ext.entries import Entry
 from spark_ext.exact import named
+from spark_ext.found_rows import MARK, Found
 from spark_ext.jobs import lost_session_explained
 from spark_ext.reader import frame as frame_of
 from spark_ext.reads import Read, reads_of
 from spark_ext.results import WriteResult
-from spark_ext.scan import Beside, scan
+from spark_ext.scan import OUTCOME, STAYS, Beside, scan
 from spark_ext.stored import Layout
 from spark_ext.stores import Storage
 from spark_ext.write_options import WriteRequest
@@ -72,10 +74,15 @@ class Rows:
         frame = scan(self.spark, self.layout, chosen, self.storage, beside=beside)
         return frame if self.alias is None else frame.alias(self.alias)
 
-    def found(self, where: Any) -> dict[int, BitMap64]:
-        """The positions of rows, by the number of their file. ``where``: from a DataFrame with positions to the rows in
+    def found(self, where: Any) -> Found:
+        """The positions of rows, as those of the outcome 0. ``where``: from a DataFrame with positions to the rows in
         question."""
         return found_rows.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
+
+    def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
+        """Whether rows that were found by conditions can be selected by them again, in another query: where they are
+        the same ones surely, and Spark tells the digest of those that it selects."""
+        return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
         """The entries with the rows at these positions alone, by the numbers of their files."""
@@ -89,11 +96,14 @@ class Rows:
 
 @dataclass
 class Removal:
-    """Rows that are removed or changed, and what their files hold besides."""
+    """Rows that are removed or changed, and what their files hold besides. ``again``: selects these rows in their
+    files, at a fraction of the cost of their positions; ``digest``: of the rows."""
 
     rows: Rows
     found: deltalog.RowRemoval
     positions: Mapping[int, BitMap64]
+    again: Column | None = None
+    digest: int = 0
     beside: Beside = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,8 +114,18 @@ class Removal:
         """The columns of files that keep row ids and commit versions."""
         return self.found.kept_columns or ()
 
+    @property
+    def marks(self) -> tuple[int, int] | None:
+        """The number of rows and their digest, where ``removed(with_ids=True)`` and ``rewritten`` select them again,
+        with FILE and ROW."""
+        if self.again is None or self.tracked:
+            return None
+        return sum(map(len, self.positions.values())), self.digest
+
     def removed(self, with_ids: bool = False) -> DataFrame:
         """The rows that are removed."""
+        if self.again is not None and not (with_ids and self.tracked):
+            return self._read([*self.found.whole, *self.found.partly]).where(self.again)
         chosen = [self.rows.entries[number] for number in self.found.whole]
         chosen += self.rows.entries_at({number: self.positions[number] for number in self.found.partly})
         return self.rows.read(chosen, self.beside if with_ids else Beside())
@@ -117,15 +137,29 @@ class Removal:
     def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
         """All rows of the files of which some rows stay or change, with OUTCOME. ``outcomes``: positions by the numbers
         of their files, for each outcome but STAYS; those in ``deleted`` leave no row."""
-        changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
-        chosen = []
-        for number in sorted({*self.found.partly, *changed}):
+        chosen, numbers = [], self.rewritten_files(outcomes, deleted)
+        if self.marks is not None:
+            outcome = F.when(self.again, F.lit(0)).otherwise(F.lit(STAYS))
+            return self._read(numbers).select("*", outcome.alias(OUTCOME))
+        for number in numbers:
             own = {outcome: of_files[number] for outcome, of_files in outcomes.items() if number in of_files}
             chosen.append(self.rows.entries[number]._replace(outcomes=own))
         return self.rows.read(chosen, replace(self.beside, outcomes=tuple(outcomes)))
 
+    def rewritten_files(
+        self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()
+    ) -> list[int]:
+        """The numbers of the files that ``rewritten`` reads."""
+        changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
+        return sorted({*self.found.partly, *changed})
+
+    def _read(self, numbers: Sequence[int]) -> DataFrame:
+        return self.rows.read([self.rows.entries[number] for number in numbers], Beside(positions=True))
+
     def kept(self) -> DataFrame:
         """The other rows of files of which some rows are removed."""
+        if self.again is not None and not self.tracked:
+            return self._read(self.found.partly).where(~F.coalesce(self.again, F.lit(False)))
         return self.rows.read(list(self._kept()), self.beside)
 
     def _kept(self) -> Iterator[Entry]:
@@ -191,22 +225,36 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column])
     found, tracked = removal.found, removal.tracked
     metrics = found.stage()
     updated = metrics.pop("numDeletedRows", None)
-    old = removal.removed(with_ids=True)
-    new = files.new_rows(new_values(old, files, sets, tracked), tracked, is_new=False)
+    marks, carried, mark, count = removal.marks, tracked, None, None
+    if marks is not None:
+        mark, carried, count = found_rows.mark(), (*tracked, MARK), RowCount(MARK)
+
+    def changed() -> DataFrame:
+        old = removal.removed(with_ids=True)
+        return files.new_rows(new_values(old, files, sets, tracked, mark=mark), carried, is_new=False)
+
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
-        both = rewritten_rows.of(removal.rewritten({0: removal.positions}), files, {0: sets}, tracked)
-        files.write(new.union(files.old_rows(removal.kept(), tracked)) if both is None else both, total, tracked)
+        rewritten = removal.rewritten({0: removal.positions})
+        both = rewritten_rows.of(rewritten, files, {0: sets}, tracked, named, marks is not None)
+        if both is None:
+            kept = removal.kept()
+            kept = kept if marks is None else kept.withColumn(MARK, F.lit(None).cast("bigint"))
+            both = changed().union(files.old_rows(kept, carried))
+        files.write(both, total, tracked, count=count)
     else:
         if found.num_moved_rows:
             files.write(files.old_rows(removal.kept(), tracked), found.num_moved_rows, tracked)
+        new = changed()
         if found.has_change_feed:
             new = new.withColumn(CHANGE_TYPE, F.lit("update_postimage"))
-        adds = files.write(new, updated, (*tracked, *([CHANGE_TYPE] if found.has_change_feed else [])))
+        adds = files.write(new, updated, (*tracked, *([CHANGE_TYPE] if found.has_change_feed else [])), count=count)
         if found.has_change_feed:
             before = removal.removed().withColumn(CHANGE_TYPE, F.lit("update_preimage"))
             changes = files.write(files.old_rows(before, [CHANGE_TYPE]), updated, [CHANGE_TYPE], as_changes=True)
             metrics["numAddedChangeFiles"] = len(adds) + len(changes)
+    if marks is not None and count is not None:
+        files.check_found(marks, count)
     metrics["numCopiedRows"] = found.num_moved_rows
     if updated is not None:
         metrics["numUpdatedRows"] = updated
@@ -219,9 +267,11 @@ def new_values(
     sets: Mapping[Path, Column],
     tracked: Sequence[str],
     column_of: Callable[[str], Column | None] = named,
+    mark: Column | None = None,
 ) -> DataFrame:
     """The new rows, without generated columns that have to be computed again. The commit version of a changed row is
-    that of its new file. ``column_of``: the old value of a column; None where the rows do not have it."""
+    that of its new file. ``column_of``: the old value of a column; None where the rows do not have it. ``mark``: what
+    the rows have as MARK."""
     own = {path[0] for path in sets}
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(own)
@@ -236,6 +286,8 @@ def new_values(
                 columns.append(new.alias(each.name))
     if tracked:
         columns += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
+    if mark is not None:
+        columns.append(mark.alias(MARK))
     return old.select(*columns)
 
 
@@ -295,7 +347,13 @@ class _Change:
         if is_exact:
             return rows, rows.removal(None)
         condition = as_column(self.condition, "The condition")
-        return rows, rows.removal(rows.found(lambda frame: frame.where(condition)) if rows.entries else {})
+        if not rows.entries:
+            return rows, rows.removal({})
+        found = rows.found(lambda frame: frame.where(condition))
+        removal = rows.removal(found.rows.get(0, {}))
+        if rows.can_select_again([self.condition]):
+            removal.again, removal.digest = condition, found.digests.get(0, 0)
+        return rows, removal
 
 
 def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult:

@@ -53,12 +53,15 @@ class TaskJob:
         """Where the job writes, for messages."""
         return self._url
 
-    def write(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any]) -> list[deltalog.AddFile]:
+    def write(
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+    ) -> list[deltalog.AddFile]:
         """Write the rows (the table's columns, and that of changes) and stage the files. Returns their add actions.
+        ``count``: as ``Job.write``.
 
         Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
         """
-        spark, transaction, count = frame.sparkSession, plan.transaction, RowCount()
+        spark, transaction, count = frame.sparkSession, plan.transaction, count or RowCount()
         chosen = {name: options.get(name, spark.conf.get(setting)) for name, setting in _SETTINGS.items()}
         files = self._files = transaction.row_writer.task_files(
             self._id,

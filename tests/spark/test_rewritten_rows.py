@@ -10,7 +10,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext import rewritten_rows
+from spark_ext import merging, pruning, rewritten_rows
 from spark_ext.row_verbs import Rows
 from tests.spark.tables import data_files, litter, rows, versions
 
@@ -154,3 +154,54 @@ def test_a_source_with_other_rows_in_between_is_noticed(
         with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
             target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_source_with_as_many_other_rows_in_between_is_noticed(
+    spark: Any, table: str, vectors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are selected again by the condition, and not by the positions that were found."""
+    target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
+    before = data_files(table)
+    found, staged = merging._Plan.found, merging._Plan.stage
+
+    def first(plan: Any) -> Any:
+        plan.source, plan.all = plan.source.where("s.id < 2"), plan.source
+        return found(plan)
+
+    def second(plan: Any, *args: Any) -> Any:
+        plan.source = plan.all.where("s.id >= 2")
+        return staged(plan, *args)
+
+    monkeypatch.setattr(merging._Plan, "found", first)
+    monkeypatch.setattr(merging._Plan, "stage", second)
+    merge = target.merge(spark.sql("SELECT id, -id AS n FROM range(4)").alias("s"), "t.id = s.id")
+    with pytest.raises(deltalog.RowCountError, match="2 changed rows, as many as were found, but not the same ones"):
+        merge.whenMatchedUpdateAll().execute()
+    assert versions(table) == [0] and data_files(table) == before and litter(table) == []
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_conditions_that_may_have_another_value_in_another_query(spark: Any, table: str, vectors: str) -> None:
+    """Half of the values of rand() are others in a second query: the rows that were found count."""
+    target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
+    target.update("id > 0 AND rand() < 0.5", {"n": "-1"})
+    merge = target.merge(spark.range(8).alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate("t.id > 0 AND rand() < 0.5", {"n": "-2"}).execute()
+    target.delete("id = 7 AND current_timestamp() > timestamp'2020-01-01 00:00:00'")
+    found = rows(target.toDF(), "id")
+    assert len(found) == 7 and found[0] == (0, 0) and {n for _, n in found} <= {*range(8), -1, -2}
+
+
+def test_what_is_repeatable() -> None:
+    for each in ("t.id = s.id AND t.x <=> `a b`.`c`", "id % 7 <> -1 OR NOT (n IS NULL)", "n IN (1, 2)", None):
+        assert pruning.is_repeatable([each]), each
+    for each in (
+        "rand() < 1",
+        "t <= current_timestamp",
+        "id IN (SELECT 1)",
+        "localtimestamp > t",
+        "f(id)",
+        F.lit(True),
+    ):
+        assert not pruning.is_repeatable(["id = 1", each]), each
