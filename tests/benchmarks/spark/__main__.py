@@ -4,6 +4,9 @@ Each measurement has sessions of its own. In a session the systems take turns, a
 all answers are checked. Printed are the first call's seconds, the least and the median of the calls after the first
 of a session (of long calls all of them), and how many times as long as deltalog the others take. The output is a
 table in Markdown; a line about time and load at its end goes to standard error.
+
+With ``--heap`` each system has sessions of its own, with a JVM of this greatest heap, and printed is the greatest
+resident memory of the JVM and of the Python process in them, in MiB.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--all", action="store_true", help=f"also what takes many minutes: {', '.join(RARE)}")
     parser.add_argument("--quick", action="store_true", help="small tables, one session: checks, not figures")
+    parser.add_argument("--heap", help="measure memory instead of time, in JVMs of this greatest heap, as 1g")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write all seconds to this file")
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks-spark",
@@ -44,10 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no measurement has {chosen.only!r} in its key: {', '.join(KEYS)}")
     found: dict[str, Any] = {}
     begin = time.monotonic()
-    print("| | deltalog | delta-spark | Parquet | reach |\n|---|---:|---:|---:|---|")
+    last = (" reach |", "---|") if chosen.heap is None else ("", "")
+    print(f"| | deltalog | delta-spark | Parquet |{last[0]}\n|---|---:|---:|---:|{last[1]}")
     for key in keys:
-        found[key] = _measured(key, chosen)
-        print(row(found[key]), flush=True)
+        found[key] = _measured(key, chosen) if chosen.heap is None else _peaks(key, chosen)
+        print(row(found[key]) if chosen.heap is None else peaks_row(found[key]), flush=True)
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1))
     loads = [each["load"] for each in found.values()]
@@ -58,17 +63,39 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """What the workers say of a measurement, with the seconds of each system's calls by session."""
-    sessions = []
-    for number in range(1 if chosen.quick else chosen.sessions):
-        repeats = 1 if chosen.quick else chosen.repeats
-        command = [sys.executable, "-m", "tests.benchmarks.spark.worker", key, str(chosen.tables)]
-        command += ["--repeats", str(repeats), "--first", str(number), *(["--quick"] if chosen.quick else [])]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{key}: {done.stderr[-3000:]}")
-        sessions.append(json.loads(done.stdout.splitlines()[-1]))
+    sessions = [_session(key, chosen, number) for number in range(1 if chosen.quick else chosen.sessions)]
     calls = {system: [each["seconds"][system] for each in sessions] for system in sessions[0]["seconds"]}
     return {**sessions[0], "load": round(os.getloadavg()[0], 1), "seconds": calls}
+
+
+def _session(key: str, chosen: argparse.Namespace, number: int, *more: str) -> dict[str, Any]:
+    """What a worker says."""
+    repeats = 1 if chosen.quick else chosen.repeats
+    command = [sys.executable, "-m", "tests.benchmarks.spark.worker", key, str(chosen.tables), *more]
+    command += ["--repeats", str(repeats), "--first", str(number), *(["--quick"] if chosen.quick else [])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{key}: {done.stderr[-3000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def _peaks(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The title, and the greatest memory of each system's session."""
+    ours = _session(key, chosen, 0, "--heap", chosen.heap, "--system", OURS)
+    peaks = {OURS: ours["peak_mib"]}
+    for system in ours["systems"]:
+        if system != OURS:
+            peaks[system] = _session(key, chosen, 0, "--heap", chosen.heap, "--system", system)["peak_mib"]
+    return {"title": ours["title"], "peak_mib": peaks, "load": round(os.getloadavg()[0], 1)}
+
+
+def peaks_row(measured: dict[str, Any]) -> str:
+    """A line of the table of memory."""
+    cells = [
+        "{}, Python {}".format(*measured["peak_mib"][each]) if each in measured["peak_mib"] else "" for each in SYSTEMS
+    ]
+    return f"| {measured['title']} | {' | '.join(cells)} |"
 
 
 def row(measured: dict[str, Any]) -> str:

@@ -22,16 +22,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("tables", type=Path)
     parser.add_argument("--repeats", type=int, required=True, help="calls of a system that count")
     parser.add_argument("--first", type=int, required=True, help="which system begins")
+    parser.add_argument("--system", help="the only one that takes part (default: all)")
+    parser.add_argument("--heap", default="6g", help="the JVM's greatest heap (default: %(default)s)")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
     # The tests' sessions do without the second compiler; here it runs, as in production.
-    spark = delta_session(**{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4", "spark.driver.memory": "6g"})
+    spark = delta_session(
+        **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4", "spark.driver.memory": chosen.heap}
+    )
     from tests.benchmarks.spark.measurements import measurement
 
     scratch = Path(tempfile.mkdtemp(prefix="deltalog-bench-"))
     try:
         measured = measurement(chosen.key, spark, chosen.tables, scratch, chosen.quick)
-        systems = list(measured.calls)
+        systems = [system for system in measured.calls if chosen.system in (None, system)]
         at = chosen.first % len(systems)
         order = systems[at:] + systems[:at]
         seconds: dict[str, list[float]] = {system: [] for system in systems}
@@ -44,11 +48,28 @@ def main(arguments: list[str]) -> int:
                 if answer != measured.answer:
                     raise SystemExit(f"{chosen.key}: {system} answers {answer!r} instead of {measured.answer!r}")
         facts = {name: getattr(measured, name) for name in FACTS}
-        print(json.dumps({**facts, "seconds": seconds}))
+        jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+        print(
+            json.dumps(
+                {
+                    **facts,
+                    "seconds": seconds,
+                    "systems": list(measured.calls),
+                    "peak_mib": [_peak_mib(jvm), _peak_mib("self")],
+                }
+            )
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         stop_sessions()
     return 0
+
+
+def _peak_mib(process: object) -> int | None:
+    """The greatest resident memory of a process so far, where the system tells it."""
+    status = Path(f"/proc/{process}/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
 if __name__ == "__main__":
