@@ -405,7 +405,7 @@ def _parameters(call: Any, base: dict[str, Any]) -> list[str]:
 
 _SHARE = 3
 # Functions of the caller, whose own errors are the caller's.
-_OWN = {"work": {"class", "function"}, "widens": {"class", "function"}}
+_OWN = {name: {"class", "function"} for name in ("work", "widens", "run_tasks")}
 _OPTIONS = tuple(deltalog.WriteOptions.__annotations__)
 
 

@@ -92,10 +92,7 @@ COUNTED = (
 
 @pytest.mark.parametrize(
     ("properties", "partition_by"),
-    [
-        pytest.param(*shape, id=name, marks=() if "ids" in name else pytest.mark.long)
-        for name, shape in SHAPES.items()
-    ],
+    [pytest.param(*shape, id=name, marks=() if "ids" in name else pytest.mark.long) for name, shape in SHAPES.items()],
 )
 def test_the_same_rows_changes_ids_and_metrics_as_by_deltalog(
     spark: Any, tmp_path: Path, properties: dict[str, str], partition_by: list[str]
