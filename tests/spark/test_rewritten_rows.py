@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
