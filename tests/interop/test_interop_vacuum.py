@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, VersionNotFoundError
+from spark_ext.vacuuming import vacuumed
 from tests.interop.vacuum_tables import CASES, REASONS, make
 from tests.support.spark import DeltaSpark
 from tests.support.spark.shapes import batch
@@ -70,6 +71,27 @@ def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None
     for version in range(4):
         (path / "_delta_log" / f"{version:020}.json").unlink()
     assert DeltaTable.open(str(path)).vacuum(0, **options).paths == ()
+
+
+@pytest.mark.parametrize("name", ["deleted_by_vectors", "spark_overwritten"])
+def test_delta_spark_reads_what_tasks_leave(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
+    """All versions within the retention of a vacuum by Spark's tasks."""
+    path = tmp_path / "t"
+    make(name, delta, path)
+    table = DeltaTable.open(str(path))
+    first = table.version
+    expected = {*table.vacuum(0, enforce_retention_duration=False).paths}
+    assert expected and {*vacuumed(delta.spark, table, 0, False, False, True, True).paths} == expected
+    for start in (100, 200):
+        table.append(batch(start))
+    table.delete("id = 101")
+    assert not vacuumed(delta.spark, table, 1, False, False, True, True).paths
+    assert table.version >= first + 5
+    delta.forget()
+    for version in range(first, table.version + 1):
+        ours = DeltaTable.open(str(path)).snapshot(version).scan().to_arrow()
+        theirs = delta.table(path, version).select(ours.column_names)
+        assert sorted(ours.to_pylist(), key=str) == sorted(theirs.to_pylist(), key=str) and ours.num_rows, version
 
 
 def test_the_page_on_maintenance_names_every_difference() -> None:
