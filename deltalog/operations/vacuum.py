@@ -34,13 +34,18 @@ from deltalog.log.vacuum import (
 from deltalog.log.vacuum_plan import VacuumPlan, plan
 from deltalog.log.vacuum_ranges import PathSample
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.vacuum_tasks import VacuumRunner, VacuumTasks, decided_by_tasks, deleted_by_tasks
+from deltalog.operations.vacuum_tasks import (
+    VacuumRunner,
+    VacuumTasks,
+    decided_by_tasks,
+    deleted_by_tasks,
+    deleted_in_steps,
+)
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import Entry, WalkPart, keep_cleanup_errors
 
 HOUR_MS = 3_600_000
-_AT_ONCE = 1_000
 _RETRIES = 10
 
 log = logging.getLogger(__name__)
@@ -142,7 +147,7 @@ def vacuum(
     if dry_run:
         return report
     if decided.files or decided.directories:
-        delete = partial(_deleted, partial(claims.remove, version=report.version))
+        delete = partial(deleted_in_steps, partial(claims.remove, version=report.version))
         if runner is not None and tasks is not None:
             delete = partial(deleted_by_tasks, tasks, runner)
         report = _carry_out(handle, report, decided, retention, delete, progress)
@@ -259,14 +264,6 @@ def _carry_out(
         directories=tuple(entry.path for entry in directories),
         commits=tuple(commits),
     )
-
-
-def _deleted(remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone."""
-    for start in range(0, len(files), _AT_ONCE):
-        some = range(len(files))[start : start + _AT_ONCE]
-        gone = {entry.path for entry in remove(files.entries(some))}
-        yield len(some), [row for row in some if files.paths[row] in gone]
 
 
 def _commit(

@@ -100,7 +100,7 @@ class VacuumTasks:
         as ``LogStore.remove``, and 1 HEAD for each file that it did not remove."""
         self._check()
         files: VacuumedFiles = unpacked(data)
-        done = {entry.path for entry in removed_in_steps(self.store.remove, files, range(len(files)))}
+        done = {files.paths[row] for _, gone in deleted_in_steps(self.store.remove, files) for row in gone}
         rest = [path for path in files.paths if path not in done]
         # Followed through links: what became reachable by one only is not deleted.
         gone = done.union(path for path, meta in zip(rest, self.store.head_many(rest), strict=True) if meta is None)
@@ -158,13 +158,16 @@ def deleted_by_tasks(tasks: VacuumTasks, runner: VacuumRunner, files: VacuumedFi
         yield len(some), [row for row, is_gone in zip(some, flags, strict=True) if is_gone]
 
 
-def removed_in_steps(
-    remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles, rows: range
-) -> Iterator[Entry]:
-    """Remove some of the files, by their numbers. Returns those that are gone by it. Raises and costs as ``remove``,
-    with 1,000 files in each call."""
+def deleted_in_steps(
+    remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
+) -> Iterator[tuple[int, list[int]]]:
+    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone. Raises and costs
+    as ``remove``, with 1,000 files in each call."""
+    rows = range(len(files))
     for start in rows[::_AT_ONCE]:
-        yield from remove(files.entries(range(start, min(start + _AT_ONCE, rows.stop))))
+        some = rows[start : start + _AT_ONCE]
+        gone = {entry.path for entry in remove(files.entries(some))}
+        yield len(some), [row for row in some if files.paths[row] in gone]
 
 
 def _paths(sifted: Sifted) -> Iterator[str]:

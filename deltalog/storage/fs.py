@@ -26,15 +26,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
-from deltalog.storage.base import (
-    Entry,
-    EntryKind,
-    FileMeta,
-    LogStore,
-    PutOutcome,
-    WalkPart,
-    keep_cleanup_errors,
-)
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
 from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 
