@@ -159,10 +159,10 @@ class _Computing:
         for leaf in wanted:
             nulls, bounds = found[leaf]
             if nulls is not None:
-                _put(body, ("nullCount", *leaf.physical), nulls)
+                stats.put(body, ("nullCount", *leaf.physical), nulls)
             if bounds is not None:
                 for group, value in zip(("minValues", "maxValues"), bounds, strict=True):
-                    _put(body, (group, *leaf.physical), value)
+                    stats.put(body, (group, *leaf.physical), value)
         if body == before:
             return None
         if add.deletion_vector is not None:
@@ -290,11 +290,3 @@ class _Tally:
             except OverflowError:
                 return self.nulls, None
         return self.nulls, stats.rendered(low, high, self.leaf.data_type)
-
-
-def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    for name in path[:-1]:
-        if not isinstance(tree.get(name), dict):
-            tree[name] = {}
-        tree = tree[name]
-    tree[path[-1]] = value

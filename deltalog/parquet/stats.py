@@ -45,17 +45,17 @@ def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[
         stored = (*path, "metadata") if leaf.data_type == VARIANT else path
         found = [] if chunks is None else chunks.get(tuple(name.lower() for name in stored))
         if found is None:
-            _put(nulls, path, rows)
+            put(nulls, path, rows)
             continue
         if not found:
             continue
         null_count = null_count_of(found)
         if null_count is not None:
-            _put(nulls, path, null_count)
+            put(nulls, path, null_count)
         bounds = None if leaf.data_type == VARIANT else _bounds(found, leaf.data_type)
         if bounds is not None:
-            _put(minimum, path, bounds[0])
-            _put(maximum, path, bounds[1])
+            put(minimum, path, bounds[0])
+            put(maximum, path, bounds[1])
     body = {"numRecords": rows, "minValues": minimum, "maxValues": maximum, "nullCount": nulls}
     return rows, as_text({k: v for k, v in body.items() if v != {}})
 
@@ -65,9 +65,12 @@ def as_text(body: Mapping[str, Any]) -> str:
     return _encoder.encode(body).decode()
 
 
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set the value of a leaf in statistics; what stands on its path and is no struct is replaced."""
     for name in path[:-1]:
-        tree = tree.setdefault(name, {})
+        if not isinstance(tree.get(name), dict):
+            tree[name] = {}
+        tree = tree[name]
     tree[path[-1]] = value
 
 
