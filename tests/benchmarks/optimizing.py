@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.benchmarks.row_changes import Peak, answer
 
@@ -38,22 +38,26 @@ _RANGE = 1_000_000
 CONDITIONS = tuple(f"{name} >= {at} AND {name} < {at + _RANGE // 100}" for name in "xy" for at in (0, 410_000, 990_000))
 
 
-def _rows(first: int, count: int, chance: random.Random) -> pa.Table:
-    ids = range(first, first + count)
-    x, y = ([chance.randrange(_RANGE) for _ in ids] for _ in range(2))
-    names = [f"name of {number % 1000}" for number in ids]
-    return pa.table([list(ids), [number / 2 for number in ids], x, y, names], schema=SCHEMA)
+def _rows(first: int, count: int) -> pa.Table:
+    """Rows with these ids, and random numbers that depend on them alone."""
+    ids = pa.array(range(first, first + count), pa.int64())
+    x, y = (
+        pc.floor(pc.multiply(pc.random(count, initializer=2 * first + which), float(_RANGE))).cast(pa.int64())
+        for which in range(2)
+    )
+    last_digits = pc.subtract(ids, pc.multiply(pc.divide(ids, 1000), 1000)).cast(pa.string())
+    names = pc.binary_join_element_wise("name of ", last_digits, "")
+    return pa.table([ids, pc.divide(ids.cast(pa.float64()), 2.0), x, y, names], schema=SCHEMA)
 
 
 def build(path: Path, files: int, rows_of_file: int) -> None:
     """A table of so many files, in one commit."""
     from deltalog import DeltaTable
 
-    chance = random.Random(1)
     table = DeltaTable.create(path, SCHEMA)
     with table.transaction() as transaction:
         for number in range(files):
-            transaction.write(_rows(number * rows_of_file, rows_of_file, chance).to_reader())
+            transaction.write(_rows(number * rows_of_file, rows_of_file).to_reader())
         transaction.commit("WRITE")
 
 

@@ -1,8 +1,10 @@
 """Merges, updates and deletes beside deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats N]``.
 
-Each operation runs in a process of its own on a fresh copy of a table of ten partitions. Its time, its peak memory
-above that of the process before it, and the number and the sums of the rows after it are printed; the two systems must
-agree on these.
+Each operation runs in processes of its own on fresh copies of a table of ten partitions: in one it is the first call,
+in another it follows the same operation on a small table, so that what a system loads when it is first used (our SQL
+parser; deltalake's comes with its import) is loaded. Printed are the time of the call, that of the first call with the
+import of the package and the opening of the table, the peak memory of the first call above that of the process before
+it, and the number and the sums of the rows after it; the two systems must agree on these.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ PARTITIONS, FILES = 10, 40
 OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
 FLOOR = "floor"  # pyarrow alone: the files of a merge read, and their rows written again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
-FIGURES = ("seconds", "cpu_seconds", "peak_mib")
+FIGURES = ("seconds", "cpu_seconds", "first_seconds", "peak_mib")
+_SMALL = 1000  # rows of the table of the call before
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -77,7 +80,7 @@ def condition() -> str:
 
 
 def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[], Any]:
-    """The operation, ready to run: imports, and the table opened, are not part of its time."""
+    """The operation, ready to run on an open table."""
     if system == FLOOR:
         parts = sorted(Path(path).glob("p=2" if operation == "merge one partition" else "p=*"))
         return lambda: copied_by_pyarrow(parts)
@@ -138,15 +141,25 @@ class Peak:
         self._thread.join()
 
 
-def _child(system: str, operation: str, path: str, rows: int) -> None:
-    run = call(system, operation, path, source(operation, rows) if "merge" in operation else SCHEMA.empty_table())
+def _child(system: str, operation: str, path: str, rows: int, small: str | None) -> None:
+    """One run. ``small``: the table of the call before, where there is one."""
+    given = {
+        at: source(operation, number) if "merge" in operation else SCHEMA.empty_table()
+        for at, number in ((path, rows), (small, _SMALL))
+        if at
+    }
+    if small:
+        call(system, operation, small, given[small])()
+    begin = time.perf_counter()
+    run = call(system, operation, path, given[path])
     with Peak() as peak:
         started, cpu_before = time.perf_counter(), time.process_time()
         run()
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_before
+        ended, cpu_seconds = time.perf_counter(), time.process_time() - cpu_before
     found = {
-        "seconds": seconds,
+        "seconds": ended - started,
         "cpu_seconds": cpu_seconds,
+        "with_import_seconds": ended - begin,
         "peak_mib": peak.most_mib - peak.before_mib,
         "answer": answer(path),
     }
@@ -162,19 +175,31 @@ def answer(path: str) -> list[float]:
 
 
 def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any]:
-    """One run in a process of its own, on a copy of the table: seconds, MiB, and what the table then has."""
-    copy = path.with_name("copy")
+    """Two runs, each in a process of its own on a copy of the table: the first call of a process, and one that follows
+    another. Times and memory, and what the table then has."""
+    first, later = (_run(system, operation, path, rows, after_another) for after_another in (False, True))
+    assert first["answer"] == later["answer"], (system, operation)
+    return {**later, "first_seconds": first["with_import_seconds"], "peak_mib": first["peak_mib"]}
+
+
+def _run(system: str, operation: str, path: Path, rows: int, after_another: bool) -> dict[str, Any]:
+    copy, small = path.with_name("copy"), path.with_name("small copy")
     shutil.copytree(path, copy, copy_function=os.link)
+    more = []
+    if after_another:
+        shutil.copytree(path.with_name(f"small {path.name}"), small)
+        more = ["--after", str(small)]
     try:
         done = subprocess.run(
             [
                 sys.executable, "-m", "tests.benchmarks.row_changes",
-                "--child", system, operation, str(copy), "--rows", str(rows),
+                "--child", system, operation, str(copy), "--rows", str(rows), *more,
             ],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     finally:
         shutil.rmtree(copy)
+        shutil.rmtree(small, ignore_errors=True)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 
@@ -183,6 +208,7 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
     """The medians of each operation and system. Raises AssertionError where the systems disagree on the rows."""
     for vectors in (False, True):
         build(place / f"vectors-{vectors}", rows, vectors)
+        build(place / f"small vectors-{vectors}", _SMALL, vectors)
     for operation in operations:
         systems = (*SYSTEMS, FLOOR) if "merge" in operation else SYSTEMS
         runs: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
@@ -205,16 +231,18 @@ def main() -> None:
     parser.add_argument("--directory", default=None)
     parser.add_argument("--operation", choices=OPERATIONS, action="append", help="one of them; may be repeated")
     parser.add_argument("--child", nargs=3)
+    parser.add_argument("--after", metavar="TABLE")
     chosen = parser.parse_args()
     if chosen.child:
         system, operation, path = chosen.child
-        _child(system, operation, path, chosen.rows)
+        _child(system, operation, path, chosen.rows, chosen.after)
         return
     rows, repeats = (100_000, 1) if chosen.quick else (chosen.rows, chosen.repeats)
     with tempfile.TemporaryDirectory(dir=chosen.directory) as place:
         for each in compare(Path(place), rows, repeats, tuple(chosen.operation or OPERATIONS)):
             name = f"{each['operation']}, {each['system']}"
             took = f"{each['seconds']:.2f} s, CPU {each['cpu_seconds']:.2f} s, {each['peak_mib']:.0f} MiB"
+            took += f", first call with import and opening {each['first_seconds']:.2f} s"
             print(f"{name}: {took}, {each['rows']:,} rows, load {os.getloadavg()[0]:.0f}", flush=True)
 
 
