@@ -12,7 +12,7 @@ import decimal
 import json
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -25,19 +25,17 @@ import pyarrow.json as pj
 from deltalog.arrow_arrays import ZERO, array_of, combined, float64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.protocol import column_mapping, partitions
+from deltalog.protocol.actions import Metadata
 from deltalog.protocol.arrow_types import as_micros
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.column_paths import parse_paths
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
-from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType, type_to_arrow
+from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType, has_bounds, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
 Group = Literal["minValues", "maxValues", "nullCount"]
 GROUPS: tuple[Group, ...] = ("minValues", "maxValues", "nullCount")
 BOUNDS: tuple[Group, ...] = ("minValues", "maxValues")
-_BOUNDED = frozenset(
-    {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
-)
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _EMPTY, _LINE_FEED = strings(["", "\n"])
 _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
@@ -61,8 +59,7 @@ class Leaf:
     @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of statistics that it can have. Lists, maps, booleans and binaries have no bounds."""
-        bounded = str(self.data_type) in _BOUNDED or isinstance(self.data_type, DecimalType)
-        return GROUPS if bounded else ("nullCount",)
+        return GROUPS if has_bounds(self.data_type) else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
         """The Arrow type of its statistic in a group."""
@@ -84,22 +81,28 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
     return leaves
 
 
-def indexed_leaves(schema: StructType, mapping: Mode, configuration: Mapping[str, str]) -> list[Leaf]:
-    """The leaves that the table's properties select for statistics (delta.dataSkippingStatsColumns, else
-    delta.dataSkippingNumIndexedCols); all leaves where the list of names cannot be parsed.
-
-    ``schema``: without the partition columns.
-    """
-    leaves = leaves_of(schema, mapping)
+def indexed_leaves(metadata: Metadata, clustered_by: Collection[tuple[str, ...]]) -> list[Leaf]:
+    """The leaves that have statistics: those that the table's properties select (delta.dataSkippingStatsColumns, else
+    delta.dataSkippingNumIndexedCols; all where the list of names cannot be parsed), and the columns, given as paths,
+    that the table is clustered by. Raises InvalidPropertyError."""
+    configuration = metadata.configuration
+    data = StructType(tuple(field for field in metadata.schema if field.name not in metadata.partition_columns))
+    leaves = leaves_of(data, column_mapping.mode_of(configuration))
     named = configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
     if named is not None:
         try:
-            names = set(parse_paths(named))
+            names = {_lower(path) for path in parse_paths(named)}
         except CallError:
             return leaves
-        return [leaf for leaf in leaves if any(leaf.path[:end] in names for end in range(1, len(leaf.path) + 1))]
-    first = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
-    return leaves if first < 0 else leaves[:first]
+        selected = [any(_lower(leaf.path[:end]) in names for end in range(1, len(leaf.path) + 1)) for leaf in leaves]
+    else:
+        first = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
+        selected = [first < 0 or number < first for number in range(len(leaves))]
+    return [leaf for leaf, yes in zip(leaves, selected, strict=True) if yes or leaf.path in clustered_by]
+
+
+def _lower(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in path)
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
@@ -120,7 +123,9 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
     """As ``of_files`` in a fraction of its time, with the bounds only: its other columns are null. None where the
     statistics are no JSON text, or one of them is not as expected; ``of_files`` takes those."""
-    if "stats_parsed" in files.schema.names or any(str(leaf.data_type) not in _BOUNDED for leaf in leaves):
+    if "stats_parsed" in files.schema.names or any(
+        isinstance(leaf.data_type, DecimalType) or not has_bounds(leaf.data_type) for leaf in leaves
+    ):
         return None
     texts = combined(files.column("stats"))
     are_objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))

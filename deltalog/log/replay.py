@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import booleans, empty, strings
 from deltalog.errors import CorruptTableError
 from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, tombstones_table
+from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import (
     AddFile,
     DeletionVector,
@@ -43,6 +44,15 @@ class State:
     metadata: Metadata
     transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+
+    @property
+    def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
+        """As ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        domain = self.domains.get(column_mapping.CLUSTERING_DOMAIN)
+        if domain is None or domain.removed:
+            return ()
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        return column_mapping.clustering_columns(domain.configuration, self.metadata.schema, mapping)
 
 
 @dataclass(frozen=True, slots=True)

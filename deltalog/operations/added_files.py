@@ -72,7 +72,7 @@ def describe_files(
             )
         footer = read_footer(store, path)
         try:
-            rows, text = stats.from_footer(footer, data_schema, layout.indexed_columns)
+            rows, text = stats.from_footer(footer, data_schema, layout.indexed)
             without_id = _without_id(footer.schema.to_arrow_schema(), layout) if layout.mapping == "id" else None
         except (pa.ArrowException, OSError) as error:
             raise _not_readable(store, path, error) from error

@@ -90,8 +90,8 @@ def rename_column(
     partition_by = list(transaction.metadata.partition_columns)
     if len(old) == 1:
         partition_by = [new_name if name == column.name else name for name in partition_by]
-    _rewrite_stats_columns(transaction, lambda each: (*new, *each[len(old) :]) if _is_below(each, old) else each)
     transaction.set_schema(schema, partition_by)
+    _rewrite_stats_columns(transaction, lambda each: (*new, *each[len(old) :]) if _is_below(each, old) else each)
     parameters = {"oldColumnPath": path_text(old), "newColumnPath": path_text(new)}
     return transaction.commit("RENAME COLUMN", parameters, user_metadata=user_metadata)
 
@@ -114,8 +114,8 @@ def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_met
         schema = column_paths.drop(schema, path)
     if all(column.name in metadata.partition_columns for column in schema):
         raise SchemaMismatchError("Only partition columns would be left; a table needs another one for its data.")
-    _rewrite_stats_columns(transaction, lambda each: None if any(_is_below(each, path) for path in dropped) else each)
     transaction.set_schema(schema)
+    _rewrite_stats_columns(transaction, lambda each: None if any(_is_below(each, path) for path in dropped) else each)
     parameters = {"columns": canonical_json([path_text(path) for path in dropped])}
     return transaction.commit("DROP COLUMNS", parameters, user_metadata=user_metadata)
 

@@ -20,6 +20,7 @@ from deltalog.errors import (
     SchemaMismatchError,
 )
 from deltalog.log.commit_summary import CHECKSUM_TAG
+from deltalog.log.file_statistics import indexed_leaves
 from deltalog.operations.input_streams import as_batches
 from deltalog.operations.table_rules import NO_RULES, TableRules
 from deltalog.parquet.file_reader import EXACT, conform
@@ -28,8 +29,8 @@ from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
-from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
-from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType, leaves
+from deltalog.protocol.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
+from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
 from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore, keep_cleanup_errors
 
@@ -44,9 +45,9 @@ CHANGES_DIRECTORY = "_change_data"
 class WriteLayout:
     """How data files are written.
 
-    ``indexed_columns``: the number of leaf columns with statistics. ``mapping``: which names and ids the files have
-    for the columns. ``prefix_length``: of the random prefix of a path, in characters (0: Hive directories).
-    ``rules``: what is checked and filled in; empty for existing rows that are only moved.
+    ``indexed``: the paths, as files have them, of the leaf columns with statistics. ``mapping``: which names and ids
+    the files have for the columns. ``prefix_length``: of the random prefix of a path, in characters (0: Hive
+    directories). ``rules``: what is checked and filled in; empty for existing rows that are only moved.
     ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
     last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
     ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
@@ -54,7 +55,7 @@ class WriteLayout:
 
     schema: StructType
     partition_columns: tuple[str, ...]
-    indexed_columns: int
+    indexed: frozenset[tuple[str, ...]]
     mapping: Mode = "none"
     prefix_length: int = 0
     rules: TableRules = NO_RULES
@@ -71,14 +72,10 @@ class WriteLayout:
         mapping = column_mapping.mode_of(configuration)
         # After a column is renamed, the name in a Hive directory would mean no column, or another one.
         prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
-        indexed = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
-        if clustered_by and indexed >= 0:
-            wanted = (number for number, (path, _) in enumerate(leaves(metadata.schema), 1) if path in clustered_by)
-            indexed = max(indexed, *wanted)
         return cls(
             metadata.schema,
             metadata.partition_columns,
-            indexed,
+            frozenset(leaf.physical for leaf in indexed_leaves(metadata, clustered_by)),
             mapping,
             RANDOM_PREFIX_LENGTH.read(configuration) if prefixed else 0,
         )
@@ -92,7 +89,7 @@ class WriteLayout:
     def file_columns(self) -> FileColumns:
         """The columns of the files: all but the partition columns."""
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
-        return FileColumns(columns, self.indexed_columns, self.mapping, self.extra_columns)
+        return FileColumns(columns, self.indexed, self.mapping, self.extra_columns)
 
     def path(self, values: Mapping[str, str | None], unique: str, codec: str = "snappy") -> str:
         """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All

@@ -22,7 +22,7 @@ from deltalog.errors import RowCountError
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
-from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, leaves_of, of_files
+from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, of_files
 from deltalog.log.file_tables import add_actions
 from deltalog.operations.added_files import FOOTER_THREADS, read_footer
 from deltalog.operations.optimize import files_in_partitions
@@ -131,17 +131,11 @@ class _Computing:
 
     @classmethod
     def of(cls, snapshot: Snapshot, known: Known) -> _Computing:
-        configuration, partitioned = snapshot.metadata.configuration, snapshot.partition_columns
-        mapping = column_mapping.mode_of(configuration)
-        data = StructType(tuple(column for column in snapshot.schema if column.name not in partitioned))
-        indexed = set(indexed_leaves(data, mapping, configuration))
-        leaves = [
-            leaf
-            for leaf in leaves_of(data, mapping)
-            if (leaf in indexed or leaf.path in snapshot.clustering_columns)
-            and not isinstance(leaf.data_type, (ArrayType, MapType))
-        ]
-        return cls(snapshot.url, snapshot.reader.files, snapshot.schema, tuple(partitioned), mapping, leaves, known)
+        mapping = column_mapping.mode_of(snapshot.metadata.configuration)
+        indexed = indexed_leaves(snapshot.metadata, snapshot.clustering_columns)
+        leaves = [leaf for leaf in indexed if not isinstance(leaf.data_type, (ArrayType, MapType))]
+        partitioned = tuple(snapshot.partition_columns)
+        return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
         """Those of the add actions of which ``wanted`` statistics are found, with these. In threads."""

@@ -30,11 +30,11 @@ ROW_GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileColumns:
-    """What files hold: the table's ``columns`` under the names of the ``mapping``, of which the first
-    ``indexed_columns`` leaves have statistics in the log, then ``extra`` columns that are none of the table."""
+    """What files hold: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns that are none
+    of the table. ``indexed``: the paths, as files have them, of the leaves with statistics in the log."""
 
     columns: StructType
-    indexed_columns: int
+    indexed: frozenset[tuple[str, ...]]
     mapping: Mode = "none"
     extra: tuple[StructField, ...] = ()
 
@@ -145,7 +145,7 @@ class GrowingFile:
     def written(self) -> WrittenFile:
         """What the file is, when it is closed."""
         columns, sink = self._columns, self._sink
-        _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed_columns)
+        _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed)
         return WrittenFile(self._size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
 
 

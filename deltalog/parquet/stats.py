@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,21 +25,19 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _ORDERED = frozenset(["string", "long", "integer", "short", "byte", "float", "double", "date"])
 
 
-def from_footer(footer: Any, schema: StructType, indexed_columns: int) -> tuple[int, str]:
+def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, ...]]) -> tuple[int, str]:
     """Rows, and the statistics JSON of a file.
 
-    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns without the partition columns.
-    ``indexed_columns``: how many leaves, in schema order, get bounds and null counts (-1: all).
+    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns without the partition columns, as files
+    name them. ``indexed``: the paths in it of the leaves that get bounds and null counts.
     """
     chunks = chunks_by_path(footer)
     rows = footer.num_rows
     minimum: dict[str, Any] = {}
     maximum: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    for position, (path, leaf) in enumerate(leaves(schema)):
-        if 0 <= indexed_columns <= position:
-            break
-        if isinstance(leaf.data_type, (ArrayType, MapType)):
+    for path, leaf in leaves(schema):
+        if path not in indexed or isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
         # A variant is null where its metadata is; it has no bounds.
         stored = (*path, "metadata") if leaf.data_type == VARIANT else path

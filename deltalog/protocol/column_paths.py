@@ -15,6 +15,7 @@ from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 
 Path = tuple[str, ...]
+_ELEMENT = r"(?:`[^`]*`|[^,`])+"  # of a list
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -39,7 +40,9 @@ def parse_path(path: str | Sequence[str]) -> Path:
 
 def parse_paths(text: str) -> list[Path]:
     """The paths of a list such as ``id, a.b, `a,b```. Raises CallError."""
-    return [parse_path(part.strip()) for part in re.findall(r"(?:`[^`]*`|[^,`])+", text)]
+    if not re.fullmatch(f"(?:{_ELEMENT}(?:,{_ELEMENT})*)?", text):
+        raise CallError(f"{text!r} is not a list of columns such as id, a.b, with backticks around `a name.with dots`.")
+    return [parse_path(part.strip()) for part in re.findall(_ELEMENT, text)]
 
 
 def path_text(path: Sequence[str]) -> str:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from deltalog.errors import SchemaMismatchError
+from deltalog.errors import CallError, InvalidPropertyError, SchemaMismatchError
 from deltalog.protocol import column_mapping, features, row_tracking
 from deltalog.protocol.actions import Metadata, Protocol
-from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
+from deltalog.protocol.column_paths import find, parse_paths, path_text
+from deltalog.protocol.properties import DATA_SKIPPING_STATS_COLUMNS_KEY, ENABLE_CHANGE_DATA_FEED
+from deltalog.protocol.schema import StructType, has_bounds, leaves
 
 _FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
@@ -29,10 +31,37 @@ def complete(
     have twice.
     """
     _check_feed_columns(before, after)
+    named = after.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
+    if named is not None and (before is None or named != before.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)):
+        _check_indexed(named, after)
     mapped = column_mapping.with_mapping(before, after, new_uuid)
     configuration = row_tracking.with_materialized_names(mapped.configuration, new_uuid)
     result = msgspec.structs.replace(mapped, configuration=configuration)
     return features.with_features(protocol, features.features_for(result, result.schema)), result
+
+
+def _check_indexed(named: str, metadata: Metadata) -> None:
+    """Refuse what delta-spark would refuse at the next change of the table. Raises InvalidPropertyError."""
+    selected: set[tuple[str, ...]] = set()
+    try:
+        for path in parse_paths(named):
+            names = tuple(find(metadata.schema, path[:end]).name for end in range(1, len(path) + 1))
+            column = find(metadata.schema, path)
+            kind = column.data_type
+            if names[0] in metadata.partition_columns:
+                raise CallError(f"{path_text(names)} partitions the table, and partition values need no statistics.")
+            if len(names) == 1 and not isinstance(kind, StructType) and not has_bounds(kind):
+                raise CallError(f"{path_text(names)} is of type {kind}, of which statistics have no bounds.")
+            below = leaves(kind) if isinstance(kind, StructType) else [((), column)]
+            for inner, _ in below:
+                if (*names, *inner) in selected:
+                    raise CallError(f"{path_text((*names, *inner))} is named twice.")
+                selected.add((*names, *inner))
+    except (CallError, SchemaMismatchError) as error:
+        raise InvalidPropertyError(
+            f"{DATA_SKIPPING_STATS_COLUMNS_KEY} cannot be {named!r}. {error}",
+            key=DATA_SKIPPING_STATS_COLUMNS_KEY,
+        ) from None
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:

@@ -21,6 +21,10 @@ from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError, U
 from deltalog.protocol import arrow_types, limits
 from deltalog.protocol.column_metadata import check_metadata, is_text
 
+_BOUNDED = frozenset(
+    {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
@@ -352,6 +356,11 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
                 yield (column.name, *path), leaf
         else:
             yield (column.name,), column
+
+
+def has_bounds(data_type: DataType) -> bool:
+    """Whether statistics can have the smallest and the largest value of such a column."""
+    return str(data_type) in _BOUNDED or isinstance(data_type, DecimalType)
 
 
 def all_columns(data_type: DataType) -> Iterator[StructField]:

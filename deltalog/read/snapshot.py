@@ -165,11 +165,7 @@ class Snapshot:
 
         Spec: PROTOCOL.md#clustered-table. Raises CorruptTableError.
         """
-        domain = self.log.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
-        if domain is None or domain.removed:
-            return ()
-        mode = column_mapping.mode_of(self.metadata.configuration)
-        return column_mapping.clustering_columns(domain.configuration, self.schema, mode)
+        return self.log.state.clustering_columns
 
     # -------------------------------------------------------------------------------------------- files
 

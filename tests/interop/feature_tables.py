@@ -190,6 +190,17 @@ def statistics(path: Path) -> pa.Table:
     return batch(0, 8)
 
 
+@feature("Statistics of named columns only", "`delta.dataSkippingStatsColumns`")
+def statistics_of_named_columns(path: Path) -> pa.Table:
+    table = created(path, {"delta.dataSkippingStatsColumns": "name"})
+    table.append(batch(0, 4))
+    table.set_properties({"delta.dataSkippingStatsColumns": "ID, amount"})
+    table.append(batch(4, 4))
+    found = [set(json.loads(add["stats"])["nullCount"]) for add in logged(path, "add")]
+    assert found == [{"name"}, {"id", "amount"}]
+    return batch(0, 8)
+
+
 @feature("Properties of Delta and custom ones", "`set_properties`, `unset_properties`")
 def properties(path: Path) -> pa.Table:
     table = created(path, {"made.by": "tests"}, data=batch(0, 3))

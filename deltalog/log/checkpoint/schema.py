@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import FALSE, booleans, combined, empty, int64s, strings, strings_map
+from deltalog.errors import CorruptTableError
 from deltalog.log import file_statistics
 from deltalog.log.file_statistics import Leaf
 from deltalog.log.file_tables import FILES, TOMBSTONES, camel
@@ -25,7 +26,6 @@ from deltalog.protocol.properties import (
     CHECKPOINT_STATS_AS_STRUCT,
 )
 from deltalog.protocol.retention import transaction_cutoff_ms, unexpired_transactions
-from deltalog.protocol.schema import StructType
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 _NARROW = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
@@ -50,11 +50,9 @@ class CheckpointSchema:
         self._mapping = column_mapping.mode_of(configuration)
         schema = state.metadata.schema
         self._partitioned = [schema.field(name) for name in state.metadata.partition_columns]
-        data_schema = StructType(tuple(column for column in schema if column not in self._partitioned))
         self._as_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         self._as_struct = CHECKPOINT_STATS_AS_STRUCT.read(configuration)
-        indexed = file_statistics.indexed_leaves(data_schema, self._mapping, configuration)
-        self.leaves: Sequence[Leaf] | None = indexed if self._as_struct else None
+        self.leaves: Sequence[Leaf] | None = _indexed_leaves(state) if self._as_struct else None
         self._transaction_cutoff_ms = transaction_cutoff_ms(configuration, now_ms)
 
     @property
@@ -204,6 +202,14 @@ def _camel_struct(values: Any) -> Any:
     ]
     fields = [pa.field(camel(f.name), child.type) for f, child in zip(values.type.fields, children, strict=True)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+
+
+def _indexed_leaves(state: State) -> Sequence[Leaf]:
+    try:
+        clustered_by = state.clustering_columns
+    except CorruptTableError:  # whoever writes or clusters rows says so; a checkpoint holds the domain as it is
+        clustered_by = ()
+    return file_statistics.indexed_leaves(state.metadata, clustered_by)
 
 
 def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArray:

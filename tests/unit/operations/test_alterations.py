@@ -207,12 +207,14 @@ def test_columns_that_expressions_speak_of(metadata: dict[str, str], properties:
 
 
 def test_the_property_that_names_columns_follows() -> None:
-    table = create(PEOPLE, {**MAPPED, "delta.dataSkippingStatsColumns": "id, p.first,`p`"})
+    table = create(PEOPLE, {**MAPPED, "delta.dataSkippingStatsColumns": "id, p.first"})
     table.rename_column("p", "the person")
     key = "delta.dataSkippingStatsColumns"
-    assert table.snapshot().metadata.configuration[key] == "id,`the person`.first,`the person`"
-    table.drop_columns([["the person", "first"]])
-    assert table.snapshot().metadata.configuration[key] == "id,`the person`"
+    assert table.snapshot().metadata.configuration[key] == "id,`the person`.first"
+    table.set_properties({key: "`the person`, ID"})
+    table.rename_column("the person", "who")
+    table.drop_columns(["id"])
+    assert table.snapshot().metadata.configuration[key] == "who"
 
 
 # -------------------------------------------------------------------------------------------- set_column

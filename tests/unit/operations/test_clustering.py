@@ -22,6 +22,7 @@ from deltalog import (
 from deltalog.log.file_tables import files_table
 from deltalog.operations.optimize_plan import CUBE_TARGETS, in_cube, to_cluster
 from deltalog.protocol.actions import AddFile
+from deltalog.protocol.paths import commit_path
 from tests.support.core import environment, info, memory
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.struct([("y", pa.int32()), ("b", pa.bool_())])), ("v", pa.string())])
@@ -295,3 +296,20 @@ def test_bounds_of_few_values_divide_the_order_too() -> None:
         for low, high in zip(bounds["min_values"].to_pylist(), bounds["max_values"].to_pylist(), strict=True)
     ]
     assert max(spans) <= 2 and pc.max(table.to_pyarrow_table()["x"]).as_py() == 3
+
+
+def test_a_checkpoint_with_statistics_as_structs_only_keeps_those_of_clustering_columns() -> None:
+    properties = {
+        "delta.dataSkippingNumIndexedCols": "0",
+        "delta.checkpoint.writeStatsAsJson": "false",
+        "delta.checkpoint.writeStatsAsStruct": "true",
+    }
+    store = memory()
+    data = pa.table({"id": [1, 5]})
+    table = DeltaTable.create(store, data.schema, properties=properties, cluster_by=["id"], data=data)
+    table.append(pa.table({"id": [7, 9]}))
+    table.checkpoint()
+    for version in (0, 1):
+        store.delete(commit_path(version))
+    found = DeltaTable.open(store).snapshot()
+    assert found.scan(where="id > 6").files().num_rows == 1 and found.num_files == 2

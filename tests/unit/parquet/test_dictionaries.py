@@ -42,7 +42,7 @@ def test_files_have_dictionaries_for_these_and_hold_the_same_rows() -> None:
     store = memory()
     schema = StructType.from_arrow(ROWS.schema)
     rows = ROWS.cast(schema.to_arrow())
-    write_file(store, "x.parquet", rows, FileColumns(schema, -1))
+    write_file(store, "x.parquet", rows, FileColumns(schema, frozenset()))
     file = pq.ParquetFile(pa.BufferReader(store.get("x.parquet")))
     group = file.metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]

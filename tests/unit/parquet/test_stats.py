@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from deltalog import StructType
 from deltalog.parquet import stats
+from deltalog.protocol.schema import leaves
 from tests.support.core import memory
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -27,7 +28,9 @@ def statistics(table: pa.Table, indexed: int = -1, schema: pa.Schema | None = No
     options.setdefault("write_statistics", stats.statistics_columns(table))
     pq.write_table(table, sink, **options)
     footer = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata
-    rows, text = stats.from_footer(footer, StructType.from_arrow(schema or table.schema), indexed)
+    columns = StructType.from_arrow(schema or table.schema)
+    paths = [path for path, _ in leaves(columns)]
+    rows, text = stats.from_footer(footer, columns, paths if indexed < 0 else paths[:indexed])
     parsed: dict[str, Any] = json.loads(text, parse_float=decimal.Decimal)
     assert rows == parsed["numRecords"] == table.num_rows
     return parsed
