@@ -119,7 +119,7 @@ class TargetScan:
     def add(self, batches: Iterable[ScannedBatch]) -> None:
         """Take the rows of the target: all batches of all files, in their order."""
         keys = self.sides.source.keys
-        most = min(_BLOCK_ROWS, max(_FEW_ROWS, 2 * keys.num_rows)) if isinstance(keys, SourceKeys) else _BLOCK_ROWS
+        most = min(_BLOCK_ROWS, max(_FEW_ROWS, 4 * keys.num_rows)) if isinstance(keys, SourceKeys) else _BLOCK_ROWS
         for batch in batches:
             self.read[batch.number] = batch.without_rows()
             if batch.rows.num_rows:
