@@ -64,10 +64,10 @@ def build(path: Path, files: int, rows_of_file: int) -> None:
 def call(system: str, operation: str, path: str, target: int) -> Callable[[], Any]:
     """The operation, ready to run: imports, sessions and opened tables are not part of its time."""
     if system == "delta-spark":
-        from tests.support.spark import delta_session
+        from tests.benchmarks.sessions import with_delta_spark
 
         sizes = ("maxFileSize", "minFileSize")
-        spark = delta_session(**{f"spark.databricks.delta.optimize.{name}": str(target) for name in sizes})
+        spark = with_delta_spark(**{f"spark.databricks.delta.optimize.{name}": str(target) for name in sizes})
         order = " ZORDER BY (x, y)" if operation == "z-order" else ""
         spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()
         return lambda: spark.sql(f"OPTIMIZE delta.`{path}`{order}").collect()

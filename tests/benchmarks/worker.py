@@ -285,11 +285,10 @@ class DeltaSpark:
     """
 
     def __init__(self, call: str) -> None:
-        from tests.support.spark.session import delta_session, stop_sessions
+        from tests.benchmarks.sessions import with_delta_spark
+        from tests.support.spark.session import stop_sessions
 
-        # One task a snapshot, as the tests have it, would leave a CPU idle with many files.
-        partitions = {"spark.databricks.delta.snapshotPartitions": "8"}
-        self.spark = delta_session(**{"spark.driver.memory": "8g", **partitions})
+        self.spark = with_delta_spark(**{"spark.driver.memory": "8g"})
         self.stop = stop_sessions
         self.jvm = self.spark._jvm
         self.delta = self.jvm.org.apache.spark.sql.delta

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 import deltalog
 import spark_ext
-from tests.support.spark import delta_session, stop_sessions
+from tests.benchmarks.sessions import with_delta_spark
+from tests.support.spark import stop_sessions
 
 _COLUMNS = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("text", pa.string())])
 _DDL = "id long, amount double, text string"
@@ -99,7 +100,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--rows", type=int, default=500_000, help="of a large file; there are 8")
     given = parser.parse_args()
-    spark = delta_session(**{"spark.sql.shuffle.partitions": "2"})
+    spark = with_delta_spark(**{"spark.sql.shuffle.partitions": "2"})
     spark_ext.register(spark)
     with tempfile.TemporaryDirectory(prefix="deltalog-streams-", ignore_cleanup_errors=True) as name:
         scratch = Path(name)

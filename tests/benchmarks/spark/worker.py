@@ -15,7 +15,8 @@ FACTS = ("title", "delta_factor", "near_parquet", "writes", "limit_s", "is_long"
 
 
 def main(arguments: list[str]) -> int:
-    from tests.support.spark.session import delta_session, stop_sessions
+    from tests.benchmarks.sessions import with_delta_spark
+    from tests.support.spark.session import stop_sessions
 
     parser = argparse.ArgumentParser()
     parser.add_argument("key")
@@ -26,10 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--heap", default="6g", help="the JVM's greatest heap (default: %(default)s)")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
-    # The tests' sessions do without the second compiler; here it runs, as in production.
-    spark = delta_session(
-        **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4", "spark.driver.memory": chosen.heap}
-    )
+    spark = with_delta_spark(**{"spark.driver.memory": chosen.heap})
     from tests.benchmarks.spark.measurements import measurement
 
     scratch = Path(tempfile.mkdtemp(prefix="deltalog-bench-"))
