@@ -97,7 +97,7 @@ def _is_unique(name: str, values: Any) -> bool:
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False
-    return len(pc.unique(values)) == len(values) - max(0, values.null_count - 1)
+    return bool(len(pc.unique(values)) == len(values) - max(0, values.null_count - 1))
 
 
 def _equal(one: Any, other: Any) -> Any:

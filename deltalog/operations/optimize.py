@@ -31,6 +31,7 @@ from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.log.file_statistics import indexed_leaves
 from deltalog.operations.bin_tasks import BinTasks, RewriteBins, packed, unpacked
 from deltalog.operations.data_files import discard
 from deltalog.operations.optimize_plan import (
@@ -38,6 +39,7 @@ from deltalog.operations.optimize_plan import (
     Bin,
     OptimizeProgress,
     OptimizeReport,
+    SizesByPath,
     in_batches,
     metrics,
     small_or_sparse,
@@ -53,8 +55,11 @@ from deltalog.operations.z_order import column_paths
 from deltalog.parallel import mapped
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_paths import path_text
-from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, TARGET_FILE_SIZE
-from deltalog.protocol.schema import StructType, leaves
+from deltalog.protocol.properties import (
+    DATA_SKIPPING_NUM_INDEXED_COLS,
+    DATA_SKIPPING_STATS_COLUMNS_KEY,
+    TARGET_FILE_SIZE,
+)
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 
@@ -63,6 +68,7 @@ COMMIT_BYTES = 16 << 30
 #: Files of a partition up to this size are ordered together.
 SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
+_SIZES = ["path", "size"]
 
 
 def silent(done: int, of: int) -> None:
@@ -170,14 +176,15 @@ def z_order(handle: TableHandle, columns: Sequence[str], options: Options) -> Op
 
 
 def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> None:
-    indexed = DATA_SKIPPING_NUM_INDEXED_COLS.read(snapshot.metadata.configuration)
-    data = StructType(tuple(field for field in snapshot.schema if field.name not in snapshot.partition_columns))
-    without = [path for number, (path, _) in enumerate(leaves(data)) if 0 <= indexed <= number]
+    indexed = {leaf.path for leaf in indexed_leaves(snapshot.metadata, snapshot.clustering_columns)}
     for path in paths:
-        if path in without:
+        if path not in indexed:
+            key = DATA_SKIPPING_STATS_COLUMNS_KEY
+            key = key if key in snapshot.metadata.configuration else DATA_SKIPPING_NUM_INDEXED_COLS.key
             raise CallError(
-                f"{snapshot.url}: {'.'.join(path)} has no statistics, so its order leaves out no files: only the first "
-                f"{indexed} columns have them ({DATA_SKIPPING_NUM_INDEXED_COLS.key}). Raise that, or leave it out."
+                f"{snapshot.url}: {'.'.join(path)} has no statistics, so its order leaves out no files: {key} is "
+                f"{snapshot.metadata.configuration.get(key, DATA_SKIPPING_NUM_INDEXED_COLS.default)}. Change that, or "
+                "leave the column out."
             )
 
 
@@ -214,7 +221,7 @@ def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa
 class _Totals:
     """What the batches so far have done."""
 
-    removed: dict[str, int] = field(default_factory=dict)
+    removed: list[pa.Table] = field(default_factory=list)
     added: dict[str, int] = field(default_factory=dict)
     partitions: set[object] = field(default_factory=set)
     bins: int = 0
@@ -237,7 +244,7 @@ def run(
         files.num_rows,
         len(bins),
         len({each.partition for each in bins}),
-        _sizes(files.select(["path", "size"]).take(int64s(planned))) if planned else {},
+        SizesByPath(files.select(_SIZES).take(int64s(planned))),
         {},
     )
     if options.dry_run or not bins:
@@ -254,17 +261,13 @@ def run(
         report,
         bins=totals.bins,
         partitions=len(totals.partitions),
-        removed=totals.removed,
+        removed=SizesByPath(pa.concat_tables([files.select(_SIZES).slice(0, 0), *totals.removed])),
         added=totals.added,
         deletion_vectors=totals.vectors,
         rows=totals.rows,
         left=totals.left,
         commits=tuple(totals.commits),
     )
-
-
-def _sizes(files: pa.Table) -> dict[str, int]:
-    return dict(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
 
 
 @dataclass
@@ -361,7 +364,7 @@ class _Batch:
 
     def _count(self, files: pa.Table, rewritten: Mapping[Bin, Rewritten], result: CommitResult, vectors: int) -> None:
         totals = self.totals
-        totals.removed.update(_sizes(files))
+        totals.removed.append(files.select(_SIZES))
         totals.partitions.update(each.partition for each, _ in self.bins)
         totals.bins += len(self.bins)
         totals.vectors += vectors

@@ -6,7 +6,10 @@ Spec: PROTOCOL.md leaves it to writers; #add-file-and-remove-file (dataChange), 
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import combined, float64s, int64s, scalar
+from deltalog.arrow_arrays import ZERO, combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
 from deltalog.log import file_statistics
 from deltalog.protocol.actions import AddFile
@@ -118,6 +121,35 @@ def deleted_parts(files: pa.Table) -> Any:
     return float64s(parts)
 
 
+class SizesByPath(Mapping[str, int]):
+    """The sizes of files in bytes, by path as in the log. Of a million files it holds columns; a dictionary of them is
+    made when a path is looked up."""
+
+    def __init__(self, files: pa.Table) -> None:
+        """``files``: columns path and size; each path once."""
+        self._files = files
+        self._sizes: dict[str, int] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """All sizes together."""
+        return pc.sum(self._files["size"], min_count=0).as_py() or 0
+
+    def __getitem__(self, path: str) -> int:
+        if self._sizes is None:
+            self._sizes = {row["path"]: row["size"] for row in _in_slices(self._files)}
+        return self._sizes[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return (row["path"] for row in _in_slices(self._files.select(["path"])))
+
+    def __len__(self) -> int:
+        return int(self._files.num_rows)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class _Growing:
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -126,22 +158,31 @@ class _Growing:
 
 def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
     """The chosen files in bins by partition, in the order in which they were written."""
-    some = files.select(["partition_values", "size", "modification_time"]).take(int64s(list(chosen)))
-    # As Python objects, rows take many times their memory.
-    slices = some.to_batches(max_chunksize=_SLICE_ROWS)
-    rows = zip(chosen, (row for each in slices for row in each.to_pylist()), strict=True)
-    by_partition: dict[tuple[tuple[str, str | None], ...], list[tuple[int, int, int]]] = {}
-    for number, row in rows:
-        partition = tuple(sorted(dict(row["partition_values"] or ()).items()))
-        by_partition.setdefault(partition, []).append((row["modification_time"] or 0, number, row["size"]))
+    numbers = int64s(list(chosen))
+    some = files.select(["partition_values", "size", "modification_time"]).take(numbers)
+    partitions, codes = dict[tuple[tuple[str, str | None], ...], int](), array("q")
+    for values in _in_slices(some.select(["partition_values"])):
+        partition = tuple(sorted(dict(values["partition_values"] or ()).items()))
+        codes.append(partitions.setdefault(partition, len(partitions)))
+    times = pc.fill_null(combined(some["modification_time"]), ZERO)
+    members = pa.table(
+        {"partition": pa.array(codes, pa.int64()), "time": times, "number": numbers, "size": combined(some["size"])}
+    )
+    ordered = members.sort_by([(name, "ascending") for name in ("partition", "time", "number")])
+    of_partitions = itertools.groupby(_in_slices(ordered), operator.itemgetter("partition"))
     return [
         Bin(partition, tuple(each.numbers), each.size_bytes)
-        for partition, members in by_partition.items()
-        for each in _bins(sorted(members), most_bytes)
+        for partition, (_, rows) in zip(partitions, of_partitions, strict=True)
+        for each in _bins(((row["time"], row["number"], row["size"]) for row in rows), most_bytes)
     ]
 
 
-def _bins(members: Sequence[tuple[int, int, int]], most_bytes: int) -> Iterator[_Growing]:
+def _in_slices(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows as Python objects, which take many times their memory, some at a time."""
+    return (row for batch in rows.to_batches(max_chunksize=_SLICE_ROWS) for row in batch.to_pylist())
+
+
+def _bins(members: Iterable[tuple[int, int, int]], most_bytes: int) -> Iterator[_Growing]:
     bins: list[_Growing] = []
     for _, number, size in members:
         bin_ = next((each for each in bins[-_OPEN_BINS:] if each.size_bytes + size <= most_bytes), None)
@@ -198,7 +239,7 @@ class OptimizeReport:
     @property
     def removed_bytes(self) -> int:
         """The size of the removed files together."""
-        return sum(self.removed.values())
+        return self.removed.size_bytes if isinstance(self.removed, SizesByPath) else sum(self.removed.values())
 
     @property
     def added_bytes(self) -> int:

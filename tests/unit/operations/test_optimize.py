@@ -166,6 +166,13 @@ def test_a_dry_run_changes_nothing() -> None:
     report = table.optimize.compact(dry_run=True)
     assert report.dry_run and len(report.removed) == 20 + 10 and report.added == {} and report.commits == ()
     assert objects(store) == before and "would be rewritten" in str(report)
+    files = table.snapshot().files().to_pylist()
+    assert dict(report.removed) == report.removed == {each["path"]: each["size"] for each in files}
+    assert report.removed_bytes == sum(each["size"] for each in files) and repr(report.removed) == repr(
+        dict(report.removed)
+    )
+    with pytest.raises(KeyError):
+        report.removed["nothing"]
 
 
 def test_files_with_many_deleted_rows_are_rewritten_alone() -> None:

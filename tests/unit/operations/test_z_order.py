@@ -119,6 +119,10 @@ def test_a_column_without_statistics_is_refused() -> None:
     table = create({"delta.dataSkippingNumIndexedCols": "2"}, files=1)
     with pytest.raises(CallError, match="t has no statistics"):
         table.optimize.z_order(["a", "t"])
+    table.set_properties({"delta.dataSkippingStatsColumns": "t"})
+    assert table.optimize.z_order(["t"]).rows
+    with pytest.raises(CallError, match=r"a has no statistics.* delta\.dataSkippingStatsColumns is t"):
+        table.optimize.z_order(["a"])
     assert column_paths(["S.X", "a"], table.snapshot().schema, ()) == [("s", "x"), ("a",)]
 
 
