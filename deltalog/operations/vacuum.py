@@ -34,13 +34,7 @@ from deltalog.log.vacuum import (
 from deltalog.log.vacuum_plan import VacuumPlan, plan
 from deltalog.log.vacuum_ranges import PathSample
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.vacuum_tasks import (
-    VacuumRunner,
-    VacuumTasks,
-    decided_by_tasks,
-    deleted_by_tasks,
-    deleted_in_steps,
-)
+from deltalog.operations.vacuum_tasks import DistributedVacuum, VacuumRunner, deleted_in_steps
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import Entry, WalkPart, keep_cleanup_errors
@@ -119,18 +113,17 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    tasks = None if runner is None else VacuumTasks.of(handle, before.version, rules)
-    runner = None if tasks is None else runner
+    distributed = None if runner is None else DistributedVacuum.of(runner, handle, before.version, rules)
     history, late = LogHistory(handle.reader, before.log), dict[str, Need]()
     if full:
-        if runner is None or tasks is None:
+        if distributed is None:
             named = named_files(history, rules.cutoff_ms)
             listed = sift(store.walk_parts(rules.enters), named.needed)
             parts = decide(listed, named, rules, store.entries)
         else:
             sample = PathSample()
             named = named_files(history, rules.cutoff_ms, shared_hash, sample.add)
-            parts = decided_by_tasks(tasks, runner, named, sample)
+            parts = distributed.decided(named, sample)
         removed, are_settled = named.removed, named.is_settled
         history = LogHistory(handle.reader, handle.writable().log)
         late = dict.fromkeys(named_since(history, before.version), Need.EARLIER)
@@ -147,9 +140,8 @@ def vacuum(
     if dry_run:
         return report
     if decided.files or decided.directories:
-        delete = partial(deleted_in_steps, partial(claims.remove, version=report.version))
-        if runner is not None and tasks is not None:
-            delete = partial(deleted_by_tasks, tasks, runner)
+        remove = partial(claims.remove, version=report.version)
+        delete = partial(deleted_in_steps, remove) if distributed is None else distributed.deleted
         report = _carry_out(handle, report, decided, retention, delete, progress)
     # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS

@@ -120,42 +120,57 @@ class VacuumTasks:
             )
 
 
-def decided_by_tasks(tasks: VacuumTasks, runner: VacuumRunner, named: NamedFiles, sample: PathSample) -> Decided:
-    """As ``decide``, on everything below the root. Raises StoreError where tasks lose, or repeat, a file, and what
-    ``runner`` raises."""
-    tasks = replace(tasks, elsewhere=frozenset(named.elsewhere), tables=table_roots(named.needed.directories))
-    inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, runner.ranges)]
-    parts: list[Decided] = [unpacked(each) for each in runner.run(tasks.look, inputs, "list the files")]
-    listed = sum(part.listed for part in parts)
-    counted = sum(len(part.files) + part.kept.total() + part.gone for part in parts)
-    decided = together(parts)
-    decided.files = decided.files.in_order()
-    paths = decided.files.paths
-    if len(parts) != len(inputs) or counted != listed or any(map(str.__eq__, paths, paths[1:])):
-        raise StoreError(
-            f"{tasks.store.url}: of {len(inputs)} tasks {len(parts)} answered; they listed {listed} files and decided "
-            f"on {counted}, some of them perhaps twice. Nothing was deleted. Vacuum again, or on the driver alone.",
-            path=tasks.store.url,
-        )
-    return decided
+@dataclass(frozen=True)
+class DistributedVacuum:
+    """The tasks of one vacuum, and the runner that has them run in other processes."""
 
+    tasks: VacuumTasks
+    runner: VacuumRunner
 
-def deleted_by_tasks(tasks: VacuumTasks, runner: VacuumRunner, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone.
+    @classmethod
+    def of(
+        cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
+    ) -> DistributedVacuum | None:
+        """None, and its cost, as of ``VacuumTasks.of``."""
+        tasks = VacuumTasks.of(handle, version, rules)
+        return None if tasks is None else cls(tasks, runner)
 
-    Raises StoreError, and what ``runner`` raises.
-    """
-    rows = range(len(files))
-    steps = [rows[start : start + _IN_A_TASK] for start in rows[::_IN_A_TASK]]
-    answers = runner.run(tasks.delete, (packed(files.of(some)) for some in steps), "delete files")
-    for some in steps:
-        flags = next(answers, b"")
-        if len(flags) != len(some):
+    def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
+        """As ``decide``, on everything below the root. Raises StoreError where tasks lose, or repeat, a file, and what
+        the runner raises."""
+        elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
+        tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
+        inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, self.runner.ranges)]
+        parts: list[Decided] = [unpacked(each) for each in self.runner.run(tasks.look, inputs, "list the files")]
+        listed = sum(part.listed for part in parts)
+        counted = sum(len(part.files) + part.kept.total() + part.gone for part in parts)
+        decided = together(parts)
+        decided.files = decided.files.in_order()
+        paths = decided.files.paths
+        if len(parts) != len(inputs) or counted != listed or any(map(str.__eq__, paths, paths[1:])):
             raise StoreError(
-                f"{tasks.store.url}: of {len(some)} files that a task was to delete it answered for {len(flags)}.",
+                f"{tasks.store.url}: of {len(inputs)} tasks {len(parts)} answered; they listed {listed} files and "
+                f"decided on {counted}, some of them perhaps twice. Nothing was deleted. Vacuum again, or on the "
+                "driver alone.",
                 path=tasks.store.url,
             )
-        yield len(some), [row for row, is_gone in zip(some, flags, strict=True) if is_gone]
+        return decided
+
+    def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
+        """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone.
+
+        Raises StoreError, and what the runner raises.
+        """
+        rows, url = range(len(files)), self.tasks.store.url
+        steps = [rows[start : start + _IN_A_TASK] for start in rows[::_IN_A_TASK]]
+        answers = self.runner.run(self.tasks.delete, (packed(files.of(some)) for some in steps), "delete files")
+        for some in steps:
+            flags = next(answers, b"")
+            if len(flags) != len(some):
+                raise StoreError(
+                    f"{url}: of {len(some)} files that a task was to delete it answered for {len(flags)}.", path=url
+                )
+            yield len(some), [row for row, is_gone in zip(some, flags, strict=True) if is_gone]
 
 
 def deleted_in_steps(
