@@ -207,7 +207,7 @@ def _camel_struct(values: Any) -> Any:
 def _indexed_leaves(state: State) -> Sequence[Leaf]:
     try:
         clustered_by = state.clustering_columns
-    except CorruptTableError:  # whoever writes or clusters rows says so; a checkpoint holds the domain as it is
+    except CorruptTableError:  # the next write or CLUSTER BY reports it; a checkpoint holds the domain as it is
         clustered_by = ()
     return file_statistics.indexed_leaves(state.metadata, clustered_by)
 
