@@ -13,7 +13,7 @@ import deltalog
 from spark_ext import file_sizes, mapped
 from spark_ext.assigned import fitted
 from spark_ext.conform import conformed, moved, problems, stored_schema
-from spark_ext.counted import RowCount
+from spark_ext.counted import Count, RowCount
 from spark_ext.exact import named, quoted
 from spark_ext.execution import Job, explained
 from spark_ext.files import rows_of
@@ -104,7 +104,7 @@ class ChangedFiles:
         num_rows: int | None,
         beside: Sequence[str] = (),
         as_changes: bool = False,
-        count: RowCount | None = None,
+        count: Count | None = None,
     ) -> list[deltalog.AddFile]:
         """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
         columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without

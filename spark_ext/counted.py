@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -23,9 +23,20 @@ def counts_are_not_sent(spark: SparkSession) -> bool:
     return is_connect(spark) and spark_version(spark) < (4, 1)
 
 
+class Count(Protocol):
+    """Counts the rows of one job while it writes them."""
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The same rows, counted when they are written."""
+
+    def rows(self, spark: SparkSession, directory: str | None) -> int | None:
+        """The number of rows, after the job has ended; None where it is not known. ``directory``: that of the job's
+        files, if they have one. Raises StoreError if Spark does not report it."""
+
+
 class RowCount:
-    """The number of rows of one job. Tasks that are retried, or run twice, count once. ``mark``: a column that the rows
-    have for this count only, with numbers or nulls."""
+    """A count that Spark makes while the job runs. Tasks that are retried, or run twice, count once. ``mark``: a column
+    that the rows have for this count only, with numbers or nulls."""
 
     def __init__(self, mark: str | None = None) -> None:
         self._observation = Observation()
@@ -41,11 +52,8 @@ class RowCount:
         return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job has ended. ``directory``: that of the job's files, if they have one.
-
-        Raises StoreError if Spark does not report it. Spark Connect before 4.1 does not send it to the client: there
-        the server counts the rows of the files that it lists; without a directory the number is not known (None).
-        """
+        """As ``Count.rows``. Spark Connect before 4.1 does not send the count to the client: there the server counts
+        the rows of the files that it lists; without a directory the number is not known."""
         metrics = self._metrics()
         if not metrics:
             if directory is None:
@@ -92,10 +100,10 @@ class RowCount:
         return received[0]
 
 
-class SumOfCounts(RowCount):
-    """The number of rows of a job that writes the rows of several counts, each of which counts its own already."""
+class SumOfCounts:
+    """The count of a job that writes rows of several kinds, each with a count already: their sum."""
 
-    def __init__(self, counts: Sequence[RowCount]) -> None:
+    def __init__(self, counts: Sequence[Count]) -> None:
         self._counts = counts
 
     def of(self, frame: DataFrame) -> DataFrame:
@@ -103,6 +111,6 @@ class SumOfCounts(RowCount):
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows of all counts; None where it is not known."""
+        """The sum of all counts; None where one is not known."""
         found = [each.rows(spark, None) for each in self._counts]
         return None if None in found else sum(number for number in found if number is not None)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext import file_sizes, mapped, rules
 from spark_ext.conform import conformed
-from spark_ext.counted import RowCount
+from spark_ext.counted import Count
 from spark_ext.exact import quoted
 from spark_ext.files import rows_of
 from spark_ext.jobs import failure_of_job
@@ -43,7 +43,7 @@ class Job(Protocol):
         """Where the job writes, for messages."""
 
     def write(
-        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.AddFile]:
         """Write the rows of ``frame``, with the columns of ``plan.target`` (``is_native``), and stage in
         ``plan.transaction`` exactly the files of successful tasks. Returns their add actions.

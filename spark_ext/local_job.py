@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 import deltalog
 from spark_ext import footers, paths
-from spark_ext.counted import RowCount
+from spark_ext.counted import Count, RowCount
 from spark_ext.files import JobDirectory, collect
 from spark_ext.jobs import cancelled_with_its_caller
 from spark_ext.session import (
@@ -43,7 +43,7 @@ class LocalJob:
         return self._directory.path
 
     def write(
-        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.AddFile]:
         """Write the rows (columns as in files, partition columns among them) and stage the files. Returns their add
         actions. ``options``: of Spark's Parquet writer. ``count``: as ``Job.write``.
@@ -66,7 +66,7 @@ class LocalJob:
         """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
         self._directory.remove(stragglers)
 
-    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount) -> int | None:
+    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count) -> int | None:
         """The number of rows written, as the job counted them."""
         spark, directory = frame.sparkSession, self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}

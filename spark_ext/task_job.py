@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import deltalog
-from spark_ext.counted import RowCount
+from spark_ext.counted import Count, RowCount
 from spark_ext.exact import named
 from spark_ext.jobs import cancelled_with_its_caller
 from spark_ext.write_plan import WritePlan
@@ -54,7 +54,7 @@ class TaskJob:
         return self._url
 
     def write(
-        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: RowCount | None = None
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.AddFile]:
         """Write the rows (the table's columns, and that of changes) and stage the files. Returns their add actions.
         ``count``: as ``Job.write``.
