@@ -131,8 +131,9 @@ class VacuumRules:
     partition_columns: Sequence[str] = ()
     has_iceberg_metadata: bool = False
 
-    def is_hidden(self, name: str) -> bool:
-        """Whether a name in a path is one that engines ignore."""
+    def ignores(self, name: str) -> bool:
+        """Whether VACUUM leaves alone what has this name in its path, as that of delta-spark does: hidden names, except
+        those of change files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
         if not name.startswith(_HIDDEN):
@@ -142,7 +143,7 @@ class VacuumRules:
 
     def enters(self, directory: str) -> bool:
         """Whether the files in a directory, given by its path, can be deleted."""
-        return not self.is_hidden(directory.rpartition("/")[2])
+        return not self.ignores(directory.rpartition("/")[2])
 
 
 class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
@@ -450,7 +451,7 @@ class _Decision:
         place = self._places[directory]
         if place is not None:
             return place
-        if self._rules.is_hidden(name) and not (self._is_beside(path) or _is_temporary(path)):
+        if self._rules.ignores(name) and not (self._is_beside(path) or _is_temporary(path)):
             return Stay.HIDDEN
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
 
@@ -458,7 +459,7 @@ class _Decision:
         """Why all files in a directory stay."""
         if self.is_in_other_table(directory):
             return Stay.OTHER_TABLE
-        return Stay.HIDDEN if any(map(self._rules.is_hidden, directory.split("/"))) else None
+        return Stay.HIDDEN if any(map(self._rules.ignores, directory.split("/"))) else None
 
     def _by_age(self, entry: Entry) -> str | Stay:
         time_ms, rules = entry.modification_time_ms, self._rules

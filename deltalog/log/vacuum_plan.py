@@ -47,7 +47,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     known_roots = decided.tables
 
     def may_remove(path: str) -> bool:
-        return is_plain(path) and not is_in_table(path, known_roots) and not any(map(rules.is_hidden, path.split("/")))
+        return is_plain(path) and not is_in_table(path, known_roots) and not any(map(rules.ignores, path.split("/")))
 
     emptied, occupied = _and_above(decided.emptied), _and_above(decided.occupied)
     directories = {entry.path: entry for entry in decided.directories}

@@ -42,14 +42,14 @@ class DirectoryFile:
     partition_texts: Mapping[str, str | None]
 
 
-def is_hidden(segment: str) -> bool:
-    """Whether the name of a directory is one that Spark ignores: that of a partition is not."""
-    return segment.startswith(".") or (segment.startswith("_") and "=" not in segment)
-
-
 def is_entered(directory: str) -> bool:
     """Whether the files in a directory, given by its path, may be data."""
-    return not is_hidden(directory.rpartition("/")[2])
+    return not _is_ignored(directory.rpartition("/")[2])
+
+
+def _is_ignored(directory_name: str) -> bool:
+    """Whether Spark ignores a directory of this name. ``_a=1``, that of a partition, it reads."""
+    return directory_name.startswith(".") or (directory_name.startswith("_") and "=" not in directory_name)
 
 
 def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
@@ -64,8 +64,7 @@ def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
         if LOG_DIRECTORY in (*directories, name):
             table = entry.path.partition(LOG_DIRECTORY)[0].rstrip("/")
             raise _refused(root, table, f"is a Delta table: it has a {LOG_DIRECTORY}. Convert a directory without one")
-        hidden_name = is_hidden(name) if entry.kind is EntryKind.DIRECTORY else name.startswith(_HIDDEN)
-        if hidden_name or any(is_hidden(each) for each in directories) or entry.kind is EntryKind.DIRECTORY:
+        if entry.kind is EntryKind.DIRECTORY or name.startswith(_HIDDEN) or any(map(_is_ignored, directories)):
             continue
         if entry.kind is not EntryKind.FILE:
             raise _refused(

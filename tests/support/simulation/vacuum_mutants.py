@@ -61,7 +61,7 @@ def deletes_what_is_not_committed_yet(patch: Patch) -> None:
 
 @mutant("V2")
 def deletes_hidden_files(patch: Patch) -> None:
-    patch.setattr(VacuumRules, "is_hidden", lambda self, name: False)
+    patch.setattr(VacuumRules, "ignores", lambda self, name: False)
 
 
 @mutant("V2")
