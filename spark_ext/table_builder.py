@@ -11,7 +11,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 from spark_ext import names, paths, stores
 from spark_ext.defaults import SessionDefaults
-from spark_ext.targets import NamedTarget, PathTarget, Target
+from spark_ext.targets import NamedTarget, NewTable, PathTarget, Target
 from spark_ext.types import SIZED, from_spark
 from spark_ext.write_options import column_names, parameter_text
 from spark_ext.write_plan import replace_properties, set_layout
@@ -141,13 +141,10 @@ class DeltaTableBuilder(Generic[T]):
 
     def _create(self, target: Target, properties: Mapping[str, str]) -> None:
         paths.checked_root(target.url, self._storage)
-        schema = self._schema()
-        transaction = target.create(self._spark, self._storage, schema, self._partition_columns, properties)
-        with transaction:
+        new = NewTable(self._schema(), self._partition_columns, self._clustering_columns, properties)
+        with target.create(self._spark, self._storage, new) as transaction:
             if self._comment is not None:
                 transaction.set_metadata(description=self._comment)
-            if self._clustering_columns:
-                transaction.metadata_changes.set_clustering(self._clustering_columns)
             transaction.commit("CREATE TABLE", self._parameters(properties))
         target.created(self._spark, self._storage)
 

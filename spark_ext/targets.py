@@ -25,6 +25,21 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
     url: str
 
 
+@dataclass(frozen=True)
+class NewTable:
+    """What a table is created with. ``cluster_by``: none: it is not clustered."""
+
+    schema: deltalog.StructType
+    partition_by: Sequence[str]
+    cluster_by: Sequence[str]
+    properties: Mapping[str, str]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``create_transaction`` beside the schema."""
+        return {"partition_by": self.partition_by, "cluster_by": self.cluster_by, "properties": self.properties}
+
+
 class Target(Protocol):
     """A table that is there, or can be created. ``storage``: the options of its store that the caller gave."""
 
@@ -35,14 +50,7 @@ class Target(Protocol):
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
         """The table; None if there is none yet."""
 
-    def create(
-        self,
-        spark: SparkSession,
-        storage: Mapping[str, Any],
-        schema: deltalog.StructType,
-        partition_by: Sequence[str],
-        properties: Mapping[str, str],
-    ) -> deltalog.Transaction:
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
         """A transaction that creates the table."""
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
@@ -69,19 +77,10 @@ class PathTarget:
                 raise
             return None
 
-    def create(
-        self,
-        spark: SparkSession,
-        storage: Mapping[str, Any],
-        schema: deltalog.StructType,
-        partition_by: Sequence[str],
-        properties: Mapping[str, str],
-    ) -> deltalog.Transaction:
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
         """A transaction that creates the table at the path."""
         options = paths.storage_of(spark, self.url, storage)
-        return deltalog.DeltaTable.create_transaction(
-            self.url, schema, partition_by=partition_by, properties=properties, **options
-        )
+        return deltalog.DeltaTable.create_transaction(self.url, new.schema, **new.options, **options)
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
         """Nothing remains to be done."""
@@ -105,19 +104,10 @@ class NamedTarget:
         except deltalog.TableNotFoundError:
             return None
 
-    def create(
-        self,
-        spark: SparkSession,
-        storage: Mapping[str, Any],
-        schema: deltalog.StructType,
-        partition_by: Sequence[str],
-        properties: Mapping[str, str],
-    ) -> deltalog.Transaction:
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
         """A transaction that creates the table at ``url``, managed by the catalog."""
         manager = deltalog.TransactionManager(self._catalog, **paths.storage_of(spark, self.url, storage))
-        return manager.create_transaction(
-            self._name, self.url, schema, partition_by=partition_by, properties=properties
-        )
+        return manager.create_transaction(self._name, self.url, new.schema, **new.options)
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
         """Enter the table into the catalog. Raises NameNotRegisteredError, also where another process has taken the

@@ -13,7 +13,7 @@ from spark_ext import conditions, mapped
 from spark_ext.conform import check_unique, problems, stored_schema
 from spark_ext.defaults import PROPERTY_DEFAULTS
 from spark_ext.reads import reads_of
-from spark_ext.targets import Target
+from spark_ext.targets import NewTable, Target
 from spark_ext.types import from_spark
 from spark_ext.write_options import WriteRequest
 
@@ -108,8 +108,8 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
     _check_dynamic(request, columns)
     defaults = request.defaults.properties
     try:
-        properties = {**defaults, **request.properties}
-        transaction = target.create(spark, request.storage, data, columns, properties)
+        new = NewTable(data, columns, request.cluster_by or (), {**defaults, **request.properties})
+        transaction = target.create(spark, request.storage, new)
     except deltalog.InvalidPropertyError as error:
         key = error.key
         if key is None or key not in defaults or key in request.properties:
@@ -119,8 +119,6 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
         raise deltalog.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
-    if request.cluster_by:
-        transaction.metadata_changes.set_clustering(request.cluster_by)
     names = [data.field(name).name for name in columns]
     return WritePlan(transaction, data, transaction.schema, names)
 

@@ -12,7 +12,7 @@ import pytest
 import deltalog
 import spark_ext
 from spark_ext import names
-from spark_ext.targets import NamedTarget
+from spark_ext.targets import NamedTarget, NewTable
 from tests.spark.tables import action, data_files, litter, rows, versions
 
 SETTING = "spark.deltalog.catalog"
@@ -178,7 +178,7 @@ def test_a_table_is_replaced_and_keeps_its_history(spark: Any, table: str, mode:
 def test_a_name_that_was_taken_after_the_commit(spark: Any, catalog: str, tmp_path: Path) -> None:
     place, schema = str(tmp_path / "mine"), spark_ext.from_spark(spark.range(1).schema)
     target = NamedTarget(catalog, "shop.t", place)
-    target.create(spark, {}, schema, [], {}).commit("CREATE TABLE")
+    target.create(spark, {}, NewTable(schema, [], [], {})).commit("CREATE TABLE")
     manager = deltalog.TransactionManager(catalog)
     manager.create_table("shop.t", str(tmp_path / "theirs"), schema)
     with pytest.raises(spark_ext.NameNotRegisteredError, match="Do not write the rows again") as caught:
