@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from deltalog import Dataset, DeltaTable, Environment
-from tests.interop.feature_tables import CHANGES, DAY_MS, ICT, MAPPED, TRACKED, V2, VECTORS
+from tests.interop.feature_tables.feature import CHANGES, DAY_MS, ICT, MAPPED, TRACKED, V2, VECTORS
 from tests.support.spark import DeltaSpark
 from tests.support.spark.shapes import DDL, PLACES, SCHEMA, batch
 

@@ -1,0 +1,102 @@
+"""A row of the feature matrix, and what the builders of its tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog import DeltaTable, PrimitiveType, StructField, StructType
+from tests.support.spark.log_files import actions, commits
+from tests.support.spark.shapes import SCHEMA
+
+ICT = {"delta.enableInCommitTimestamps": "true"}
+CHANGES = {"delta.enableChangeDataFeed": "true"}
+VECTORS = {"delta.enableDeletionVectors": "true"}
+TRACKED = {"delta.enableRowTracking": "true"}
+MAPPED = {"delta.columnMapping.mode": "name"}
+WIDENING = {"delta.enableTypeWidening": "true"}
+V2 = {"delta.checkpointPolicy": "v2"}
+LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
+INSERT = "INSERT INTO {t} SELECT * FROM {t} LIMIT 1"
+DELETE = "DELETE FROM {t} WHERE id = 1"
+UPDATE = "UPDATE {t} SET amount = 0.5 WHERE id = 2"
+DAY_MS = 86_400_000
+
+Builder = Callable[[Path], pa.Table]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A row of the matrix.
+
+    ``spark``: what delta-spark then does to the table; ``refused``: what it must refuse, with which error.
+    ``changes_from``: the first version with a change data feed; ``row_ids``: whether rows are tracked; ``checksum``:
+    whether there is a ``.crc`` (docs/log-files.md says when there is none).
+    """
+
+    name: str
+    by: str
+    build: Builder
+    spark: tuple[str, ...]
+    refused: tuple[str, str] | None
+    changes_from: int | None
+    row_ids: bool
+    checksum: bool
+
+
+REGISTERED: dict[str, Feature] = {}
+
+
+def feature(
+    name: str,
+    by: str,
+    *,
+    spark: tuple[str, ...] = (INSERT, DELETE),
+    refused: tuple[str, str] | None = None,
+    changes_from: int | None = None,
+    row_ids: bool = False,
+    checksum: bool = True,
+) -> Callable[[Builder], Builder]:
+    """Add a row to the matrix: its name, and the calls that write it."""
+
+    def register(build: Builder) -> Builder:
+        assert name not in REGISTERED, name
+        REGISTERED[name] = Feature(name, by, build, spark, refused, changes_from, row_ids, checksum)
+        return build
+
+    return register
+
+
+def logged(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The actions of a kind in the commits that are there."""
+    return [line[kind] for commit in commits(path).values() for line in actions(commit) if kind in line]
+
+
+def listed(table: DeltaTable) -> set[str]:
+    """The features that the protocol lists."""
+    protocol = table.snapshot().protocol
+    return {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+
+
+def without(rows: pa.Table, *ids: int) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["id"], pa.array(ids, pa.int64()))))
+
+
+def as_partitioned(rows: pa.Table) -> pa.Table:
+    """Partitioned by place there is no empty text: it is null."""
+    place = pc.if_else(pc.equal(rows["place"], ""), None, rows["place"])
+    return rows.set_column(rows.schema.get_field_index("place"), "place", place)
+
+
+def created(path: Path, *properties: dict[str, str], **more: Any) -> DeltaTable:
+    merged = {key: value for each in properties for key, value in each.items()}
+    return DeltaTable.create(str(path), SCHEMA, properties=merged, **more)
+
+
+def columns(*fields: tuple[str, PrimitiveType, bool, dict[str, str]]) -> StructType:
+    return StructType(tuple(StructField(*each) for each in fields))
