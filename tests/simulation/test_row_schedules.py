@@ -7,19 +7,14 @@ others. A failing seed is printed with its trace; add it to KEPT, so that it is 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
 
 import pytest
 
 from deltalog.testing.stores import Fault
-from tests.support.simulation import ROOT
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
-from tests.support.simulation.simulation import run_schedules
+from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
 USUAL, LONG = 100, 300
-FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
 #: What may fail when no call of the store does: who lost to another writer, broke a rule of the table, had nothing to
 #: do, or looked for a version whose log was cleaned up.
@@ -46,14 +41,9 @@ def schedules(is_long):
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG)))
 def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
-    seeds = range(FIRST_SEED, FIRST_SEED + schedules)
-    started = time.monotonic()
-    totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run_row_schedule)
-    with capsys.disabled():
-        print(f"\n[row schedules] {totals.line(time.monotonic() - started, f'{seeds.start}..{seeds.stop - 1}')}")
-    assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
+    totals = run_and_print(capsys, "row schedules", schedules, run_row_schedule)
     # What was not tried proves nothing.
-    assert totals.schedules == schedules >= 100
+    assert schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
     often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")
     assert all(totals.kinds[kind] >= schedules / 5 for kind in often), totals.kinds
@@ -78,14 +68,4 @@ def test_quiet_schedules_have_no_failures_but_conflicts_and_refusals():
 
 
 def test_a_seed_is_a_schedule():
-    """Equal in this process and in another, whatever the order of its sets."""
-    seeds = [2, 7]
-    here = [run_row_schedule(seed).digest for seed in seeds]
-    assert here == [run_row_schedule(seed).digest for seed in seeds]
-    module = "tests.support.simulation.row_simulation"
-    code = f"from {module} import run_row_schedule\nfor s in {seeds}: print(run_row_schedule(s).digest)"
-    environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    there = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert there.stdout.split() == here
+    assert_seeds_decide(run_row_schedule, [2, 7], 7)

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from deltalog.testing.stores import Fault
-from tests.support.simulation import ROOT
 from tests.support.simulation.scheduler import POLICIES
-from tests.support.simulation.simulation import KINDS, TABLES, Simulation, run_schedule, run_schedules
+from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
+from tests.support.simulation.simulation import KINDS, TABLES, Simulation, run_schedule
 
 USUAL, LONG = 1_000, 20_000
-FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 KEPT = [
     int(line.split("#")[0])
     for line in Path(__file__).with_name("seeds.txt").read_text().splitlines()
@@ -36,14 +32,9 @@ def schedules(is_long):
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 10)
 def test_no_schedule_breaks_an_invariant(capsys, schedules):
-    seeds = range(FIRST_SEED, FIRST_SEED + schedules)
-    started = time.monotonic()
-    totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1))
-    with capsys.disabled():
-        print(f"\n[schedules] {totals.line(time.monotonic() - started, f'{seeds.start}..{seeds.stop - 1}')}")
-    assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
+    totals = run_and_print(capsys, "schedules", schedules, run_schedule)
     # What was not tried proves nothing.
-    assert totals.schedules == schedules >= 100
+    assert schedules >= 100
     for fault in Fault:
         assert totals.faults[fault] >= schedules / 40, f"too few faults of the kind {fault}"
     assert 0.05 < sum(totals.faults.values()) / totals.steps < 0.2
@@ -91,26 +82,7 @@ EXPECTED = {  # by operations that did not need to commit ("") or lost to anothe
 
 
 def test_a_seed_is_a_schedule():
-    """Equal in this process and in others, whatever the order of their sets."""
-    seeds = [3, 14, 15, 92]
-    here = [run_schedule(seed).digest for seed in seeds]
-    assert here == [run_schedule(seed).digest for seed in seeds]
-    assert len(set(here)) == len(seeds)
-    code = (
-        f"from tests.support.simulation.simulation import run_schedule\nfor s in {seeds}: print(run_schedule(s).digest)"
-    )
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        there = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        assert there.stdout.split() == here
+    assert_seeds_decide(run_schedule, [3, 14, 15, 92], 1, 2)
 
 
 def test_traces_say_what_happened():

@@ -7,28 +7,21 @@ others. A failing seed is printed with its trace; add it to KEPT, so that it is 
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
 from deltalog.testing.stores import Fault
-from tests.support.simulation.simulation import run_schedules
+from tests.support.simulation.seeds import run_and_print
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
 USUAL, LONG = 25, 300
-FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 KEPT = [86]  # a full vacuum recorded commits of which tombstones waited, since a clock was ahead
 
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG)))
 def test_nothing_needed_is_deleted_and_nothing_else_is_left(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG if is_long else USUAL))
-    seeds = range(FIRST_SEED, FIRST_SEED + schedules)
-    started = time.monotonic()
-    totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run_vacuum_schedule)
-    with capsys.disabled():
-        print(f"\n[vacuum schedules] {totals.line(time.monotonic() - started, f'{seeds.start}..{seeds.stop - 1}')}")
-    assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
+    totals = run_and_print(capsys, "vacuum schedules", schedules, run_vacuum_schedule)
     # What was not tried proves nothing. Vacuums count as what made no commit, as a checkpoint does, of which are few.
     assert totals.errors[""] >= 2 * schedules and all(totals.faults[fault] for fault in Fault)
 

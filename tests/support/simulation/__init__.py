@@ -2,6 +2,7 @@
 
 - ``scheduler``, ``simulation``: seeded schedules of several clients, every store call a step.
 - ``row_simulation``, ``rows``: the same for deletes, restores and the like, judged by the rows of every version.
+- ``seeds``: what the tests of these share.
 - ``transactions``, ``bank``, ``client_commits``, ``jobs``: transactions over several tables by seed.
 - ``transaction_judge``: the judge of their logs and of the reported outcomes.
 - ``exhaustive``: every interleaving of two writers.

@@ -87,7 +87,7 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "write serializable": {"delta.isolationLevel": "WriteSerializable"},
 }
 _TABLES = ("on", "late", "off")
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 # What the table may refuse: rows that break a rule, columns that are gone, versions whose log was cleaned up.
 _REFUSALS = (CallError, NotFoundError, MissingVersionError)
 
@@ -132,25 +132,28 @@ class RowSimulation(Simulation):
     # -------------------------------------------------------------------------------------------- the table
 
     def _prepare(self) -> int:
-        """Some versions with rows, the first three of them days old and with a checkpoint, so that the log can be
-        cleaned up."""
         scheduler = self.scheduler
         environment = seeded_environment(f"{self.seed}/prepare", scheduler.time_ms)
         rng = random.Random(f"{self.seed}/rows/prepare")
-        scheduler._now_ms -= 5 * _DAY_MS
+        scheduler._now_ms -= 5 * DAY_MS
         with quiet():
             table = DeltaTable.create(
                 self.shared, SCHEMA, properties=self._properties(), partition_by=["p"], environment=environment
             )
-            for number in range(4):
-                if number == 2:
-                    table.checkpoint()
-                    scheduler._now_ms += 5 * _DAY_MS
-                table.append(_as_table(_draw(rng, 100 * (number + 1), 4, 0.04)))
+            self._fill(table, rng)
         self.shared.sightings.clear()
         self.shared.is_remote = self._remote
         self._before = log_of(self.shared)
         return len(self._before)
+
+    def _fill(self, table: DeltaTable, rng: random.Random) -> None:
+        """Some versions with rows, the first three of them days old and with a checkpoint, so that the log can be
+        cleaned up."""
+        for number in range(4):
+            if number == 2:
+                table.checkpoint()
+                self.scheduler._now_ms += 5 * DAY_MS
+            table.append(drawn(rng, 100 * (number + 1), 4, 0.04))
 
     def _properties(self) -> dict[str, str]:
         properties = super()._properties()
@@ -467,6 +470,11 @@ _ANY = ("schemaString", "configuration", "name", "description", "protocol")
 def _draw(rng: random.Random, first: int, number: int, rare: float) -> Rows:
     values = (rng.choice(RARE_VALUES if rng.random() < rare else VALUES) for _ in range(number))
     return frozenset(as_row(first + n, rng.choice(PARTITIONS), value) for n, value in enumerate(values))
+
+
+def drawn(rng: random.Random, first: int, number: int, rare: float) -> pa.Table:
+    """Rows as a table has them, of which the first has the id ``first``; ``rare``: how often a value is a rare one."""
+    return _as_table(_draw(rng, first, number, rare))
 
 
 def _as_table(rows: Rows) -> pa.Table:

@@ -35,8 +35,7 @@ from deltalog.storage.wrapped import WrappedStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation
 from deltalog.testing.recording import log_of, quiet, seeded_environment
-from tests.support.simulation import row_simulation
-from tests.support.simulation.row_simulation import PARTITIONS, SCHEMA, RowSimulation
+from tests.support.simulation.row_simulation import DAY_MS, PARTITIONS, RowSimulation, drawn
 from tests.support.simulation.rows import Plan
 from tests.support.simulation.scheduler import Client
 from tests.support.simulation.simulation import ScheduleResult
@@ -55,7 +54,6 @@ VACUUM_KINDS: Mapping[str, int] = {
     "clean up log": 1,
     "vacuum": 16,
 }
-_DAY_MS = 86_400_000
 _STRAY = "p=a/stray.parquet"
 _FOREIGN = frozenset({"_own/kept", ".hidden", "nested/_delta_log/00000000000000000000.json", "nested/x.parquet"})
 
@@ -91,33 +89,26 @@ class VacuumSimulation(RowSimulation):
         return {**super()._properties(), "delta.deletedFileRetentionDuration": "interval 1 hours"}
 
     def _prepare(self) -> int:
+        versions = super()._prepare()
+        self._common.is_remote = self._remote
+        return versions
+
+    def _fill(self, table: DeltaTable, rng: random.Random) -> None:
         """Versions that are days old, of which one is restored; versions of today; and files that no version names."""
-        scheduler = self.scheduler
-        environment = seeded_environment(f"{self.seed}/prepare", scheduler.time_ms)
-        rng = random.Random(f"{self.seed}/rows/prepare")
-        scheduler._now_ms -= 5 * _DAY_MS
-        with quiet():
-            table = DeltaTable.create(
-                self.shared, SCHEMA, properties=self._properties(), partition_by=["p"], environment=environment
-            )
-            for number in range(3):
-                table.append(row_simulation._as_table(row_simulation._draw(rng, 100 * (number + 1), 4, 0.0)))
-            table.delete("v <= 1")
-            table.overwrite(row_simulation._as_table(row_simulation._draw(rng, 500, 3, 0.0)))
-            restored = rng.choice((2, 4))
-            table.restore(restored, user_metadata="restored")
-            self.plans["restored"] = Plan("restore", version=restored)
-            for path in (*_FOREIGN, _STRAY):
-                self.shared.put(path, b"x")
-            self._old_version = table.version
-            scheduler._now_ms += 5 * _DAY_MS
-            table.append(row_simulation._as_table(row_simulation._draw(rng, 700, 4, 0.0)))
-            table.checkpoint()
-            table.delete(f"p = '{rng.choice(PARTITIONS[:2])}'")
-        self.shared.sightings.clear()
-        self.shared.is_remote = self._common.is_remote = self._remote
-        self._before = log_of(self.shared)
-        return len(self._before)
+        for number in range(3):
+            table.append(drawn(rng, 100 * (number + 1), 4, 0.0))
+        table.delete("v <= 1")
+        table.overwrite(drawn(rng, 500, 3, 0.0))
+        restored = rng.choice((2, 4))
+        table.restore(restored, user_metadata="restored")
+        self.plans["restored"] = Plan("restore", version=restored)
+        for path in (*_FOREIGN, _STRAY):
+            self.shared.put(path, b"x")
+        self._old_version = table.version
+        self.scheduler._now_ms += 5 * DAY_MS
+        table.append(drawn(rng, 700, 4, 0.0))
+        table.checkpoint()
+        table.delete(f"p = '{rng.choice(PARTITIONS[:2])}'")
 
     # ------------------------------------------------------------------------------------------ the clients
 
@@ -157,7 +148,7 @@ class VacuumSimulation(RowSimulation):
         if found:
             return found
         kept = dict(self.shared._objects)
-        later = seeded_environment(f"{self.seed}/later", lambda: self.scheduler.time_ms() + 3 * _DAY_MS)
+        later = seeded_environment(f"{self.seed}/later", lambda: self.scheduler.time_ms() + 3 * DAY_MS)
         with quiet():
             found += self._judge_last(DeltaTable.open(self._common, environment=later), model)
         self.shared._objects.update(kept)
