@@ -28,6 +28,7 @@ from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.arrow_types import as_micros
 from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.column_metadata import is_text
 from deltalog.protocol.column_paths import parse_paths
 from deltalog.protocol.properties import DATA_SKIPPING_NUM_INDEXED_COLS, DATA_SKIPPING_STATS_COLUMNS_KEY
 from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType, has_bounds, type_to_arrow
@@ -481,7 +482,7 @@ def _value(value: Any, data_type: DataType, group: Group) -> Any:
     name = str(data_type)
     if isinstance(value, str):
         if name == "string":
-            return value if _is_unicode(value) else None
+            return value if is_text(value) else None
         return _temporal(value, name) if name in _TEMPORAL else None
     if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
         return None
@@ -494,14 +495,6 @@ def _value(value: Any, data_type: DataType, group: Group) -> Any:
         except OverflowError:
             return None
     return _decimal(value, data_type, group) if isinstance(data_type, DecimalType) else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
