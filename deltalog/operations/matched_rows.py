@@ -249,6 +249,15 @@ class FileChange:
         return self.file.size * (len(self.kept) + len(self.changed)) // self.rows
 
 
+def with_row_ids(new: pa.Table, old: pa.Table, names: Sequence[str], commit_versions: str | None) -> pa.Table:
+    """New values of rows, and the columns ``names`` of row tracking that the old rows have: the ids are kept, and
+    ``commit_versions`` is null, which stands for the version of the new file. Spec: PROTOCOL.md#row-tracking."""
+    for name in names:
+        values = old.column(name)
+        new = new.append_column(name, pa.nulls(len(values), values.type) if name == commit_versions else values)
+    return new
+
+
 #: What old rows become. The number is that of the first one among all rows that change. Threads call it.
 NewRows = Callable[[pa.RecordBatch, int], Iterable[pa.RecordBatch]]
 

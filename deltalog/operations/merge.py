@@ -236,12 +236,7 @@ class _Plan:
             for name in beside.schema.names:
                 flat = flat.append_column(name, beside.column(name))
         new = clause.updated(own, flat, self.schema, self.rules)
-        for name in others:
-            values = old.column(name)
-            if name == self.commit_versions:  # that of the new file
-                values = pa.nulls(len(values), values.type)
-            new = new.append_column(name, values)
-        return new
+        return matched_rows.with_row_ids(new, old, others, self.commit_versions)
 
     def _inserted_rows(self, found: Found) -> Iterator[pa.RecordBatch]:
         """The rows that are inserted; each time with the same values in identity columns."""

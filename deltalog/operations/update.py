@@ -102,12 +102,7 @@ class _RowUpdate:
         others = old.schema.names[len(self.schema.names) :]
         new = assigned(old, self.assigned).drop_columns([*self.recomputed, *others])
         rows = conformed(new, self.schema, self.rules)
-        for name in others:
-            values = old.column(name)
-            if name == self.commit_versions:  # that of the new file
-                values = pa.nulls(len(values), values.type)
-            rows = rows.append_column(name, values)
-        return rows
+        return matched_rows.with_row_ids(rows, old, others, self.commit_versions)
 
     def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
         """The new rows, in the order of the old ones."""
