@@ -1,4 +1,5 @@
-"""The options of streams with ``format("deltalog")``, by their names in Spark. They arrive as text."""
+"""The options of streams with ``format("deltalog")``, by their names in Spark, where they arrive as text; and which
+batches of a stream a table has."""
 
 from __future__ import annotations
 
@@ -116,6 +117,22 @@ def sink_options(given: Mapping[str, str], storage: Mapping[str, Any]) -> SinkOp
         found.get("userMetadata"),
         {name: str(value) for name, value in _json("properties", found.get("properties", "{}")).items()},
     )
+
+
+def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
+    """The last batch that the table has of an application. ``what`` and ``option``: how its id is called in messages.
+
+    Raises CallError for a ``batch`` before that one: Spark repeats the last batch only, so that an earlier one belongs
+    to another stream, whose rows would be left out.
+    """
+    recorded = snapshot.transaction_version(app_id)
+    if recorded is not None and batch < recorded:
+        raise deltalog.CallError(
+            f"{snapshot.url} has batch {recorded} of the {what} {app_id!r}, and this is batch {batch}: a stream with "
+            "another checkpoint, whose batches have other rows. Nothing was written. Start it with the checkpoint of "
+            f"that {what}, or give it {option} of its own."
+        )
+    return recorded
 
 
 def timestamp_ms(text: str, time_zone: str) -> int:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 import deltalog
 from spark_ext.stores import bucket_of
-from spark_ext.stream_options import SinkOptions, TableOptions
+from spark_ext.stream_options import SinkOptions, TableOptions, recorded_batch
 from spark_ext.types import from_spark
 
 _METADATA = "metadata"  # the file of a checkpoint that has the id of the query
@@ -74,17 +74,9 @@ class _Sink(DataSourceStreamWriter):
         _discard(table, staged)
 
     def _is_recorded(self, transaction: deltalog.Transaction, app_id: str, batch: int) -> bool:
-        """Whether the table has this batch. Spark repeats the last one only: an earlier one is of another stream, whose
-        rows would be left out, and raises CallError."""
+        """Whether the table has this batch. Raises CallError as ``recorded_batch``."""
         assert transaction.snapshot is not None
-        recorded = transaction.snapshot.transaction_version(app_id)
-        if recorded is not None and batch < recorded:
-            raise deltalog.CallError(
-                f"{transaction.snapshot.url} has batch {recorded} of the query {app_id!r}, and this is batch {batch}: "
-                "a stream with another checkpoint, whose batches have other rows. Nothing was written. Start it with "
-                "the checkpoint of that query, or give it a txnAppId of its own."
-            )
-        return recorded == batch
+        return recorded_batch(transaction.snapshot, app_id, batch, "query", "a txnAppId") == batch
 
     def _commit(
         self, transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], app: str, batch: int

@@ -17,6 +17,7 @@ import deltalog
 from spark_ext import paths
 from spark_ext.paths import Location
 from spark_ext.results import WriteResult
+from spark_ext.stream_options import recorded_batch
 from spark_ext.writer import Writer
 
 _MODES = {"append": "append", "complete": "overwrite"}
@@ -43,19 +44,9 @@ class StreamWriter:
             writer.partitionBy(*self.partition_by)
         result = writer.save(self.location)
         if not result.committed:
-            self._check_is_last(df, batch_id)
+            table = paths.open_table(df.sparkSession, self.location, storage=self.storage_options)
+            recorded_batch(table.snapshot(), self.app_id, batch_id, "application", "an app_id")
         return result
-
-    def _check_is_last(self, df: DataFrame, batch_id: int) -> None:
-        """Spark repeats the last batch only. An earlier one is of another stream, whose rows would be left out."""
-        table = paths.open_table(df.sparkSession, self.location, storage=self.storage_options)
-        recorded = table.snapshot().transaction_version(self.app_id)
-        if recorded is not None and batch_id < recorded:
-            raise deltalog.CallError(
-                f"{table.url} has batch {recorded} of the application {self.app_id!r}, and this is batch {batch_id}: "
-                "a stream with another checkpoint, whose batches have other rows. Nothing was written. Start it with "
-                "the checkpoint of that application, or give it an app_id of its own."
-            )
 
 
 def stream_writer(
