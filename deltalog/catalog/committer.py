@@ -28,7 +28,7 @@ from deltalog.errors import (
 )
 from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
 from deltalog.protocol.timestamps import required_ict
-from deltalog.storage.base import LogStore, PutOutcome
+from deltalog.storage.base import LogStore, PutOutcome, get_or_none
 from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
@@ -108,20 +108,13 @@ def stage(
     check_next(store, coordinator, table_id, version)
     file = staged_commit_name(version, new_uuid())
     path = staged_commit_path(file)
-    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and _content(store, path) != attempt.data:
+    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and get_or_none(store, path) != attempt.data:
         raise StoreError(
             f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
             path=path,
         )
     ict_ms = required_ict(attempt.actions.commit_info, version, store.url)
     return RatifiedCommit(version, file, ict_ms, len(attempt.data), attempt.prepared.txn_id)
-
-
-def _content(store: LogStore, path: str) -> bytes | None:
-    try:
-        return store.get(path)
-    except ObjectNotFoundError:
-        return None
 
 
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.listing import staged_version
-from deltalog.errors import ObjectNotFoundError, StoreError
+from deltalog.errors import StoreError
 from deltalog.protocol.paths import commit_path, staged_commit_path
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import LogStore, get_or_none
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
     for commit in store.known.unpublished:
         path = staged_commit_path(commit.file)
         try:
-            staged, published = _get(store.inner, path), _get(store.inner, commit_path(commit.version))
+            staged, published = get_or_none(store.inner, path), get_or_none(store.inner, commit_path(commit.version))
         except (StoreError, OSError):
             continue  # the walk reports a commit that cannot be read
         if staged is None and published is None:
@@ -62,20 +62,13 @@ def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding
     ratified = {commit.version for commit in store.known.unpublished} if isinstance(store, _Managed) else set()
     for version in sorted(staged.keys() - ratified)[-MOST:]:
         try:
-            published = _get(inner, commit_path(version))
-            contents = [_get(inner, staged_commit_path(name)) for name in staged[version]] if published else []
+            published = get_or_none(inner, commit_path(version))
+            contents = [get_or_none(inner, staged_commit_path(name)) for name in staged[version]] if published else []
         except (StoreError, OSError):
             continue
         if published and not any(each is not None and _same(each, published) for each in contents):
             text = f"It is none of {len(contents)}, {min(staged[version])} among them."
             yield found("staged-commit-differs", text, version, commit_path(version))
-
-
-def _get(store: LogStore, path: str) -> bytes | None:
-    try:
-        return store.get(path)
-    except ObjectNotFoundError:
-        return None
 
 
 def _same(one: bytes, other: bytes) -> bool:

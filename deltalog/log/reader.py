@@ -38,7 +38,7 @@ from deltalog.protocol.paths import (
     parse_log_file,
     version_prefix,
 )
-from deltalog.storage.base import FileMeta, LogStore
+from deltalog.storage.base import FileMeta, LogStore, get_or_none
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, parallel_gets
 from deltalog.storage.table_files import TableFiles
 
@@ -360,21 +360,14 @@ class LogReader:
 
     def checksum(self, version: int) -> VersionChecksum | None:
         """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""
-        data = self._bytes_of(checksum_path(version))
+        data = get_or_none(self.store, checksum_path(version))
         return None if data is None else decode_checksum(data)
-
-    def _bytes_of(self, path: str, length: int | None = None) -> bytes | None:
-        """A file, or its first ``length`` bytes; None where it is absent."""
-        try:
-            return self.store.get(path, length)
-        except ObjectNotFoundError:
-            return None
 
     def checksum_state(self, version: int) -> tuple[State, Totals, int | None] | None:
         """The state, totals and in-commit timestamp (milliseconds) of a version by its ``.crc``; None where that cannot
         be read, does not hold the whole state, or belongs to another commit. Raises InvalidCommitError,
         MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit, in one round."""
-        commit = partial(self._bytes_of, commit_path(version), HEAD_BYTES)
+        commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
         state = None if checksum is None else checksum.state()
         if checksum is None or state is None:

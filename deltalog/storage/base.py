@@ -303,6 +303,14 @@ def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list
     ]
 
 
+def get_or_none(store: LogStore, path: str, length: int | None = None) -> bytes | None:
+    """As ``LogStore.get``; None where ``path`` is absent."""
+    try:
+        return store.get(path, length)
+    except ObjectNotFoundError:
+        return None
+
+
 def real_url(store: LogStore) -> str:
     """The location of a table with symbolic links resolved. Cost: as ``link_target``."""
     return store.link_target("") or store.url

@@ -32,7 +32,7 @@ from deltalog.errors import (
     UnsafePathError,
 )
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_path, commit_version, log_path
-from deltalog.storage.base import FileMeta, PutOutcome
+from deltalog.storage.base import FileMeta, PutOutcome, get_or_none
 from deltalog.storage.commit_tables import FirstUse
 from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
 from deltalog.storage.wrapped import WrappedStore
@@ -268,8 +268,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     def _finish(self, entry: _Entry, *, writing: bool) -> None:
         """Copy the staged file of another writer, and mark its item."""
         path = commit_path(entry.version)
-        staged = self._get_or_none(self._staged_path(entry))
-        there = self._get_or_none(path)
+        staged = get_or_none(self.inner, self._staged_path(entry))
+        there = get_or_none(self.inner, path)
         if there is None:
             if staged is None:
                 raise CommitTableError(
@@ -300,7 +300,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                     "commit= to read the versions before it.",
                     path=path,
                 ) from error.__cause__
-            there = self._get_or_none(path)
+            there = get_or_none(self.inner, path)
             if there is not None:
                 return there
             self._timing.back_off(number, 1.0)
@@ -320,12 +320,6 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                 path=entry.staged,
             )
         return log_path(entry.staged)
-
-    def _get_or_none(self, path: str) -> bytes | None:
-        try:
-            return self.inner.get(path)
-        except ObjectNotFoundError:
-            return None
 
     def _complete(self, entry: _Entry) -> None:
         """Mark the item as complete. If that fails the next process that reads it does so."""
