@@ -1,6 +1,6 @@
-"""The rows of files that are rewritten, changed ones and others, out of one scan of these files.
+"""All rows of files that are rewritten, changed and unchanged, from one scan of these files.
 
-The rows that stay are the same as in a scan of their own: new values and the table's conditions for them are evaluated
+Unchanged rows are what a scan of their own would return: new values, and the table's conditions on them, are evaluated
 for changed rows only.
 """
 
@@ -32,12 +32,12 @@ def of(
     column_of: Callable[[str], Column | None] = named,
     is_marked: bool = False,
 ) -> DataFrame | None:
-    """The rows as files hold them; None for what one scan cannot make: rows of a table with rules for its rows, with
-    new columns, or with new values that are structs, lists or maps of another type.
+    """The rows as files hold them. None where one scan is not enough: in a table with rules for its rows, with new
+    columns, or for new values that are structs, lists or maps of another type.
 
-    ``rows``: all rows of the files, with OUTCOME. ``updates``: what is set, for each outcome but STAYS; None where rows
-    are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old value of a column.
-    ``is_marked``: the rows have FILE and ROW, of which changed ones get MARK.
+    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values for each outcome except STAYS; None for
+    an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old
+    value of a column. ``is_marked``: the rows have FILE and ROW, from which changed rows get MARK.
     """
     fields = files.target.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
@@ -53,7 +53,7 @@ def of(
             assert sets is not None and before is not None
             value = value_of(field, sets, before)
             if value is not None:
-                # The outcome comes first, so that no row that stays can fail.
+                # The outcome is tested first: a new value that fails for an unchanged row must not fail the job.
                 new[_NEW.format(outcome, n)] = F.when(named(OUTCOME) == outcome, value)
     kept = [column.alias(name) for name, column in old.items() if column is not None]
     carried = [*tracked, *([MARK] if is_marked else [])]
@@ -67,7 +67,7 @@ def of(
         for outcome in updates:
             name = _NEW.format(outcome, n)
             if name in new:
-                if not _is_made_to_fit(have[name], field):
+                if not _can_fit(have[name], field):
                     return None
                 fitting = value_that_fits(name, have[name], field)
                 column = F.when(named(OUTCOME) == outcome, fitting).otherwise(column)
@@ -78,12 +78,13 @@ def of(
     return files.old_rows(frame.select(*columns, *([MARK] if is_marked else [])), carried)
 
 
-def _is_made_to_fit(have: spark_types.DataType, field: deltalog.StructField) -> bool:
-    """Whether ``value_that_fits`` makes a value one of the column's type: not a struct, list or map of another."""
-    if isinstance(have, spark_types.NullType):
+def _can_fit(given: spark_types.DataType, field: deltalog.StructField) -> bool:
+    """Whether ``value_that_fits`` can convert a value to the column's type: it cannot convert structs, lists or maps of
+    another type."""
+    if isinstance(given, spark_types.NullType):
         return True
     nested = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
-    if not isinstance(have, nested) and isinstance(field.data_type, deltalog.PrimitiveType):
+    if not isinstance(given, nested) and isinstance(field.data_type, deltalog.PrimitiveType):
         return True
-    given = stored_schema(from_spark(spark_types.StructType([spark_types.StructField("value", have)])))
-    return given.fields[0].data_type == field.data_type
+    schema = stored_schema(from_spark(spark_types.StructType([spark_types.StructField("value", given)])))
+    return schema.fields[0].data_type == field.data_type

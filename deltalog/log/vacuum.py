@@ -1,7 +1,7 @@
 """Which of the files below a table's root a vacuum deletes, and why each other one stays. Pure.
 
-A file is deleted if no version within the retention needs it, it is older than the retention, and it is not of another
-kind: what is hidden, reached through a link, part of another table, or named as no log can name it, stays.
+A file is deleted if no version within the retention needs it and it is older than the retention. Hidden files, links,
+files of other tables, and names that no log can hold stay.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file say what a version needs.
 """
@@ -25,13 +25,13 @@ from deltalog.protocol.retention import DAY_MS
 from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import Entry, EntryKind, WalkPart
 
-# A file that no version names may be one of a write that is not committed yet, however short the retention is.
+# A file that no version names may belong to a write that will still commit, however short the retention is.
 UNCOMMITTED_AGE_MS = DAY_MS
 _HIDDEN = ("_", ".")
 _NOT_HIDDEN = ("_delta_index", "_change_data")
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
-# Files whose size and time are read, and that are decided on, together.
+# The number of files whose sizes and times are read in one batch.
 _AT_ONCE = 1_024
 
 
@@ -66,13 +66,13 @@ _UNNAMED_KINDS: dict[LeftoverKind | None, str] = {
     None: "no version names it",
     **{kind: f"{kind.value} that no version names" for kind in LeftoverKind},
 }
-_BESIDE = "the checksum of a file that does not exist or is deleted"
+_ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
     """The decoded paths, below the table's root, of files that stay at any age, and why: the first of ``reasons`` that
-    has the path. ``hashed``: the hash of a name in all of them."""
+    has the path. ``hashed``: the hash function of names, the same for all of them."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
@@ -90,7 +90,7 @@ class NeededFiles:
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """With ``more``, as far as these are not needed already."""
+        """These and ``more``. A path that is in both keeps its reason."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -99,7 +99,7 @@ class NeededFiles:
 
     @property
     def directories(self) -> Iterator[str]:
-        """Those with needed files; one may come more than once."""
+        """The directories that have needed files, some of them more than once."""
         for _, paths in self.reasons:
             yield from paths.names
 
@@ -110,8 +110,8 @@ class NamedFiles:
     ``removed``: those of expired tombstones; ``needed`` may have them too. ``elsewhere``: the names, without
     directories, of files that are named by absolute paths which do not lead into the table as it was opened.
     ``cutoff_version``: the version that was current at the cut-off; None where all versions are within the retention.
-    ``is_settled``: whether no tombstone of a commit up to that one is within the retention, by a clock that was
-    ahead."""
+    ``is_settled``: False where a commit up to that one has a tombstone within the retention, since its writer's clock
+    was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -294,9 +294,9 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """What is below a table's root. ``others``: the files and links that are not needed; of those whose size and time
-    the store has not read the paths are in ``unread``. ``counts``: of the needed files, by reason; ``present``: their
-    paths."""
+    """What is below a table's root. ``others``: the files and links that are not needed; ``unread``: the paths of those
+    whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
+    ``present``: their paths."""
 
     directories: list[Entry] = field(default_factory=list)
     others: list[Entry] = field(default_factory=list)
@@ -317,8 +317,8 @@ class Sifted:
 
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
-    """Tell what is needed from the rest of a listing, as ``LogStore.walk_parts`` gives it: of needed files only the
-    number is kept, and hashes of the paths."""
+    """Separate the needed files of a listing from the others. ``parts``: as ``LogStore.walk_parts`` yields them. Of
+    needed files only the number and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
@@ -335,11 +335,11 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 
 @dataclass(slots=True)
 class Decided:
-    """What was decided on a part of a table's files. ``files``: to delete. ``kept``: the number of those that stay, by
-    reason. ``young``: by path, the reason of those that only their age keeps. ``emptied`` and ``occupied``: directories
-    with files that are to be deleted, and that stay. ``directories``: those of the listing. ``tables``: the roots of
-    other tables. ``present``: the paths of what stays. ``listed``: the number of files and links; ``gone``: of those
-    that were gone when their time was read."""
+    """The decision on a part of a table's files. ``files``: those to delete. ``kept``: how many stay, by reason.
+    ``young``: files that stay only for their age, with the reason. ``emptied``: directories with files to delete;
+    ``occupied``: with files that stay. ``directories``: those of the listing. ``tables``: the roots of other
+    tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how many of
+    them no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -360,10 +360,10 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """The decision on a listing, or on a part of one: by the names and times of its files. ``read``: as
-    ``LogStore.entries``, for the files whose size and time decide. ``tables``: roots of other tables that are known."""
+    """Decide on a listing, or on a part of one, by the names and times of its files. ``read``: as ``LogStore.entries``;
+    called for files on which the name does not decide. ``tables``: known roots of other tables."""
     decision = _Decision(sifted, named, rules, tables)
-    # Hadoop's checksum of a file is hidden; without the file it is of no use, so that is decided first.
+    # Data files first: whether the hidden checksum that Hadoop writes for a file stays depends on that file.
     for is_checksum in (False, True):
         some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
         some.sort(key=lambda entry: entry.path)
@@ -389,16 +389,16 @@ class _Decision:
         roots = table_roots(named.needed.directories, paths, sifted.unread)
         listed = sifted.counts.total() + len(sifted.others) + len(sifted.unread)
         self.made = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
-        self._places: dict[str, Stay | None] = {}
+        self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths of files, of one kind as ``decide`` has them, whose times decide. The others are
-        decided."""
+        """The paths of files on which their times decide; the others are recorded as files that stay. ``paths``: all
+        of them of checksums, or none."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed, of one kind as ``decide`` has them."""
+        """Decide on files and links that are not needed: all of them checksums, or none."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -430,8 +430,8 @@ class _Decision:
         if not path.endswith(_CHECKSUM):
             made.present.add((path,))
 
-    def _is_beside(self, path: str) -> bool:
-        """Whether a file is the checksum of one that does not stay."""
+    def _is_orphaned_checksum(self, path: str) -> bool:
+        """Whether a file is the checksum of a data file that is deleted or does not exist."""
         checked = checked_path(path)
         return checked is not None and checked not in self.made.present
 
@@ -446,17 +446,17 @@ class _Decision:
         if not (ordinary or is_plain(path)):
             return Stay.ODD_NAME
         directory, _, name = path.rpartition("/")
-        if directory not in self._places:
-            self._places[directory] = self._place(directory)
-        place = self._places[directory]
-        if place is not None:
-            return place
-        if self._rules.ignores(name) and not (self._is_beside(path) or _is_temporary(path)):
+        if directory not in self._by_directory:
+            self._by_directory[directory] = self._why_all_stay(directory)
+        of_directory = self._by_directory[directory]
+        if of_directory is not None:
+            return of_directory
+        if self._rules.ignores(name) and not (self._is_orphaned_checksum(path) or _is_temporary(path)):
             return Stay.HIDDEN
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
 
-    def _place(self, directory: str) -> Stay | None:
-        """Why all files in a directory stay."""
+    def _why_all_stay(self, directory: str) -> Stay | None:
+        """Why all files in a directory stay; None where each is decided on its own."""
         if self.is_in_other_table(directory):
             return Stay.OTHER_TABLE
         return Stay.HIDDEN if any(map(self._rules.ignores, directory.split("/"))) else None
@@ -467,8 +467,8 @@ class _Decision:
             return Stay.NO_TIME
         if time_ms >= rules.cutoff_ms:
             return Stay.YOUNG
-        if self._is_beside(entry.path):
-            return _BESIDE
+        if self._is_orphaned_checksum(entry.path):
+            return _ORPHANED_CHECKSUM
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:

@@ -28,19 +28,21 @@ from deltalog.operations.merge_keys import SourceKeys
 from deltalog.operations.merge_source import PreparedSource
 from deltalog.operations.spilled_rows import HashPartitions
 
-# Of the target, that are joined at once: fewer where the keys are few, of which each join makes a hash table.
+# Rows and bytes of the target in a block, which one join takes. Each join builds a hash table of the source's keys:
+# where these are few, smaller blocks cost little and take less memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
-_PLACE = {"file": pa.int32(), "position": pa.uint64()}  # of a row of the target
+_PLACE = {"file": pa.int32(), "position": pa.uint64()}  # where a row of the target is stored
 _OUTCOMES = pa.schema([*_PLACE.items(), ("clause", pa.int16()), ("source", pa.int64())])
 _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that change. ``updated`` and ``deleted``: the matches of files with such rows. ``changed``: for each
-    updated row, in the order of ``updated`` (by partition) and of positions, the number of its clause and that of its
-    row of the source. ``inserts``: for each inserting clause the rows of the source."""
+    """The rows that change. ``updated`` and ``deleted``: the files with such rows, and the positions of these.
+    ``changed``: for each updated row, in the order of ``updated`` (by partition) and of positions, the number of its
+    clause and the number of its row of the source. ``inserts``: for each inserting clause, the rows of the source that
+    it inserts."""
 
     deletion: rewrite.Deletion
     updated: Sequence[FileMatch]
@@ -65,7 +67,8 @@ class Found:
         return self.deletion.whole.slice(0, 0)
 
     def changes(self) -> list[FileChange]:
-        """What is written of each file: the rows with new values, and without deletion vectors those that stay."""
+        """The rows of each file that are written to new files: those with new values and, without deletion vectors,
+        those that stay."""
         moved = {} if self.deletion.by_vectors else {each.file.path: each for each in self.deletion.matches}
         changes, at = list[FileChange](), 0
         for each in self.updated:
@@ -77,7 +80,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides of a merge, when their rows match, and the clauses with their numbers."""
+    """Both sides of a merge, the condition by which their rows match, and the clauses with their numbers."""
 
     source: PreparedSource
     target: Relation
@@ -88,7 +91,8 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a row of the target may match several rows of the source, because no value of them is used."""
+        """Whether a row of the target may match several rows of the source: where rows that match stay, or are deleted
+        without a condition, so that no value of the source is used."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -168,8 +172,9 @@ class TargetScan:
             join()
 
     def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
-        """``places``: the columns _PLACE of rows of the block. ``keys``: of all rows of the source that may match."""
-        pa.default_memory_pool().release_unused()  # of the block before it, and of the threads that read
+        """Join one block, and record what becomes of its rows. ``places``: the columns _PLACE of rows of the block.
+        ``keys``: those of all rows of the source that may match."""
+        pa.default_memory_pool().release_unused()  # memory of the previous block and of the reading threads
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
         if found.num_rows:
@@ -197,7 +202,7 @@ class TargetScan:
         return unique, source.take(pc.index_in(unique, value_set=row))
 
     def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
-        """What becomes of rows of the block, in their order."""
+        """For each row of the block that changes, in order: the clause that applies, and the row of the source."""
         sides = self.sides
         tables = [_CHOSEN.empty_table()]
         tables += self._decided(block, rows, sources, sides.matched)
@@ -210,7 +215,8 @@ class TargetScan:
     def _decided(
         self, block: pa.Table, rows: Any, sources: Any, clauses: Sequence[tuple[int, CompiledClause]]
     ) -> Iterator[pa.Table]:
-        """The first clause that applies to each row; a condition is evaluated for those that are left."""
+        """The first clause that applies to each row. The condition of a clause is evaluated only for rows to which no
+        earlier clause applies."""
         for number, clause in clauses:
             if not len(rows):
                 return
@@ -281,7 +287,8 @@ class TargetScan:
         return FileMatch(read.file, read.end, read.deleted, bitmap(found["position"]))
 
     def _inserts(self) -> list[tuple[CompiledClause, BitMap64]]:
-        """For each clause that inserts, the rows of the source that match none and that it is the first to apply to."""
+        """For each inserting clause, the rows of the source that match no row of the target, and to which it is the
+        first clause that applies."""
         rows = self.sides.source.rows.rows
         found = [(clause, BitMap64()) for clause in self.sides.inserting]
         for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):
