@@ -306,6 +306,7 @@ class _Batch:
     def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
         """The new files of each bin."""
         rewrite_bins = self.options.rewrite_bins
+        pa.default_memory_pool().release_unused()  # of the planning
         if rewrite_bins is None:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)

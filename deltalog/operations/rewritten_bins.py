@@ -37,7 +37,7 @@ GROUP_BYTES = 32 << 20
 #: Rewritten files are read often and written once: half the bytes of snappy, for a third more time to write.
 CODEC = "zstd"
 # Batches of small files are converted together.
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class BinWriter:
         with self.store.open_output(path) as output:
             grown = GrowingFile(output, first, self.write.file_columns, compression=CODEC, without_bounds=without)
             try:
+                pa.default_memory_pool().release_unused()
                 grown.write(first)
                 rows = first.num_rows
                 del first

@@ -104,6 +104,7 @@ class _Alike:
         if not self._tables:
             return [self._assemble(0, rows, None) for rows in self.rows if rows]
         stored = pa.concat_tables(self._tables).combine_chunks().to_batches()
+        self._tables.clear()
         return [self._assemble(0, batch.num_rows, batch) for batch in stored if batch.num_rows]
 
 
