@@ -2,7 +2,7 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      every test and check; --long takes all cases of what is else sampled
+    python3 dev.py test      the tests and checks; --long takes all cases of what is else sampled
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
                              --spark 3.5, --spark all: the tests of spark_ext with another version of Spark, or each
@@ -37,6 +37,8 @@ _MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
 # all that is named nowhere here, and then LAST.
 LAST = [f"tests/{name}" for name in _MIXED]
 LANES = [[["tests/spark"]], [["tests/interop"]], [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]]]
+# These two take most of the time. A usual run takes a third of each: three consecutive commits take all.
+BY_TURNS, TURNS = ["tests/spark", "tests/interop"], 3
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
@@ -208,8 +210,21 @@ def test(arguments: list[str]) -> int:
         return run_pytest(arguments)
     elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    *lanes, last = [[[*arguments, *suites] for suites in lane] for lane in [[rest, LAST], *LANES]]
+    parts = {suite: [] if arguments else ["--turn", turn()] for suite in BY_TURNS}
+    *lanes, last = [
+        [[*arguments, *suites, *parts.get(suites[0], [])] for suites in lane] for lane in [[rest, LAST], *LANES]
+    ]
     return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
+
+
+def turn() -> str:
+    """Which part of the tests it is the turn of, by the number of commits."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    try:
+        commits = int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):  # no clone
+        commits = 0
+    return f"{commits % TURNS}/{TURNS}"
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import collections
 import signal
 import sys
+import zlib
 from pathlib import Path
 
 # Support code is imported as `tests.support.<name>`, whatever directory pytest is started in.
@@ -26,22 +27,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
+    parser.addoption("--turn", metavar="N/OF", help="run one part of the tests: 0/3, 1/3 and 2/3 are all of them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
-    cases that are much like others, in other shapes or on other servers."""
-    if config.getoption("long"):
-        return
+    cases that are much like others, in other shapes or on other servers. With ``--turn``: one part of the tests."""
+    is_long, turn = config.getoption("long"), config.getoption("turn")
+    number, of = map(int, turn.split("/")) if turn else (0, 1)
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        number = seen[item.function]
+        case = seen[item.function]
         seen[item.function] += 1
-        is_out = item.get_closest_marker("long") or (sampled and number % sampled.args[0])
-        (left_out if is_out else kept).append(item)
+        is_sample = is_long or not (item.get_closest_marker("long") or (sampled and case % sampled.args[0]))
+        is_kept = is_sample and turn_of(item.nodeid, of) == number
+        (kept if is_kept else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def turn_of(test: str, of: int) -> int:
+    """The part of a test, given by its id, where there are ``of`` parts. The tests of a class are in one part."""
+    *above, name = test.split("::")
+    return zlib.crc32("::".join(above if len(above) > 1 else [*above, name]).encode()) % of
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.conftest import turn_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,6 +28,16 @@ def test_suites_of_lanes_exist_and_none_is_part_of_another(dev: ModuleType) -> N
         suites = sorted(suite for run in runs for suite in run)
         assert [suite for suite in suites if not (ROOT / suite).exists()] == []
         assert [pair for pair in itertools.combinations(suites, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
+
+
+def test_turns_are_parts_of_all_tests(dev: ModuleType) -> None:
+    number, of = map(int, dev.turn().split("/"))
+    assert 0 <= number < of == dev.TURNS
+    assert {suite for lane in dev.LANES for run in lane for suite in run} >= set(dev.BY_TURNS)
+    tests = [f"tests/spark/test_{name}.py::test_it[{case}]" for name in "abcdef" for case in range(50)]
+    parts = [turn_of(test, of) for test in tests]
+    assert set(parts) == set(range(of)) and min(map(parts.count, range(of))) > len(tests) // (of + 2)
+    assert len({turn_of(f"tests/spark/test_a.py::TestAll::test_{n}", of) for n in range(50)}) == 1
 
 
 def test_the_lowest_versions_are_those_of_the_dependencies_and_of_the_command_line(dev: ModuleType) -> None:
