@@ -120,7 +120,8 @@ if typing.TYPE_CHECKING:
     from deltalog.storage.registry import open_store
     from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
     from deltalog.table import DeltaTable
-    from deltalog.transactions.manager import TransactionDescription, TransactionManager, TransactionPage, VirtualObject
+    from deltalog.transactions.ledger import TransactionDescription, TransactionPage
+    from deltalog.transactions.manager import TransactionManager, VirtualObject
     from deltalog.transactions.resync import Resync
     from deltalog.transactions.resync_plan import TableResync
     from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
@@ -345,9 +346,9 @@ _MODULES = {
     "TableStream": "deltalog.read.table_stream",
     "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.operations.transaction",
-    "TransactionDescription": "deltalog.transactions.manager",
+    "TransactionDescription": "deltalog.transactions.ledger",
     "TransactionManager": "deltalog.transactions.manager",
-    "TransactionPage": "deltalog.transactions.manager",
+    "TransactionPage": "deltalog.transactions.ledger",
     "TransactionStatus": "deltalog.catalog.records",
     "TransactionType": "deltalog.catalog.records",
     "UnsafeStoreWarning": "deltalog.storage.base",

@@ -275,8 +275,8 @@ class UnsupportedFeatureError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FeatureDropIncompleteError(DeltaLogError):
-    """``drop_feature`` has unset properties, or rewritten files, that use the ``feature``, last in the ``version``; its
-    last commit, which drops the feature, was not made. The error that prevented that is the ``__cause__``."""
+    """``drop_feature`` has prepared the table in ``version``, and not dropped the ``feature``; or ``release_table`` has
+    dropped it, and the catalog still has the table. The error that prevented the next step is the ``__cause__``."""
 
     code = "FEATURE_DROP_INCOMPLETE"
     outcome = Outcome.PARTLY_COMMITTED

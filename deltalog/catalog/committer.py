@@ -24,8 +24,11 @@ from deltalog.errors import (
     DeltaLogError,
     ObjectNotFoundError,
     OperationTimeoutError,
+    ResourceNotReadyError,
     StoreError,
 )
+from deltalog.protocol import features
+from deltalog.protocol.actions import Protocol
 from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore, PutOutcome, get_or_none
@@ -48,6 +51,7 @@ class CatalogCommitter(Committer):
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
         """Raises StoreError; CatalogBehindLogError where the log has versions that the catalog lacks;
+        ResourceNotReadyError for a table that was released or dropped;
         ObjectBeingDeletedError for a file that a clean-up may be deleting; what the coordinator raises.
 
         Cost: 2 calls of the coordinator, 1 HEAD and 1 PUT to stage, 1 PUT and 1 DELETE to publish.
@@ -99,12 +103,37 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
         raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
 
 
+def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
+    """Check that a catalog manages a version of a table: it commits nothing to a table that it has released, and
+    deletes no files of one. Raises ResourceNotReadyError. Cost: none."""
+    if not features.is_catalog_managed(protocol):
+        raise released(table, catalog)
+
+
+def released(table: str, catalog: str) -> ResourceNotReadyError:
+    """The error of a table that a catalog has released. ``table``: its path."""
+    return ResourceNotReadyError(
+        f"{table} was released from the catalog {catalog}: it is read and written by its path. Nothing was changed: "
+        f"open {table}. If that is refused, the release was interrupted: call TransactionManager.release_table or "
+        "run deltalog tables release again, which completes it."
+    )
+
+
 def stage(
-    store: LogStore, coordinator: Coordinator, table_id: str, attempt: Attempt, new_uuid: Callable[[], str]
+    store: LogStore,
+    coordinator: Coordinator,
+    table_id: str,
+    attempt: Attempt,
+    new_uuid: Callable[[], str],
+    *,
+    releases: bool = False,
 ) -> RatifiedCommit:
-    """Write a staged commit. Returns what to propose to the coordinator. Raises StoreError; CatalogBehindLogError, and
-    then nothing was written. Cost: 1 PUT, and as ``check_next``."""
+    """Write a staged commit. Returns what to propose to the coordinator. ``releases``: it removes the table from the
+    catalog. Raises StoreError; CatalogBehindLogError, or ResourceNotReadyError for a table that was released, and then
+    nothing was written. Cost: 1 PUT, and as ``check_next``."""
     version = attempt.version
+    if not releases:
+        check_managed(attempt.protocol, store.url, coordinator.url)
     check_next(store, coordinator, table_id, version)
     file = staged_commit_name(version, new_uuid())
     path = staged_commit_path(file)

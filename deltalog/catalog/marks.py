@@ -89,16 +89,16 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that is to be dropped, if no clean-up may be deleting objects of it. If registered
-    again, the table has another id, for which these markings are not checked. Raises ObjectBeingDeletedError. Cost: as
-    ``live_marks``."""
+    """The last marking of a table that is to be dropped or released, if no clean-up may be deleting objects of it. If
+    registered again, the table has another id, for which these markings are not checked. Raises
+    ObjectBeingDeletedError. Cost: as ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
             raise ObjectBeingDeletedError(
-                f"{table.name} cannot be dropped now: the clean-up of transaction {marking.transaction_id} may be "
-                f"deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up is "
-                "over (after 24 hours if its process died).",
+                f"{table.name} cannot leave the catalog now: the clean-up of transaction {marking.transaction_id} may "
+                f"be deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up "
+                "is over (after 24 hours if its process died).",
                 path=path,
                 transaction_id=marking.transaction_id,
             )

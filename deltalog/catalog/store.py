@@ -89,7 +89,8 @@ class ManagedStore(WrappedStore[LogStore]):
         head = self.coordinator.head(self.table_id)
         if head is None:
             raise ResourceNotReadyError(
-                f"{self.url} is no longer managed by the catalog {self.catalog}: it was dropped. Open it again."
+                f"{self.url} is no longer in the catalog {self.catalog}: it was released or dropped. Open {self.url} "
+                "by its path; that is refused if it was dropped: then register it again."
             )
         if head.version < before:
             raise behind_log(
@@ -160,7 +161,8 @@ class ManagedStore(WrappedStore[LogStore]):
         warnings.warn(
             f"{self.url}: _delta_log has version {last}, but the catalog {self.catalog} knows versions up to "
             f"{self._known.version} only, and only these are read. If the catalog was restored from a backup, commits "
-            "are missing here: deltalog tables resync --dry-run shows which.",
+            "are missing here: deltalog tables resync --dry-run shows which. If the table was being released, run "
+            "deltalog tables release again, and open it by its path.",
             CatalogBehindLogWarning,
             stacklevel=2,
         )

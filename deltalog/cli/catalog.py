@@ -250,6 +250,23 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 
 @tables.command()
 @taking_options
+def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+    """Return a table to access by its path: a commit removes the table feature, and the catalog removes the table.
+
+    Any engine reads and writes it afterwards. Run it again if it is interrupted.
+    """
+    manager, out = _manager(catalog), Output(as_json)
+    record, _ = manager.ratified(name)
+    with out.working("Releasing the table"):
+        manager.release_table(name)
+    if as_json:
+        out.document({"name": record.name, "url": record.url})
+    else:
+        out.print(f"{record.name} is no longer in the catalog; it is read and written by its path, {record.url}.")
+
+
+@tables.command()
+@taking_options
 def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Copy ratified commits of a table to its log, which writers do after each commit."""
     manager, out = _manager(catalog), Output(as_json)

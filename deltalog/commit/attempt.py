@@ -18,7 +18,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidActionError, InvalidCommitError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY
 from deltalog.protocol import features, row_tracking, timestamps
-from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata
+from deltalog.protocol.actions import AddFile, CommitInfo, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, decode_commit, encode_commit
 from deltalog.protocol.identity_columns import only_marks_differ
 from deltalog.version import ENGINE_INFO
@@ -39,7 +39,8 @@ class Attempt:
     """The commit file for one version, not committed yet.
 
     ``data``: its bytes. ``actions``: the same, decoded. ``timestamp_ms``: of the commitInfo, in milliseconds since
-    1970; ``in_commit_timestamp_ms``: the same where in-commit timestamps are enabled, else None.
+    1970; ``in_commit_timestamp_ms``: the same where in-commit timestamps are enabled, else None. ``protocol``: that of
+    the version, whether this commit sets it or not.
     """
 
     prepared: Prepared
@@ -47,6 +48,7 @@ class Attempt:
     actions: CommitActions
     timestamp_ms: int
     in_commit_timestamp_ms: int | None
+    protocol: Protocol
 
     @property
     def version(self) -> int:
@@ -128,7 +130,7 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         list(prepared.cdc),
     )
     data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
-    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms)
+    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms, protocol)
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:

@@ -195,7 +195,7 @@ class LogHistory:
             return self.latest
         is_listed = self._listed is not None or not 0 <= version < self.latest.version
         part = None if is_listed else self._part(version)
-        return load(self.reader, part or self.listing, version)
+        return load(self.reader, part or self.listing, version, self.latest.protocol)
 
     def first_version_from(self, timestamp_ms: int) -> int:
         """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after

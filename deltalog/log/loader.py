@@ -11,6 +11,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing, Segment
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features
+from deltalog.protocol.actions import Protocol
 from deltalog.protocol.properties import checkpoint_interval
 from deltalog.storage.base import FileMeta
 
@@ -56,8 +57,11 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> tuple[LogSnapshot, F
     return snapshot, listing.metas[snapshot.version]
 
 
-def load(reader: LogReader, listing: Listing, version: int | None = None) -> LogSnapshot:
-    """A version of a listing (None: the latest), from an older checkpoint where one cannot be read.
+def load(
+    reader: LogReader, listing: Listing, version: int | None = None, latest: Protocol | None = None
+) -> LogSnapshot:
+    """A version of a listing (None: the latest), from an older checkpoint where one cannot be read. ``latest``: the
+    protocol of the latest version, if known: where no catalog manages that, all versions are read by their path.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``. Cost: as
     ``load_latest`` after the listing; 1 LIST more where the listing does not reach back far enough.
@@ -67,7 +71,7 @@ def load(reader: LogReader, listing: Listing, version: int | None = None) -> Log
     while True:
         segment = reader.segment(listing, version, unusable, failure)
         try:
-            return _load_segment(reader, segment, unusable)
+            return _load_segment(reader, segment, unusable, latest)
         except InvalidCheckpointError as error:
             if segment.checkpoint is None:
                 raise
@@ -75,7 +79,9 @@ def load(reader: LogReader, listing: Listing, version: int | None = None) -> Log
             unusable = (*unusable, segment.checkpoint)
 
 
-def _load_segment(reader: LogReader, segment: Segment, unusable: tuple[Checkpoint, ...]) -> LogSnapshot:
+def _load_segment(
+    reader: LogReader, segment: Segment, unusable: tuple[Checkpoint, ...], latest: Protocol | None
+) -> LogSnapshot:
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
         state, totals, ict_ms = by_checksum
@@ -84,7 +90,10 @@ def _load_segment(reader: LogReader, segment: Segment, unusable: tuple[Checkpoin
         state, commits = reader.replay(segment)
         cache = FileCache(reader, segment, state, commits=commits, unusable=unusable)
         ict_ms = None
-    features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
+    if latest is None or features.is_catalog_managed(latest):
+        features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
+    else:
+        features.check_readable(state.protocol, reader.store.url)
     return LogSnapshot(reader, segment, state, cache, ict_ms)
 
 

@@ -205,7 +205,7 @@ def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
             if commit.metadata is not None and removal.uses(commit.metadata):
                 return commit.version
     if listing.checkpoints and (not versions or versions[0] > 0):
-        oldest = load(reader, listing, listing.checkpoints[0].version)
+        oldest = load(reader, listing, listing.checkpoints[0].version, snapshot.protocol)
         if removal.uses(oldest.metadata) or (removal.vectors and _has_vectors(oldest.cache)):
             return oldest.version
     return None
@@ -302,7 +302,7 @@ _WIDENING = Removal(
 # Features that are never dropped, and why.
 _PERMANENT = {
     features.CATALOG_MANAGED: (
-        "clients that open the table through its catalog would continue to commit there. Copy its rows into a new table"
+        "its catalog must stop ratifying commits. Call TransactionManager.release_table or run deltalog tables release"
     )
 }
 _REMOVALS = {

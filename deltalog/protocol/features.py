@@ -160,8 +160,8 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     ):
         if not wanted:
             raise InvalidPropertyError(
-                f"{table} is managed by a catalog, which needs {key} unchanged. To be free of it, copy the rows into "
-                "a new table.",
+                f"{table} is managed by a catalog, which needs {key} unchanged. TransactionManager.release_table and "
+                "deltalog tables release return the table to access by its path.",
                 key=key,
             )
 

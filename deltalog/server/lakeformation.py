@@ -27,7 +27,8 @@ from deltalog.server.answers import (
     TIMEOUT,
 )
 from deltalog.server.fields import Fields, byte_count
-from deltalog.transactions.manager import TransactionDescription, TransactionManager, VirtualObject
+from deltalog.transactions.ledger import TransactionDescription
+from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
 
 _TOKEN = 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deltalog.catalog.committer import check_managed
 from deltalog.commit.attempt import Attempt
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
 from deltalog.commit.hooks import NewVersion, OnCheckpoint
@@ -38,8 +39,10 @@ class BranchCommitter(Committer):
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
         """Raises ConcurrentModificationError where another thread has committed to the branch since the attempt was
-        built, and what ``keep`` raises. Cost: as ``keep``."""
+        built, ResourceNotReadyError for a table that the catalog has released, and what ``keep`` raises. Cost: as
+        ``keep``."""
         branch = self._branch
+        check_managed(attempt.protocol, branch.store.url, str(branch.store.catalog))
         with branch.lock:
             branch.check_next(attempt)
             number, schema = len(branch.prepared), branch.schema

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from deltalog.catalog.committer import check_next, publish
+from deltalog.catalog.committer import check_next, publish, released
 from deltalog.catalog.marks import added_paths, ratify_added
 from deltalog.catalog.records import Head, Ratification, RatifiedCommit, TableRecord
 from deltalog.errors import (
@@ -33,6 +33,7 @@ from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMEST
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.release import is_released
 
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 
@@ -98,7 +99,7 @@ def _staged(
     tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str
 ) -> tuple[RatifiedCommit, CommitActions]:
     """A staged commit as the catalog keeps it, validated; and its actions. Raises InvalidActionError,
-    CallError, CatalogBehindLogError."""
+    CallError, CatalogBehindLogError; ResourceNotReadyError for a table that was released."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     try:
@@ -110,7 +111,11 @@ def _staged(
         ict_ms = required_ict(actions.commit_info, version, record.url)
     except (CorruptTableError, MissingInCommitTimestampError) as error:
         raise InvalidActionError(f"{file} cannot be ratified: {error.message}") from None
-    before = LogReader(tables.store(record))
+    managed = tables.store(record)
+    managed.record_head(head)
+    before = LogReader(managed)
+    if is_released(before, head.version):
+        raise released(record.url, tables.coordinator.url)
     last = head.commit(head.version)
     last_ms = before.in_commit_timestamp_ms(head.version) if last is None else last.in_commit_timestamp_ms
     if ict_ms <= last_ms:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -34,6 +35,30 @@ _TRIES = 20
 _SEAL_BYTES = 16
 # The listing, and where it continues: a time or a version in the range of a database, and an id or a path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """The state of a transaction. ``end_ms`` is set when it has ended, ``reason`` when it was aborted."""
+
+    transaction_id: str
+    status: TransactionStatus
+    type: TransactionType
+    start_ms: int
+    end_ms: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """Some transactions, the oldest first, and what the next call needs when there are more."""
+
+    transactions: list[TransactionDescription]
+    next_token: str | None
+
+
+def description(record: TransactionRecord) -> TransactionDescription:
+    return TransactionDescription(record.id, record.status, record.type, record.start_ms, record.end_ms, record.reason)
 
 
 class Ledger:

@@ -140,8 +140,8 @@ class ManagedTables:
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
             if owner != self.coordinator.catalog_id:
                 raise ResourceNotReadyError(
-                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Drop it from that "
-                    "catalog first."
+                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Release it from "
+                    "that catalog first, with TransactionManager.release_table or deltalog tables release."
                 )
             return
         last_ms = snapshot.in_commit_timestamp_ms
@@ -202,9 +202,13 @@ class ManagedTables:
                 f"{record.name} received a commit at each attempt to drop it from {self.coordinator.url}. It is "
                 "still registered: stop its writers, and drop it again."
             )
+        self.forget(record.table_id)
+
+    def forget(self, table_id: str) -> None:
+        """Forget what this process knows of a table that is no longer in the catalog. Cost: none."""
         with self._lock:
-            self._handles.pop(record.table_id, None)
-            self._marks.pop(record.table_id, None)
+            self._handles.pop(table_id, None)
+            self._marks.pop(table_id, None)
 
     def all(self) -> list[TableRecord]:
         """All tables, by name. Cost: 1 call of the coordinator, and 1 for each 1,000."""

@@ -54,9 +54,10 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions import external_commits, table_objects, timestamp_restart
 from deltalog.transactions.commit import CommitTarget, at_once, commit
-from deltalog.transactions.ledger import Ledger
+from deltalog.transactions.ledger import Ledger, TransactionDescription, TransactionPage, description
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.recovery import clean_up, recover
+from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
@@ -64,26 +65,6 @@ from deltalog.transactions.vacuum import vacuum
 
 _MS = datetime.timedelta(milliseconds=1)
 E = TypeVar("E", bound=enum.Enum)
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
-    """The state of a transaction. ``end_ms`` is set when it has ended, ``reason`` when it was aborted."""
-
-    transaction_id: str
-    status: TransactionStatus
-    type: TransactionType
-    start_ms: int
-    end_ms: int | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionPage:
-    """Some transactions, the oldest first, and what the next call needs when there are more."""
-
-    transactions: list[TransactionDescription]
-    next_token: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +165,18 @@ class TransactionManager:
         of it. Cost: as ``publish``, and 2 calls of the coordinator.
         """
         self._tables.drop(name)
+
+    def release_table(self, name: str) -> None:
+        """Return a table to access by its path, for any engine: a commit removes ``catalogManaged`` from its protocol,
+        and when all commits are published, the catalog removes the table. In-commit timestamps stay. Writers that
+        have it open through the catalog then get a ResourceNotReadyError, which names its path.
+
+        Call again after an error, which completes an interrupted release; ``recover`` does too. Raises
+        FeatureDropIncompleteError if a step after that commit failed; OperationTimeoutError if it is unknown whether it
+        was ratified; EntityNotFoundError for a table that is not in the catalog, as after its release;
+        ObjectBeingDeletedError as ``drop_table``. Cost: as ``publish``, a snapshot, a commit and ``drop_table``.
+        """
+        release(self._tables, self._tables.record(name), self._environment)
 
     def places(self) -> list[str]:
         """The locations of the catalog and of the tables opened here, for callers that remove them from messages.
@@ -365,7 +358,7 @@ class TransactionManager:
 
     def describe_transaction(self, transaction_id: str) -> TransactionDescription:
         """Raises EntityNotFoundError. Cost: 1 call of the coordinator."""
-        return _description(self._current(transaction_id))
+        return description(self._current(transaction_id))
 
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
@@ -378,7 +371,7 @@ class TransactionManager:
         wanted = _member(StatusFilter, status_filter, "status filter")
         _check_max_results(max_results)
         found, token = self._ledger.page(wanted, max_results, next_token)
-        return TransactionPage([_description(record) for record in found], token)
+        return TransactionPage([description(record) for record in found], token)
 
     def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
         """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted.
@@ -476,7 +469,7 @@ class TransactionManager:
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
         could not read, or that ends the catalog's management of the table; CallError, EntityNotFoundError. Cost: 3
-        calls of the coordinator and 1 GET; 1 more of each when the version before is published.
+        calls of the coordinator and 2 GETs; 1 more GET when the version before is published.
         """
         record = self._tables.record(name)
         return record, external_commits.propose(self._tables, record, version, file)
@@ -576,10 +569,6 @@ class TransactionManager:
         self._release(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
-
-
-def _description(record: TransactionRecord) -> TransactionDescription:
-    return TransactionDescription(record.id, record.status, record.type, record.start_ms, record.end_ms, record.reason)
 
 
 def _member(kind: type[E], text: object, what: str) -> E:

@@ -23,7 +23,10 @@ from deltalog.errors import (
     DeltaLogError,
     InvalidActionError,
     ObjectNotFoundError,
+    ResourceNotReadyError,
 )
+from deltalog.log.reader import LogReader
+from deltalog.protocol import features
 from deltalog.protocol.codec import decode_commit, first_commit_info
 from deltalog.protocol.paths import (
     LOG_DIRECTORY,
@@ -42,6 +45,7 @@ from deltalog.transactions.branch import place_in_transaction, transaction_of
 from deltalog.transactions.external_commits import check_stays_managed
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.release import is_released
 from deltalog.transactions.transaction import CHANGES
 
 _READ_AT_ONCE = 100
@@ -182,6 +186,9 @@ def _read(ledger: Ledger, tables: ManagedTables, log: LogState) -> None:
     if log.problem is not None:
         return
     versions = [version for version in sorted(log.commits) if version > log.head.version]
+    if versions and is_released(LogReader(log.store), log.head.version):
+        log.problem = _released(log.record.url, log.head.version)
+        return
     for start in range(0, len(versions), _READ_AT_ONCE):
         some = versions[start : start + _READ_AT_ONCE]
         for version, data in zip(some, log.store.get_many([commit_path(each) for each in some]), strict=True):
@@ -237,11 +244,22 @@ def _divergence(log: LogState, commit: RatifiedCommit, txn_id: str | None) -> st
     )
 
 
+def _released(table: str, version: int) -> str:
+    return (
+        f"Version {version} of {table} has released the table from its catalog (protocol without "
+        f"{features.CATALOG_MANAGED}): it is read and written by its path. Drop it from the catalog: drop_table, "
+        "deltalog tables drop. Its files stay."
+    )
+
+
 def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, file: str) -> None:
-    """Add a commit as one that the catalog had ratified. Raises CorruptTableError if it cannot be one."""
+    """Add a commit as one that the catalog had ratified. Raises CorruptTableError if it cannot be one,
+    ResourceNotReadyError for the one that released the table."""
     where = f"{log.record.url}: {commit_name(version)}"
     try:
         actions = decode_commit(data, version)
+        if actions.protocol is not None and not features.is_catalog_managed(actions.protocol):
+            raise ResourceNotReadyError(_released(log.record.url, version))
         ict_ms = required_ict(actions.commit_info, version, log.record.url)
         check_stays_managed(tables, commit_name(version), actions)
         tables.coordinator.check_time(log.record.url, ict_ms)

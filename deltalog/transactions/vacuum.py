@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deltalog.catalog.committer import check_next
+from deltalog.catalog.committer import check_managed, check_next
 from deltalog.catalog.marks import vector_files
 from deltalog.catalog.records import VACUUM_ID, Marking, TableRecord
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, VersionNotFoundError
@@ -44,10 +44,11 @@ class _CatalogClaims(vacuuming.Claims):
         self._id = f"{VACUUM_ID}{ledger.environment.new_uuid()}"
 
     def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
-        """Raises CatalogBehindLogError where the log has commits that the catalog lacks. Cost: 1 HEAD, 1 LIST, 1 GET
-        for each staged commit that may be ratified, as ``undecided``, and the files of each version that a transaction
-        reads and that is older than the retention."""
+        """Raises CatalogBehindLogError where the log has commits that the catalog lacks, ResourceNotReadyError for a
+        table that was released. Cost: 1 HEAD, 1 LIST, 1 GET for each staged commit that may be ratified, as
+        ``undecided``, and the files of each version that a transaction reads and that is older than the retention."""
         store, version = history.reader.store, history.latest.version
+        check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)
         check_next(self._files, self._ledger.coordinator, self._record.table_id, version + 1)
         found = super().needed(history, named, rules)
         found.update(dict.fromkeys(paths_named(store, self._staged(history, rules)), Need.UNSETTLED))
@@ -104,5 +105,6 @@ class _CatalogClaims(vacuuming.Claims):
         # Undecided transactions first, then the log: so nothing is missed that is committed in between.
         open_ = undecided(self._ledger, self._record.table_id)
         history = LogHistory(self._handle.reader, self._handle.refresh().log)
+        check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)
         used = paths_named(history.reader.store, open_.added | open_.written) | open_.named
         return used.union(named_since(history, version))

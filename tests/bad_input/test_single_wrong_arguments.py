@@ -239,6 +239,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         ),
         "register_table": lambda w: (w.manager().register_table, {"name": "new", "url": str(w.place)}),
         "drop_table": lambda w: (w.manager().drop_table, {"name": "m"}),
+        "release_table": lambda w: (w.manager().release_table, {"name": "m"}),
         "list_tables": lambda w: (w.manager().list_tables, {}),
         "table": lambda w: (w.manager().table, {"name": "m"}),
         "publish": lambda w: (w.manager().publish, {"name": "m"}),

@@ -1,4 +1,4 @@
-"""What engines that know nothing of the catalog make of the path of a table that it manages."""
+"""What engines that know nothing of the catalog make of the path of a table that it manages, or has released."""
 
 from __future__ import annotations
 
@@ -74,6 +74,56 @@ def test_deltalake_refuses_the_path_whatever_is_published(
     assert manager.table("a.t").snapshot().scan().to_arrow().num_rows == 3
     # A .crc of a version that is not there yet would be taken for a defect.
     assert "2.crc" not in " ".join(files(table)) and refusal(table) == refusal(table, write=True)
+
+
+def test_delta_spark_reads_and_writes_a_table_that_was_released(
+    delta: DeltaSpark, manager: deltalog.TransactionManager, table: Path
+) -> None:
+    manager.release_table("a.t")
+    spark = delta.spark
+    assert ids_by_spark(spark, table) == [1, 2]
+    spark.range(3, 5).write.format("delta").mode("append").save(str(table))
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 1").collect()
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('custom.x' = '1')").collect()
+    released = deltalog.DeltaTable.open(str(table))
+    assert sorted(released.snapshot().scan().to_arrow()["id"].to_pylist()) == [2, 3, 4]
+    released.append(rows(5))
+    assert ids_by_spark(spark, table) == [2, 3, 4, 5]
+    operations = [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()]
+    assert operations == [
+        "WRITE",
+        "SET TBLPROPERTIES",
+        "DELETE",
+        "WRITE",
+        "DROP FEATURE",
+        "WRITE",
+        "CREATE TABLE AS SELECT",
+    ]
+    spark.sql(f"VACUUM delta.`{table}`").collect()
+    times = [entry.timestamp_ms or 0 for entry in released.history()]
+    assert times == sorted(times, reverse=True) and released.snapshot().in_commit_timestamps_enabled
+    assert released.check().ok
+    with pytest.raises(Exception, match="catalogManagedTablePathBasedAccessNotAllowed"):
+        spark.read.format("delta").option("versionAsOf", 1).load(str(table)).count()
+    assert released.snapshot(1).scan().to_arrow().num_rows == 2
+
+
+def ids_by_spark(spark: Any, path: Path) -> list[int]:
+    return sorted(row["id"] for row in spark.read.format("delta").load(str(path)).collect())
+
+
+def test_deltalake_reads_and_writes_a_released_table_without_the_features_that_it_lacks(
+    manager: deltalog.TransactionManager, table: Path
+) -> None:
+    manager.release_table("a.t")
+    with pytest.raises(Exception, match="vacuumProtocolCheck"):
+        deltalake.DeltaTable(str(table)).to_pyarrow_table()
+    released = deltalog.DeltaTable.open(str(table))
+    released.drop_feature("vacuumProtocolCheck")
+    assert sorted(deltalake.DeltaTable(str(table)).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+    released.drop_feature("inCommitTimestamp")
+    deltalake.write_deltalake(str(table), rows(3), mode="append")
+    assert sorted(deltalog.DeltaTable.open(str(table)).snapshot().scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
 
 
 def refusal(path: Path, write: bool = False) -> str:

@@ -88,6 +88,7 @@ def test_refusals_have_their_codes(arguments: list[str], code: str, cli: Cli, ca
         "txn extend CATALOG t",
         "tables list CATALOG",
         "tables drop CATALOG bank.a",
+        "tables release CATALOG bank.a",
         "tables publish CATALOG bank.a",
         "tables recover CATALOG",
         "tables restart-timestamps CATALOG bank.a",
@@ -197,6 +198,17 @@ def test_a_table_is_read_through_its_catalog(cli: Cli, catalog: Path, monkeypatc
 @pytest.mark.parametrize("command", ["txn start", "txn list", "tables register", "tables list", "serve"])
 def test_every_command_takes_storage_options(command: str, cli: Cli) -> None:
     assert "--option" in cli(*command.split(), "--help").out
+
+
+def test_a_released_table_is_used_by_its_path(cli: Cli, catalog: Path, tmp_path: Path) -> None:
+    done = cli("tables", "release", catalog, "bank.a", "--json")
+    url = json.loads(done.out)["url"]
+    assert (json.loads(done.out)["name"], cli("history", url).status) == ("bank.a", 0)
+    again = cli("tables", "release", catalog, "bank.a", "--json")
+    assert (again.status, json.loads(again.err)["code"]) == (1, "ENTITY_NOT_FOUND")
+    cli("tables", "register", catalog, "bank.a", url)
+    assert f"read and written by its path, {url}" in " ".join(cli("tables", "release", catalog, "bank.a").out.split())
+    assert cli("tables", "list", catalog, "--json").out == ""
 
 
 @pytest.mark.filterwarnings("ignore::deltalog.ClockDriftWarning")

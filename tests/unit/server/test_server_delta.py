@@ -94,7 +94,7 @@ def test_calls_cost_what_the_manager_says_and_no_more(manager: TransactionManage
         ask(delta.commit, version=version, fileName=stage(tmp_path / "t", version, ict=ict + version))
     ask(delta.published, version=2)
     ask(delta.table)
-    assert costs == [4, 3, 4, 2]
+    assert costs == [3, 3, 4, 2]
 
 
 def test_a_publication_that_did_not_happen_is_made(server: Served, table: Any, tmp_path: Path) -> None:

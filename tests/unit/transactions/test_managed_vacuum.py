@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 import uuid
@@ -14,6 +15,7 @@ import pytest
 
 from deltalog import (
     CatalogBehindLogError,
+    ConcurrentModificationError,
     DeltaLogError,
     DeltaTable,
     EntityNotFoundError,
@@ -26,8 +28,8 @@ from deltalog.catalog.records import Head
 from deltalog.log.removed_files import LAST_VACUUM
 from deltalog.log.vacuum import Need, Stay
 from deltalog.storage.memory import MemoryStore
-from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
-from deltalog.testing.stores import Fault, FaultyStore, nth
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator, WrappedCoordinator
+from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill, no_faults, nth
 from deltalog.transactions.manager import VirtualObject
 from tests.support.simulation.bank import SimulatedManager
 from tests.support.transactions import SCHEMA, A, Clock, Meddling, content, environment, manager_of, rows
@@ -296,3 +298,27 @@ def test_with_sqlite(tmp_path: Any) -> None:
     clock.pass_(minutes=30)
     assert len(manager.vacuum(A, 0, False, enforce_retention_duration=False).paths) == 1
     assert content(manager.table(A)) == [(2, 50)]
+
+
+@pytest.mark.parametrize("method", ["drop", "mark"])
+def test_a_table_that_is_released_meanwhile_keeps_its_files(world: World, method: str) -> None:
+    """Its release is ratified, or complete, when the vacuum marks the files that it is to delete."""
+    world.put("old.parquet", (9, 9))
+    world.clock.pass_(days=30)
+
+    def release() -> None:
+        stops = nth(1, Fault.KILL_BEFORE, method="drop") if method == "drop" else no_faults
+        with contextlib.suppress(SimulatedKill):
+            world.process(FaultyCoordinator(world.catalog, stops)).release_table(A)
+        world.put("of a writer by path.parquet", (8, 8))
+
+    before = world.files()
+    with pytest.raises((ResourceNotReadyError, ConcurrentModificationError)):
+        world.vacuum(manager=world.process(Meddling(world.catalog, "mark", release)))
+    assert world.files() == {*before, "of a writer by path.parquet"}
+    world.manager = world.process()
+    with contextlib.suppress(EntityNotFoundError):
+        world.manager.release_table(A)
+    table = DeltaTable.open(world.store, environment=environment(world.clock))
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert "old.parquet" not in world.files() and content(table) == [(1, 100)]

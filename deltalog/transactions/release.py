@@ -1,0 +1,200 @@
+"""Returns a table of a catalog to access by its path.
+
+One commit, ratified like every other, removes ``catalogManaged`` from the protocol. Once it is published the catalog
+removes the table. Between these steps no later commit can be ratified: a commit is built on the version before it,
+and ``deltalog.catalog.committer.stage`` refuses one whose version is not managed. So any process that finds the
+released version as the catalog's latest can complete the release.
+
+Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
+"""
+
+from __future__ import annotations
+
+from deltalog.catalog.committer import discard_commits, publish, stage
+from deltalog.catalog.marks import check_none_deletes
+from deltalog.catalog.records import Proposal, Ratification, RatifiedCommit, TableRecord
+from deltalog.commit.attempt import Attempt, build_attempt
+from deltalog.commit.hooks import NewVersion, after_commit, errors_logged
+from deltalog.commit.loop import base_of
+from deltalog.commit.prepared import Prepared
+from deltalog.environment import Environment
+from deltalog.errors import (
+    ConcurrentModificationError,
+    CoordinatorError,
+    DeltaLogError,
+    EntityNotFoundError,
+    FeatureDropIncompleteError,
+    InvalidCommitError,
+    MissingVersionError,
+    OperationTimeoutError,
+    ResourceNotReadyError,
+    UnsupportedFeatureError,
+)
+from deltalog.log.loader import load_latest
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
+from deltalog.protocol import features
+from deltalog.protocol.features import CATALOG_MANAGED
+from deltalog.protocol.json_values import mapping_or_empty
+from deltalog.protocol.properties import CATALOG_ID_KEY
+from deltalog.transactions.managed_tables import ManagedTables
+
+_TRIES = 20
+_OPERATION, _PARAMETERS = "DROP FEATURE", {"featureName": CATALOG_MANAGED, "truncateHistory": "false"}
+
+
+def release(tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
+    """See ``TransactionManager.release_table``."""
+    _Release(tables, record, environment).run()
+
+
+def complete_release(tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
+    """Publish a table whose latest version is the commit that released it, and remove it from the catalog. Raises
+    FeatureDropIncompleteError. Cost: as ``publish``, and 2 calls of the coordinator."""
+    coordinator, store = tables.coordinator, tables.plain_store(record.url)
+    failure: DeltaLogError | None = None
+    version = -1
+    for number in range(environment.retry.settle_attempts):
+        environment.back_off(number)
+        try:
+            head = coordinator.head(record.table_id)
+            if head is not None:
+                version = head.version
+                publish(store, coordinator, record.table_id, head)
+            if head is None or coordinator.drop(record.table_id, head.version):
+                return tables.forget(record.table_id)
+        except DeltaLogError as error:
+            failure = error
+    raise FeatureDropIncompleteError(
+        f"{record.name} has no {CATALOG_MANAGED} in its protocol any more, and is still in the catalog "
+        f"{coordinator.url}, which ratifies no further commit of it. Call release_table again (deltalog tables "
+        f"release), which completes the release. A step of it failed: {failure or 'the table was changed meanwhile'}",
+        feature=CATALOG_MANAGED,
+        version=version,
+    ) from failure
+
+
+def is_released(reader: LogReader, version: int) -> bool:
+    """Whether a version, the latest that a catalog knows of a table, is the commit that released it; False for one that
+    cannot be read. Cost: 1 GET of 4 KiB."""
+    try:
+        info = reader.commit_info(version)
+    except (InvalidCommitError, MissingVersionError):
+        return False
+    parameters = mapping_or_empty(None if info is None else info.body.get("operationParameters"))
+    return info is not None and info.operation == _OPERATION and parameters.get("featureName") == CATALOG_MANAGED
+
+
+class _Release:
+    """One call. Nothing is changed in the log before ``_ratify``, or after it if that is not ratified."""
+
+    def __init__(self, tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
+        self._tables, self._record, self._environment = tables, record, environment
+        self._coordinator, self._store = tables.coordinator, tables.plain_store(record.url)
+        self._in_doubt: OperationTimeoutError | None = None
+        self._doubtful: list[RatifiedCommit] = []  # staged; whether one of them is ratified is not known
+
+    def run(self) -> None:
+        for number in range(_TRIES):
+            self._environment.back_off(number)
+            try:
+                is_over = self._try()
+            except DeltaLogError as error:
+                reported = self._reported(error)
+                if reported is error:
+                    raise
+                raise reported from error
+            if is_over:
+                complete_release(self._tables, self._record, self._environment)
+                discard_commits(self._store, self._doubtful)  # whichever was ratified is published
+                return
+        raise self._reported(
+            ConcurrentModificationError(
+                f"{self._record.name}: another commit, or a clean-up, came before each attempt to release it from "
+                f"{self._coordinator.url}. It is still managed by the catalog: stop its writers, and call again."
+            )
+        )
+
+    def _reported(self, error: DeltaLogError) -> DeltaLogError:
+        """What an error means to the caller: an earlier proposal may have been ratified, or nothing was proposed."""
+        if self._in_doubt is not None:
+            return OperationTimeoutError(
+                f"{self._record.name}: the catalog {self._coordinator.url} stopped answering while the release was "
+                "committed, and whether it is ratified is unknown. Call release_table again: it completes the release.",
+                path=self._coordinator.url,
+            )
+        if isinstance(error, OperationTimeoutError):
+            return CoordinatorError(f"{error.message} Nothing was released; call again.", path=error.path)
+        return error
+
+    def _try(self) -> bool:
+        """Whether the table is released; False if others changed it meanwhile."""
+        head = self._coordinator.head(self._record.table_id)
+        if head is None:
+            self._check_released()
+            return True
+        publish(self._store, self._coordinator, self._record.table_id, head)
+        try:
+            snapshot = self._tables.handle(self._record).refresh().log
+        except ResourceNotReadyError:
+            if self._coordinator.head(self._record.table_id) is not None:
+                raise
+            return False  # another call has removed it from the catalog since
+        if not features.is_catalog_managed(snapshot.protocol):
+            return True
+        return self._ratify(snapshot)
+
+    def _check_released(self) -> None:
+        """A table that is gone from the catalog was released by another call, or else dropped. Raises
+        EntityNotFoundError."""
+        try:
+            load_latest(LogReader(self._store))
+        except UnsupportedFeatureError as error:
+            if CATALOG_MANAGED not in error.features:
+                return
+            raise EntityNotFoundError(
+                f"{self._record.name} was dropped from the catalog {self._coordinator.url} meanwhile, and not "
+                "released: register it again, then release it."
+            ) from error
+
+    def _ratify(self, snapshot: LogSnapshot) -> bool:
+        """Propose the commit after a version; whether it is ratified. No clean-up may be deleting objects of the table,
+        since writers by path do not check its markings; later clean-ups read this version, and delete nothing."""
+        record, coordinator, environment = self._record, self._coordinator, self._environment
+        last = check_none_deletes(coordinator, record, environment.clock_ms())
+        attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())
+        commit = stage(self._store, coordinator, record.table_id, attempt, environment.new_uuid, releases=True)
+        try:
+            decision = coordinator.ratify(Proposal({record.table_id: (commit,)}, marks={record.table_id: last}))
+        except OperationTimeoutError as error:
+            self._in_doubt = error
+            self._doubtful.append(commit)
+            return False
+        except DeltaLogError:
+            discard_commits(self._store, [commit])
+            raise
+        if decision is not Ratification.RATIFIED:
+            discard_commits(self._store, [commit])
+            return False
+        fact = f"{record.url}: version {commit.version}, which releases the table, is committed"
+        with errors_logged(fact, "its publication and .crc"):
+            self._follow_up(snapshot, attempt, commit)
+        return True
+
+    def _follow_up(self, snapshot: LogSnapshot, attempt: Attempt, commit: RatifiedCommit) -> None:
+        publish(self._store, self._coordinator, self._record.table_id, contents={commit.file: attempt.data})
+        before = snapshot.through(LogReader(self._store))
+        made = NewVersion(before.after(*attempt.landed), attempt.result(), before, [attempt.landed])
+        after_commit(made, self._environment, lambda latest: None)
+
+
+def _prepared(snapshot: LogSnapshot, environment: Environment) -> Prepared:
+    metadata = snapshot.metadata
+    kept = {key: value for key, value in metadata.configuration.items() if key != CATALOG_ID_KEY}
+    return Prepared(
+        environment.new_uuid(),
+        _OPERATION,
+        _PARAMETERS,
+        protocol=features.without_feature(snapshot.protocol, CATALOG_MANAGED),
+        metadata=metadata.with_configuration(kept),
+    )
