@@ -468,8 +468,9 @@ class TransactionManager:
         published.
 
         Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
-        could not read, or that ends the catalog's management of the table; CallError, EntityNotFoundError. Cost: 3
-        calls of the coordinator and 2 GETs; 1 more GET when the version before is published.
+        could not read, or that ends the catalog's management of the table; ResourceNotReadyError for a table that was
+        released; CallError, EntityNotFoundError. Cost: 3 calls of the coordinator and 2 GETs; 1 more GET when the
+        version before is published.
         """
         record = self._tables.record(name)
         return record, external_commits.propose(self._tables, record, version, file)
@@ -485,7 +486,8 @@ class TransactionManager:
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
         """Finish what processes that died left: publish ratified commits, abort overdue transactions, delete the files
-        of aborted ones, delete the records of those that ended ``retention`` ago. Returns the number of each.
+        of aborted ones, delete the records of those that ended ``retention`` ago; returns the number of each. Completes
+        releases of tables that were interrupted.
 
         Any process may do it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
         table, whose leftovers are then kept. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
