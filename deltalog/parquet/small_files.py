@@ -22,8 +22,8 @@ from deltalog.storage.table_files import TableFiles
 #: Files up to this size are read together.
 SMALL_BYTES = 1 << 20
 # Of the files that are read together, as they are stored and as their pages are.
-_STORED_BYTES = 1 << 20
-_PAGES_BYTES = 8 << 20
+_STORED_BYTES = 256 << 10
+_PAGES_BYTES = 2 << 20
 _MOST_FILES = 256
 
 
@@ -33,7 +33,7 @@ def read_small_files(
     """The rows of files in their order, as ``read_file`` of each, those of small files in common batches. ``counted``
     is called with the number of live rows of each file, by its footer and vector.
 
-    Memory: about 8 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
+    Memory: about 2 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
     each small file on a local disk, else as ``read_file``.
     """
     for group in _groups(files, wanted, layout):
