@@ -28,15 +28,18 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-_MIXED = ("fuzz", "hostile", *(f"unit/{name}" for name in (
+_UNITS = ("fuzz", "hostile", *(f"unit/{name}" for name in (
     "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol", "server",
     "storage", "transactions",
 )))  # fmt: skip
 # Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
 # that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
-# all that is named nowhere here, and then LAST.
-LAST = [f"tests/{name}" for name in _MIXED]
-LANES = [[["tests/spark"]], [["tests/interop"]], [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]]]
+# all that is named nowhere here.
+LANES = [
+    [["tests/spark"], [f"tests/{name}" for name in _UNITS]],
+    [["tests/interop"], ["tests/simulation"]],
+    [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
+]
 # These two take most of the time. A usual run takes a third of each: three consecutive commits take all.
 BY_TURNS, TURNS = ["tests/spark", "tests/interop"], 3
 
@@ -208,12 +211,10 @@ def test(arguments: list[str]) -> int:
     """Everything, in four lanes, and in the last a sample with other versions of Spark."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
-    elsewhere = [*LAST, *(suite for lane in LANES for suites in lane for suite in suites)]
+    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
     parts = {suite: [] if arguments else ["--turn", turn()] for suite in BY_TURNS}
-    *lanes, last = [
-        [[*arguments, *suites, *parts.get(suites[0], [])] for suites in lane] for lane in [[rest, LAST], *LANES]
-    ]
+    *lanes, last = [[[*arguments, *suites, *parts.get(suites[0], [])] for suites in lane] for lane in [[rest], *LANES]]
     return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
 
 
