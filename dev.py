@@ -40,8 +40,8 @@ LANES = [
     [["tests/interop"], ["tests/simulation"]],
     [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
 ]
-# These two take most of the time. A usual run takes a third of each: three consecutive commits take all.
-BY_TURNS, TURNS = ["tests/spark", "tests/interop"], 3
+# These two take most of the time. A usual run takes a quarter of each: four consecutive commits take all.
+BY_TURNS, TURNS = ["tests/spark", "tests/interop"], 4
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
@@ -69,7 +69,7 @@ SPARK = {
     "4.2": ["pyspark==4.2.1"],
     "4.3": ["pyspark==4.3.0"],
 }
-# What a usual run takes of them: the oldest and the newest, with the suite that has something of everything.
+# What a usual run takes of them: the oldest or the newest by turns, with the suite that has something of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
 # What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
@@ -219,13 +219,17 @@ def test(arguments: list[str]) -> int:
 
 
 def turn() -> str:
-    """Which part of the tests it is the turn of, by the number of commits."""
+    """Which part of the tests it is the turn of."""
+    return f"{num_commits() % TURNS}/{TURNS}"
+
+
+def num_commits() -> int:
+    """The number of commits up to HEAD, by which what runs by turns is chosen; 0 without a clone."""
     command = ["git", "rev-list", "--count", "HEAD"]
     try:
-        commits = int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError):  # no clone
-        commits = 0
-    return f"{commits % TURNS}/{TURNS}"
+        return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return 0
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
@@ -274,15 +278,16 @@ class Lane(threading.Thread):
 
 
 class WithSparkSample(Lane):
-    """A lane, and before it one suite with the oldest and the newest Spark, each in its own environment: the one in
-    classic sessions, the other over Spark Connect. With ``--long`` also the tables on S3 over Spark Connect."""
+    """A lane, and before it one suite with the oldest or the newest Spark, each in its own environment: the one in
+    classic sessions, the other over Spark Connect. With ``--long`` both, and the tables on S3 over Spark Connect."""
 
     def __init__(self, runs: list[list[str]], is_long: bool) -> None:
         super().__init__(runs)
         self.is_long = is_long
 
     def run(self) -> None:
-        for name, mode in SPARK_SAMPLE.items():
+        versions = list(SPARK_SAMPLE.items())
+        for name, mode in versions if self.is_long else [versions[num_commits() % len(versions)]]:
             try:
                 python = install_spark(name)
             except SystemExit as failure:  # of this thread alone

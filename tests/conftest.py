@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
-    parser.addoption("--turn", metavar="N/OF", help="run one part of the tests: 0/3, 1/3 and 2/3 are all of them")
+    parser.addoption("--turn", metavar="N/OF", help="run one part of the tests: 0/2 and 1/2 are all of them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
