@@ -232,7 +232,7 @@ class DeltaTable:
         As there, ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below
         that of the table. ``full=False`` is VACUUM LITE; by default ``spark.databricks.delta.vacuum.lite.enabled``
         decides, false as there. ``onExecutors``: whether the tasks of Spark jobs list and delete the files; by default
-        ``spark.deltalog.vacuum.executors`` decides, and if it is not set, they do from 500,000 files on.
+        ``spark.deltalog.vacuum.executors`` decides, and if it is not set, they do on S3 from 500,000 files on.
 
         Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``; by tasks also
         UnsupportedFeatureError, StoreError where an executor does not see the table, and Spark's errors for a job.

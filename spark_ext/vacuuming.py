@@ -14,9 +14,9 @@ import deltalog
 from spark_ext.bytes_job import parallelism, returned
 from spark_ext.task_job import explained_by_task
 
-# Whether tasks list and delete; unset: by the number of files.
+# Whether tasks list and delete; unset: by the number of files, of tables on S3. Where a disk is all that there is, one
+# process is faster (docs/benchmarks.md), and executors of a cluster may not have the disk.
 EXECUTORS = "spark.deltalog.vacuum.executors"
-# From this number of files on, tasks save more time than a Spark job takes.
 _MANY_FILES = 500_000
 # Tasks of a job, for each that runs at a time: some have more to do than others.
 _FOR_EACH = 4
@@ -34,7 +34,7 @@ def vacuumed(
     on_executors: bool | None = None,
 ) -> deltalog.VacuumReport:
     """As ``DeltaTable.vacuum`` of deltalog. ``on_executors``: None as ``EXECUTORS`` of the session says; unset, where
-    the latest version has 500,000 files.
+    the table is on S3 and its latest version has 500,000 files.
 
     Raises as there, StoreError and UnsupportedFeatureError where tasks cannot do it, and Spark's own errors for a job.
     """
@@ -50,7 +50,7 @@ def _on_executors(spark: SparkSession, table: deltalog.DeltaTable, given: bool |
         return given
     text = spark.conf.get(EXECUTORS, None)
     if text is None:
-        return table.snapshot().num_files >= _MANY_FILES
+        return "://" in table.url and table.snapshot().num_files >= _MANY_FILES
     if text.strip().lower() not in _SWITCH:
         raise deltalog.CallError(f"{EXECUTORS} is true or false; got {text!r}.")
     return _SWITCH[text.strip().lower()]

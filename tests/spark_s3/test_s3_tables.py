@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
+from spark_ext import vacuuming
+from spark_ext.vacuuming import _runner
 from tests.spark import guide
 from tests.spark.settings import session_of
 from tests.spark.tables import rows
@@ -330,8 +332,9 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
     assert data_objects(place) == before
 
 
-def test_tasks_vacuum(spark: Any, place: Place) -> None:
-    """In ranges of keys, and in batches; a refused request ends the vacuum, and a second one goes on."""
+def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ranges of keys, and in batches; a refused request ends the vacuum, and a second one goes on. Where files are
+    many, tasks do it by themselves."""
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
     table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
     for start in (0, 3, 6, 9):
@@ -353,8 +356,17 @@ def test_tasks_vacuum(spark: Any, place: Place) -> None:
             vacuumed.vacuum(0, onExecutors=True)
         assert place.options["secret"] not in str(error.value) and len(data_objects(place)) == 12
         place.proxy.rule = before
+        asked: list[str] = []
+
+        def runner(*given: Any) -> Any:
+            asked.append(given[1])
+            return _runner(*given)
+
+        monkeypatch.setattr(vacuuming, "_MANY_FILES", 3)
+        monkeypatch.setattr(vacuuming, "_runner", runner)
         with place.proxy.counted() as made:
-            vacuumed.vacuum(0, onExecutors=True)
+            vacuumed.vacuum(0)
+    assert asked == [table.url]
     assert sum(request.method == "POST" for request in made) == 1
     assert not [request for request in made if request.method == "DELETE"]
     assert sorted(data_objects(place)) == sorted(_names(place)) and len(_names(place)) == 3
