@@ -48,11 +48,7 @@ class State:
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
         """As ``Snapshot.clustering_columns``. Raises CorruptTableError."""
-        domain = self.domains.get(column_mapping.CLUSTERING_DOMAIN)
-        if domain is None or domain.removed:
-            return ()
-        mapping = column_mapping.mode_of(self.metadata.configuration)
-        return column_mapping.clustering_columns(domain.configuration, self.metadata.schema, mapping)
+        return column_mapping.clustered_by(self.domains.get(column_mapping.CLUSTERING_DOMAIN), self.metadata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,10 +100,7 @@ class MetadataChanges:
         """The columns that the table is clustered by, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
         existing = None if self.base is None else self.base.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
         domain = next((each for each in self._domains if each.domain == column_mapping.CLUSTERING_DOMAIN), existing)
-        if domain is None or domain.removed:
-            return ()
-        mapping = column_mapping.mode_of(self.metadata.configuration)
-        return column_mapping.clustering_columns(domain.configuration, self.metadata.schema, mapping)
+        return column_mapping.clustered_by(domain, self.metadata)
 
     @property
     def identities(self) -> tuple[Identity, ...]:

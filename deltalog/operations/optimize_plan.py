@@ -10,7 +10,7 @@ import itertools
 import json
 import operator
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,10 +130,9 @@ class SizesByPath(Mapping[str, int]):
         self._files = files
         self._sizes: dict[str, int] | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        """All sizes together."""
-        return pc.sum(self._files["size"], min_count=0).as_py() or 0
+    def values(self) -> ValuesView[int]:
+        """The sizes."""
+        return _Sizes(self, self._files)
 
     def __getitem__(self, path: str) -> int:
         if self._sizes is None:
@@ -148,6 +147,17 @@ class SizesByPath(Mapping[str, int]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class _Sizes(ValuesView[int]):
+    """The sizes alone, without a dictionary."""
+
+    def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
+        super().__init__(mapping)
+        self._files = files
+
+    def __iter__(self) -> Iterator[int]:
+        return (row["size"] for row in _in_slices(self._files.select(["size"])))
 
 
 class _Growing:
@@ -239,7 +249,7 @@ class OptimizeReport:
     @property
     def removed_bytes(self) -> int:
         """The size of the removed files together."""
-        return self.removed.size_bytes if isinstance(self.removed, SizesByPath) else sum(self.removed.values())
+        return sum(self.removed.values())
 
     @property
     def added_bytes(self) -> int:

@@ -249,6 +249,14 @@ def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tu
         raise CorruptTableError(f"The domain metadata {CLUSTERING_DOMAIN} has no list of columns: {error!r}.") from None
 
 
+def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tuple[str, ...], ...]:
+    """As ``clustering_columns``, of a table with this domain metadata; empty where it has none. Raises
+    CorruptTableError, InvalidPropertyError."""
+    if domain is None or domain.removed:
+        return ()
+    return clustering_columns(domain.configuration, metadata.schema, mode_of(metadata.configuration))
+
+
 def clustering_domain(paths: Sequence[Sequence[str]], schema: StructType, mode: Mode) -> DomainMetadata:
     """The domain metadata of a table that is clustered by columns, given as paths of logical names; without any, of one
     whose clustering has ended."""
