@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -243,3 +245,33 @@ def test_an_endless_client_is_stopped():
     scheduler.spawn("a", body)
     with pytest.raises(ScheduleStuckError, match="again"):
         scheduler.run()
+
+
+def test_a_thread_of_a_client_does_not_take_a_turn():
+    """It goes on while others have theirs, and asks at every moment between two turns."""
+    scheduler, asked = Scheduler(1, max_steps=50_000), list[bool]()
+
+    def ask(ended: threading.Event) -> None:
+        while not ended.is_set():
+            asked.append(scheduler.in_client())
+
+    def body(client: Client) -> None:
+        ended = threading.Event()
+        thread = threading.Thread(target=ask, args=[ended])
+        thread.start()
+        for _ in range(10_000):
+            scheduler.pause("again")
+        ended.set()
+        thread.join()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    failures = list[threading.ExceptHookArgs]()
+    hook, threading.excepthook = threading.excepthook, failures.append
+    try:
+        scheduler.spawn("a", body)
+        scheduler.run()
+    finally:
+        sys.setswitchinterval(interval)
+        threading.excepthook = hook
+    assert asked and not any(asked) and not failures

@@ -169,7 +169,8 @@ class Scheduler:
 
     def in_client(self) -> bool:
         """Whether the caller is the client whose turn it is (and not a thread that it started)."""
-        return self.current is not None and greenlet.getcurrent() is self.current.greenlet
+        current = self.current  # read once: in a thread it may change meanwhile
+        return current is not None and greenlet.getcurrent() is current.greenlet
 
     def pause(self, label: str) -> None:
         """Let others run. Called by clients; returns when the caller has its next turn."""
