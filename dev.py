@@ -28,20 +28,21 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-_UNITS = ("fuzz", "hostile", *(f"unit/{name}" for name in (
+_UNITS = [f"tests/unit/{name}" for name in (
     "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol", "server",
     "storage", "transactions",
-)))  # fmt: skip
+)]  # fmt: skip
 # Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
 # that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
 # all that is named nowhere here.
 LANES = [
-    [["tests/spark"], [f"tests/{name}" for name in _UNITS]],
+    [["tests/spark"], _UNITS],
     [["tests/interop"], ["tests/simulation"]],
-    [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"]],
+    [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"], ["tests/fuzz", "tests/hostile"]],
 ]
-# These two take most of the time. A usual run takes a quarter of each: four consecutive commits take all.
-BY_TURNS, TURNS = ["tests/spark", "tests/interop"], 4
+# The suites with a JVM take most of the time. Of each a usual run takes one of so many parts, which follow each other
+# from commit to commit.
+TURNS = {"tests/spark": 6, "tests/interop": 8, "tests/spark_connect": 2, "tests/spark_s3": 2}
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
@@ -213,14 +214,14 @@ def test(arguments: list[str]) -> int:
         return run_pytest(arguments)
     elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    parts = {suite: [] if arguments else ["--turn", turn()] for suite in BY_TURNS}
+    parts = {} if arguments else {suite: ["--turn", turn(of)] for suite, of in TURNS.items()}
     *lanes, last = [[[*arguments, *suites, *parts.get(suites[0], [])] for suites in lane] for lane in [[rest], *LANES]]
     return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
 
 
-def turn() -> str:
-    """Which part of the tests it is the turn of."""
-    return f"{num_commits() % TURNS}/{TURNS}"
+def turn(of: int) -> str:
+    """The part of a suite whose turn it is, as pytest's ``--turn`` takes it."""
+    return f"{num_commits() % of}/{of}"
 
 
 def num_commits() -> int:
