@@ -1,4 +1,4 @@
-"""README.md and docs/commit-protocol.md state the counts of the fault tests as the tests have them."""
+"""The pages state the counts of the fault tests, and the parts of a usual run, as the tests and dev.py have them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ from tests.support.simulation import transaction_mutants
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def numbers(test: str, name: str) -> list[int]:
+def numbers(path: str, name: str) -> list[int]:
     """The numbers in the assignment to ``name``, from the source: those of a run with environment variables differ."""
-    source = (ROOT / "tests" / test).read_text(encoding="utf-8")
+    source = (ROOT / path).read_text(encoding="utf-8")
     found = re.findall(rf"^{name} = (.*)$", source, re.M)
-    assert len(found) == 1, f"{test} assigns {name} {len(found)} times"
+    assert len(found) == 1, f"{path} assigns {name} {len(found)} times"
     return [int(number) for number in re.findall(r"\b\d[\d_]*\b", found[0])]
 
 
-COMMITS, LONG_COMMITS = numbers("simulation/test_schedules.py", "USUAL, LONG")
-ROWS, LONG_ROWS = numbers("simulation/test_row_schedules.py", "USUAL, LONG")
-VACUUMS, LONG_VACUUMS = numbers("simulation/test_vacuum_schedules.py", "USUAL, LONG")
-(TRANSACTIONS,) = numbers("unit/transactions/test_transaction_schedules.py", "SCHEDULES")
-(KILLS,) = numbers("simulation/test_kill.py", "KILLS")
-S3_KILLS = max(numbers("simulation/test_kill.py", "S3_KILLS")[0], KILLS // 10)
-(EXAMPLES,), (STEPS,) = numbers("properties/test_model.py", "EXAMPLES"), numbers("properties/test_model.py", "LENGTH")
-ON_DISK, ON_S3, BY_DYNAMODB, _ = numbers("simulation/test_writers.py", "PLACES")
+COMMITS, LONG_COMMITS = numbers("tests/simulation/test_schedules.py", "USUAL, LONG")
+ROWS, LONG_ROWS = numbers("tests/simulation/test_row_schedules.py", "USUAL, LONG")
+VACUUMS, LONG_VACUUMS = numbers("tests/simulation/test_vacuum_schedules.py", "USUAL, LONG")
+(TRANSACTIONS,) = numbers("tests/unit/transactions/test_transaction_schedules.py", "SCHEDULES")
+(KILLS,) = numbers("tests/simulation/test_kill.py", "KILLS")
+S3_KILLS = max(numbers("tests/simulation/test_kill.py", "S3_KILLS")[0], KILLS // 10)
+(EXAMPLES,) = numbers("tests/properties/test_model.py", "EXAMPLES")
+(STEPS,) = numbers("tests/properties/test_model.py", "LENGTH")
+ON_DISK, ON_S3, BY_DYNAMODB, _ = numbers("tests/simulation/test_writers.py", "PLACES")
+PARTS = {2: "a half", 3: "a third", 4: "a quarter", 6: "a sixth", 8: "an eighth"}
+SPARK, INTEROP, CONNECT, S3 = (PARTS[of] for of in numbers("dev.py", "TURNS"))
 TRANSACTION_MUTANTS = len(transaction_mutants.MUTANTS)
 
 STATED = {
+    "CONTRIBUTING.md": [
+        f"Of `tests/spark` it runs {SPARK}, of `tests/interop` {INTEROP}, of `tests/spark_connect`",
+        "`tests/spark_connect` and of `tests/spark_s3` " + (CONNECT if CONNECT == S3 else f"{CONNECT} and {S3}"),
+    ],
     "README.md": [
         f"{COMMITS:,} seeded schedules of three writers",
         f"(`--long`: {LONG_COMMITS:,} schedules), {ROWS} of changes of rows, {VACUUMS} of vacuums",
@@ -56,6 +63,6 @@ STATED = {
 
 
 @pytest.mark.parametrize("page", STATED)
-def test_the_counts_of_the_fault_tests_are_those_of_the_tests(page: str) -> None:
+def test_counts_on_a_page_are_those_of_the_sources(page: str) -> None:
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     assert [phrase for phrase in STATED[page] if phrase not in text] == []
