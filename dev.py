@@ -2,7 +2,8 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the tests and checks; --long takes all cases of what is else sampled
+    python3 dev.py test      the tests and checks; of the tests with Spark a part, and samples of others
+                             --long: all of them
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
                              --spark 3.5, --spark all: the tests of spark_ext with another version of Spark, or each
