@@ -79,6 +79,12 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
         _close(waiting)
 
 
+def read_ahead(items: Iterator[T], ahead: int) -> Iterator[T]:
+    """The items of an iterator, which a thread reads up to ``ahead`` items ahead of the caller. Otherwise as
+    ``in_order``."""
+    return _Prefetcher[T](ahead).read([lambda: items], iter(()), threads=1)
+
+
 def opened_ahead(
     items: Iterable[T],
     begin: Callable[[T], B],

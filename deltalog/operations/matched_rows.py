@@ -21,7 +21,7 @@ from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
 from deltalog.log.file_tables import add_actions
 from deltalog.operations.partition_files import num_writers
-from deltalog.parallel import THREADS, both, opened_ahead
+from deltalog.parallel import THREADS, both, opened_ahead, read_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_files, read_vector
 from deltalog.protocol import column_mapping, row_tracking
 from deltalog.protocol.actions import AddFile
@@ -35,6 +35,8 @@ T = TypeVar("T")
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # Of a batch that is joined or moved: the thread that reads holds several times the memory of one.
 _BATCH_ROWS = 1 << 16
+# Batches that are read while a row group is written.
+_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +277,9 @@ def moved_rows(
     layout = layout_of(snapshot, schema, kept)
     streams = _in_streams(sorted(changes, key=lambda each: partition_of(each.file)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
-    readers = _readers(openers)
-    if len(streams) > 1:
+    is_alone, readers = len(streams) == 1, _readers(openers)
+    if not is_alone:
         openers = openers // num_writers()
-    elif not openers and _writes_most(changes):
-        readers = 1  # the caller writes meanwhile
 
     def begin(change: FileChange) -> OpenFile:
         if change.changed is None:
@@ -287,10 +287,12 @@ def moved_rows(
         return open_file(found, _without_vector(change.file), layout, change.kept | change.changed)
 
     def rows(some: Sequence[FileChange]) -> Iterator[pa.RecordBatch]:
-        if openers or len(streams) == 1:
+        if openers or (is_alone and not _writes_most(some)):
             parts = opened_ahead(some, begin, _parts, openers, readers, 1)
         else:
             parts = (part for change in some for part in _parts(change, begin(change)))
+            if is_alone:
+                parts = read_ahead(parts, _AHEAD)
         for moved, old, at in parts:
             yield moved
             del moved

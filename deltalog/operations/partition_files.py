@@ -21,7 +21,7 @@ from deltalog.protocol.paths import encode_path
 from deltalog.storage.base import LogStore, keep_cleanup_errors
 
 #: The rows of a row group in memory.
-GROUP_BYTES = 16 << 20
+GROUP_BYTES = 8 << 20
 #: Rows of a stream that wait for others of their partition.
 HELD_BYTES = 32 << 20
 _MOST_WRITERS = 4

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deltalog.parallel import both, in_order, mapped
+from deltalog.parallel import both, in_order, mapped, read_ahead
 
 
 class Sources:
@@ -106,6 +106,30 @@ def test_an_iterator_that_is_left_early_leaves_nothing_behind(how: str) -> None:
     assert no_thread_is_left()
     assert sources.opened == sources.closed
     assert sum(sources.taken) < 40
+
+
+def test_one_iterator_is_read_ahead_of_the_caller() -> None:
+    sources = Sources([100])
+    items = read_ahead(next(iter(sources))(), 3)
+    assert next(items) == (0, 0)
+    while sources.taken[0] < 4:  # the caller does something else meanwhile
+        time.sleep(0.001)
+    time.sleep(0.01)
+    assert sources.taken == [4] and [*items] == sources.expected()[1:] and no_thread_is_left()
+
+
+def test_an_iterator_that_is_read_ahead_ends_where_it_fails_or_is_left() -> None:
+    sources = Sources([100], fail=(0, 5))
+    taken = list[tuple[int, int]]()
+    with pytest.raises(KeyError, match="broken"):
+        taken.extend(read_ahead(next(iter(sources))(), 3))
+    assert taken == sources.expected()[:5] and sources.closed == 1 and no_thread_is_left()
+    sources = Sources([1000])
+    items = read_ahead(next(iter(sources))(), 3)
+    next(items)
+    del items
+    gc.collect()
+    assert sources.closed == 1 and sources.taken[0] < 10 and no_thread_is_left()
 
 
 def test_an_iterator_that_the_collector_ends_in_one_of_its_own_threads() -> None:
