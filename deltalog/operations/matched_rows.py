@@ -35,8 +35,8 @@ T = TypeVar("T")
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # Of a batch that is joined or moved: the thread that reads holds several times the memory of one.
 _BATCH_ROWS = 1 << 16
-# Batches that are read while a row group is written.
-_AHEAD = 2
+# Files that threads read while the caller writes, where these are more than so many bytes: batches read ahead of it.
+_LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +277,10 @@ def moved_rows(
     layout = layout_of(snapshot, schema, kept)
     streams = _in_streams(sorted(changes, key=lambda each: partition_of(each.file)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
-    is_alone, readers = len(streams) == 1, _readers(openers)
-    if not is_alone:
+    readers, is_one = _readers(openers), len(streams) == 1
+    if not is_one:
         openers = openers // num_writers()
+    by_threads = is_one and sum(each.file.size for each in changes) >= _LEAST_BYTES
 
     def begin(change: FileChange) -> OpenFile:
         if change.changed is None:
@@ -287,11 +288,11 @@ def moved_rows(
         return open_file(found, _without_vector(change.file), layout, change.kept | change.changed)
 
     def rows(some: Sequence[FileChange]) -> Iterator[pa.RecordBatch]:
-        if openers or (is_alone and not _writes_most(some)):
+        if openers or (by_threads and not _writes_most(some)):
             parts = opened_ahead(some, begin, _parts, openers, readers, 1)
         else:
             parts = (part for change in some for part in _parts(change, begin(change)))
-            if is_alone:
+            if by_threads:
                 parts = read_ahead(parts, _AHEAD)
         for moved, old, at in parts:
             yield moved
