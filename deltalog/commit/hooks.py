@@ -138,10 +138,11 @@ _last_cleanup_ms: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDic
 
 
 def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
-    totals = snapshot.cache.known_totals
+    cache = snapshot.cache
+    totals = cache.known_totals
     if totals is None:
         return
-    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms)
+    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
     # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 

@@ -8,24 +8,30 @@ table, has no effect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from deltalog.errors import CorruptTableError, InvalidCommitError
+from deltalog.errors import CorruptTableError, InvalidCommitError, InvalidPropertyError
+from deltalog.log.file_list import FileList
 from deltalog.log.replay import PartialState, State, advance
 from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS, Deletions, FileSizes, Totals
 from deltalog.protocol import features, limits
 from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
-from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
+from deltalog.protocol.properties import (
+    CHECKPOINT_STATS_AS_JSON,
+    DATA_SKIPPING_NUM_INDEXED_COLS,
+    SET_TRANSACTION_RETENTION_MS,
+)
 
 # Larger lists are left out, which PROTOCOL.md allows: readers take them from the log.
 MAX_TRANSACTIONS = 10_000
 MAX_DOMAINS = 10_000
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "differences", "encode_checksum"]
 
 
@@ -34,7 +40,8 @@ class VersionChecksum:
     """A parsed ``.crc``.
 
     ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
-    ``domains`` are None where the file omits them. Spec: PROTOCOL.md#version-checksum-file-schema.
+    ``domains`` are None where the file omits them. ``all_files``: ``allFiles`` as JSON, not decoded.
+    Spec: PROTOCOL.md#version-checksum-file-schema.
     """
 
     totals: Totals
@@ -44,6 +51,7 @@ class VersionChecksum:
     in_commit_timestamp_ms: int | None
     transactions: list[SetTransaction] | None
     domains: list[DomainMetadata] | None
+    all_files: bytes | None = None
 
     def matches(self, info: CommitInfo | None) -> bool:
         """Whether this is the checksum of the commit with the commitInfo ``info``."""
@@ -68,7 +76,9 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
     if len(data) > limits.MAX_CHECKSUM_BYTES:
         return None
     try:
-        body = msgspec.json.decode(data)
+        fields = _fields.decode(data)
+        listed = fields.pop("allFiles", None)
+        body = {key: msgspec.json.decode(value) for key, value in fields.items()}
         counts = (body["numFiles"], body["tableSizeBytes"])
         if not _are_counts(counts):
             return None
@@ -82,6 +92,7 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
             body.get("inCommitTimestampOpt"),
             None if transactions is None else [SetTransaction.from_json(t) for t in transactions],
             None if domains is None else [DomainMetadata.from_json(d) for d in domains],
+            None if listed is None else bytes(listed),
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
@@ -175,11 +186,14 @@ def _comparable(state: State | PartialState) -> dict[str, object]:
     }  # fmt: skip
 
 
-def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None) -> bytes:
+def encode_checksum(
+    state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None, files: FileList | None = None
+) -> bytes:
     """The ``.crc`` of a version, with only the fields that are known and apply to the table.
 
     Transactions are omitted above MAX_TRANSACTIONS and where the table sets a retention for them, domains above
-    MAX_DOMAINS. Spec: PROTOCOL.md#version-checksum-file-schema.
+    MAX_DOMAINS; ``files`` where ``FileList.encoded`` or a property of the table says so.
+    Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
     # With a retention, which transactions are live depends on the time of the read.
@@ -196,6 +210,7 @@ def encode_checksum(state: State, totals: Totals, txn_id: str, in_commit_timesta
         "metadata": state.metadata.to_json(),
         "protocol": state.protocol.to_json(),
         "fileSizeHistogram": _sizes_body(totals.sizes),
+        "allFiles": _files_body(files, totals) if _lists_files(configuration) else None,
     }
     if "deletionVectors" in features.writer_features(state.protocol) and totals.deletions is not None:
         body["numDeletedRecordsOpt"] = totals.deletions.num_records
@@ -208,3 +223,20 @@ def _sizes_body(sizes: FileSizes | None) -> dict[str, Any] | None:
     if sizes is None:
         return None
     return {"sortedBinBoundaries": SIZE_BINS, "fileCounts": sizes.counts, "totalBytes": sizes.sizes}
+
+
+def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
+    data = None if files is None else files.encoded(totals)
+    return None if data is None else msgspec.Raw(data)
+
+
+def _lists_files(configuration: Mapping[str, str]) -> bool:
+    """Whether the files of a table with these properties are listed: not where checkpoints lose the text of the
+    statistics, so that a replay gives other files than the list, and, as in delta-spark, not where more columns than
+    by default have statistics."""
+    try:
+        keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
+        columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)
+    except InvalidPropertyError:
+        return False
+    return keeps_text and columns <= DATA_SKIPPING_NUM_INDEXED_COLS.default

@@ -15,9 +15,10 @@ from deltalog.arrow_arrays import empty, strings
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
 from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
-from deltalog.log.checksum import check_against
+from deltalog.log.checksum import VersionChecksum, check_against
+from deltalog.log.file_list import MAX_FILES, FileList
 from deltalog.log.file_statistics import Leaf
-from deltalog.log.file_tables import FILES, TOMBSTONES
+from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
@@ -62,7 +63,8 @@ class FileCache:
     ``state``: the state of the version, which the commits must not contradict. ``totals``: of the live files, where
     they are known. ``commits``: those of the segment, where they were read. ``loaded``: the live files, where they are
     in memory. ``tombstones``: those in the checkpoint, where they are in memory. ``unusable``: checkpoints that cannot
-    be read. ``stated_files``: the number of live files by the version's ``.crc``, where there is one.
+    be read. ``checksum``: the version's ``.crc``, where it was read. ``listed``: the live files for the ``.crc`` of a
+    version that was just committed.
     """
 
     # Reading replaces an attribute by an equivalent one. Another thread may do so at any moment, so a method reads
@@ -79,7 +81,8 @@ class FileCache:
         loaded: LoadedFiles | None = None,
         tombstones: pa.Table | None = None,
         unusable: tuple[Checkpoint, ...] = (),
-        stated_files: int | None = None,
+        checksum: VersionChecksum | None = None,
+        listed: FileList | None = None,
     ) -> None:
         self._reader = reader
         self.segment = segment
@@ -89,7 +92,8 @@ class FileCache:
         self._loaded = loaded
         self._tombstones = tombstones
         self._unusable = unusable
-        self._stated_files = stated_files
+        self._checksum = checksum
+        self._listed = listed
         #: Whether a commit of the segment was gone when it was to be read: the log was cleaned up since it was listed.
         self.is_outdated = False
 
@@ -114,6 +118,8 @@ class FileCache:
         loaded = self._loaded
         if loaded is None:
             files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+            if self._listed is not None and not self._listed.names_paths_of(files):
+                self._listed = None  # it began with a .crc, and the log takes precedence
         elif loaded.since:
             files = live_files(loaded.files, loaded.since)
         else:
@@ -175,8 +181,8 @@ class FileCache:
         """Raise InvalidCheckpointError where files of the ``.crc`` are neither among the live ones (``found``) nor in
         the checkpoint (``read``) and the commits by addition, as writers count: a commit that removes a file which is
         not live, or adds one that is, changes the one number and not the other."""
-        stated = self._stated_files
-        if stated is not None and found < stated and read + self.commits().num_files_added < stated:
+        stated = 0 if self._checksum is None else self._checksum.totals.num_files
+        if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
             raise InvalidCheckpointError(
                 f"{self._reader.store.url}: version {version} has {found} live files by checkpoint "
@@ -200,6 +206,11 @@ class FileCache:
         """The totals of the live files, where they are known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
+
+    @property
+    def listed(self) -> FileList | None:
+        """The live files for the version's ``.crc``, where they are known without reading. Cost: none."""
+        return self._listed
 
     # ------------------------------------------------------------------------------------------- tombstones
 
@@ -266,16 +277,38 @@ class FileCache:
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
         """The cache of the next version, that of ``commit``. ``new``: paths that it adds and that were never added
         before. Cost: none."""
+        totals = totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(
             self._reader,
             segment,
             state,
-            totals=totals_after(self.known_totals, commit, new or self._known_new(commit)),
+            totals=totals,
             commits=self._commits_with(commit),
             loaded=self._loaded_after(commit),
             tombstones=self._tombstones,
             unusable=self._unusable,
+            listed=self._listed_after(commit, totals),
         )
+
+    def _listed_after(self, commit: CommitActions, totals: Totals | None) -> FileList | None:
+        """The list of the next version: of the commit alone where that adds all files, else by the list before it."""
+        if totals is None or totals.num_files > MAX_FILES:
+            return None
+        if totals.num_files == len(commit.adds):
+            return FileList.of(commit.adds)
+        before = self._known_list()
+        return None if before is None else before.after(commit)
+
+    def _known_list(self) -> FileList | None:
+        """By the commits before it, else by the files in memory, else by the version's ``.crc``."""
+        listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
+        if listed is None and totals is not None and totals.num_files <= MAX_FILES:
+            if loaded is not None:
+                listed = FileList.of(add_actions(self.files()))
+            elif checksum is not None and checksum.all_files is not None:
+                listed = FileList.decoded(checksum.all_files)
+            self._listed = listed
+        return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
         """Those of the paths that may be added again that are not live, as far as the files in memory say."""
@@ -316,7 +349,8 @@ class FileCache:
             commits=Commits(),
             loaded=self._loaded,
             tombstones=written.tombstones,
-            stated_files=self._stated_files,
+            checksum=self._checksum,
+            listed=self._listed,
         )
 
     def through(self, reader: LogReader) -> FileCache:
@@ -330,7 +364,8 @@ class FileCache:
             loaded=self._loaded,
             tombstones=self._tombstones,
             unusable=self._unusable,
-            stated_files=self._stated_files,
+            checksum=self._checksum,
+            listed=self._listed,
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
@@ -345,7 +380,7 @@ class FileCache:
             self._state,
             totals=self._totals,
             unusable=unusable,
-            stated_files=self._stated_files,
+            checksum=self._checksum,
         )
 
 

@@ -84,8 +84,8 @@ def _load_segment(
 ) -> LogSnapshot:
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
-        state, totals, ict_ms = by_checksum
-        cache = FileCache(reader, segment, state, totals=totals, unusable=unusable, stated_files=totals.num_files)
+        state, checksum, ict_ms = by_checksum
+        cache = FileCache(reader, segment, state, totals=checksum.totals, unusable=unusable, checksum=checksum)
     else:
         state, commits = reader.replay(segment)
         cache = FileCache(reader, segment, state, commits=commits, unusable=unusable)

@@ -20,7 +20,6 @@ from deltalog.log.checksum import VersionChecksum, decode_checksum
 from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
-from deltalog.log.table_totals import Totals
 from deltalog.parallel import both, mapped
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
@@ -363,10 +362,11 @@ class LogReader:
         data = get_or_none(self.store, checksum_path(version))
         return None if data is None else decode_checksum(data)
 
-    def checksum_state(self, version: int) -> tuple[State, Totals, int | None] | None:
-        """The state, totals and in-commit timestamp (milliseconds) of a version by its ``.crc``; None where that cannot
-        be read, does not hold the whole state, or belongs to another commit. Raises InvalidCommitError,
-        MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit, in one round."""
+    def checksum_state(self, version: int) -> tuple[State, VersionChecksum, int | None] | None:
+        """The state of a version by its ``.crc``, that file, and the in-commit timestamp (milliseconds) of its commit;
+        None where the file cannot be read, does not hold the whole state, or belongs to another commit. Raises
+        InvalidCommitError, MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit, in one
+        round."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
         state = None if checksum is None else checksum.state()
@@ -377,7 +377,7 @@ class LogReader:
         info = self._info_of(version, head)
         if info is None or not checksum.matches(info):
             return None
-        return state, checksum.totals, info.in_commit_timestamp_ms
+        return state, checksum, info.in_commit_timestamp_ms
 
     def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> CheckpointReader:
         """A reader of one of the log's checkpoints. ``checks_number``: see there. Cost: none."""

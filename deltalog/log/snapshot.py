@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
+from deltalog.log.file_list import FileList
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Segment
@@ -40,7 +41,8 @@ class LogSnapshot:
         state = advance(PartialState(), [commit]).complete(reader.store.url, 0)
         segment = Segment(0, None, (0,), False)
         totals = totals_after(NO_FILES, commit)
-        cache = FileCache(reader, segment, state, totals=totals, commits=Commits([commit]))
+        listed = FileList.of(commit.adds)
+        cache = FileCache(reader, segment, state, totals=totals, commits=Commits([commit]), listed=listed)
         return cls(reader, segment, state, cache, ict_ms)
 
     @property

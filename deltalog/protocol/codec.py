@@ -408,6 +408,32 @@ def _encode_adds(adds: Iterable[AddFile]) -> bytes:
         raise InvalidCommitError(f"An action {AddFile.KEY} cannot be written as JSON: {error}.") from None
 
 
+_add_lists = msgspec.json.Decoder(list[AddFile])
+
+
+def decode_adds(data: bytes) -> list[AddFile]:
+    """Add actions from a JSON array of their bodies, without unknown fields. Raises InvalidCommitError."""
+    try:
+        return _add_lists.decode(data)
+    except _UNDECODABLE as error:
+        raise InvalidCommitError(f"A list of add actions cannot be read: {error}.") from None
+
+
+def encode_listed(add: AddFile) -> bytes:
+    """The body of an add action as an element of ``allFiles``: dataChange false, no ``extra`` fields.
+
+    Tags that it does not have are null there: delta-spark reads those that are missing in a ``.crc`` as empty tags, and
+    those that are missing in a commit as none, so that its list and its replay differ. Raises InvalidCommitError.
+    """
+    if add.data_change or add.extra:
+        add = msgspec.structs.replace(add, data_change=False, extra={})
+    try:
+        body = _encoder.encode(add)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidCommitError(f"An add action cannot be written as JSON: {error}.") from None
+    return body if add.tags is not None else body[:-1] + b',"tags":null}'
+
+
 def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | bytes]) -> bytes:
     """A commit file: ``commitInfo`` first, then the actions in the given order; bytes are lines that were encoded
     before.
