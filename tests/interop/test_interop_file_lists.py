@@ -34,7 +34,7 @@ def listed(path: Path) -> list[dict[str, Any]] | None:
     return found
 
 
-def put_list(path: Path, adds: list[dict[str, Any]]) -> None:
+def put_list(path: Path, adds: list[dict[str, Any]] | None) -> None:
     crc = crc_of(path)
     crc.write_text(json.dumps({**json.loads(crc.read_text(encoding="utf-8")), "allFiles": adds}), encoding="utf-8")
     crc.with_name(f".{crc.name}.crc").unlink(missing_ok=True)
@@ -232,6 +232,21 @@ def test_delta_spark_continues_the_list_of_deltalog(
     DeltaTable.open(str(path)).append(batch(99))
     assert verifying.checksum_defect(path) is None
     assert_same_rows(verifying, path)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_delta_spark_replays_the_log_for_its_list_where_the_version_before_has_none(
+    delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, is_listed: bool
+) -> None:
+    path = tmp_path / "table"
+    DeltaTable.create(str(path), SCHEMA, data=batch(0)).append(batch(3))
+    if not is_listed:
+        put_list(path, None)
+    delta.forget()
+    before = delta._snapshot(path)
+    writers["delta-spark"].step(path, ("append", 9))
+    assert len(listed(path) or []) == 3
+    assert before.stateReconstructionTriggered() is not is_listed
 
 
 def test_delta_spark_notices_a_list_that_is_wrong(
