@@ -32,18 +32,23 @@ PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 _UNITS = [f"tests/unit/{name}" for name in (
     "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol",
 )]  # fmt: skip
-_UNITS_WITH_SERVERS = [f"tests/unit/{name}" for name in ("server", "storage", "transactions")]
 # Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
 # that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
 # all that is named nowhere here.
 LANES = [
     [["tests/spark"], _UNITS],
     [["tests/interop"], ["tests/simulation"]],
-    [["tests/spark_connect"], ["tests/spark_s3"], ["tests/demo"], _UNITS_WITH_SERVERS],
+    [
+        ["tests/spark_connect"],
+        ["tests/spark_s3"],
+        ["tests/demo"],
+        ["tests/unit/storage"],
+        ["tests/unit/server", "tests/unit/transactions"],
+    ],
 ]
-# The suites with a JVM take most of the time. Of each a usual run takes one of so many parts, which follow each other
-# from commit to commit.
-TURNS = {"tests/spark": 6, "tests/interop": 8, "tests/spark_connect": 2, "tests/spark_s3": 2}
+# The suites with a JVM or with S3 servers take most of the time. Of each a usual run takes one of so many parts, which
+# follow each other from commit to commit.
+TURNS = {"tests/spark": 8, "tests/interop": 8, "tests/spark_connect": 2, "tests/spark_s3": 2, "tests/unit/storage": 2}
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}

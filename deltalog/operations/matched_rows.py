@@ -35,7 +35,7 @@ T = TypeVar("T")
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # Of a batch that is joined or moved: the thread that reads holds several times the memory of one.
 _BATCH_ROWS = 1 << 16
-# Files that threads read while the caller writes, where these are more than so many bytes: batches read ahead of it.
+# The least size of the files that threads read while the caller writes; the batches that they read ahead of it.
 _LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 

@@ -32,13 +32,14 @@ S3_KILLS = max(numbers("tests/simulation/test_kill.py", "S3_KILLS")[0], KILLS //
 (STEPS,) = numbers("tests/properties/test_model.py", "LENGTH")
 ON_DISK, ON_S3, BY_DYNAMODB, _ = numbers("tests/simulation/test_writers.py", "PLACES")
 PARTS = {2: "a half", 3: "a third", 4: "a quarter", 6: "a sixth", 8: "an eighth"}
-SPARK, INTEROP, CONNECT, S3 = (PARTS[of] for of in numbers("dev.py", "TURNS"))
+SPARK, INTEROP, CONNECT, S3, STORAGE = (PARTS[of] for of in numbers("dev.py", "TURNS"))
+assert CONNECT == S3 == STORAGE
 TRANSACTION_MUTANTS = len(transaction_mutants.MUTANTS)
 
 STATED = {
     "CONTRIBUTING.md": [
         f"Of `tests/spark` it runs {SPARK}, of `tests/interop` {INTEROP}, of `tests/spark_connect`",
-        "`tests/spark_connect` and of `tests/spark_s3` " + (CONNECT if CONNECT == S3 else f"{CONNECT} and {S3}"),
+        f"`tests/spark_connect`, `tests/spark_s3` and `tests/unit/storage` {CONNECT}",
     ],
     "README.md": [
         f"{COMMITS:,} seeded schedules of three writers",
