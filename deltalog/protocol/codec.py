@@ -427,10 +427,7 @@ def encode_listed(add: AddFile) -> bytes:
     """
     if add.data_change or add.extra:
         add = msgspec.structs.replace(add, data_change=False, extra={})
-    try:
-        body = _encoder.encode(add)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidCommitError(f"An add action cannot be written as JSON: {error}.") from None
+    body = _encode_body(add.KEY, add)
     return body if add.tags is not None else body[:-1] + b',"tags":null}'
 
 
@@ -459,10 +456,14 @@ def encode_action(action: AnyAction) -> bytes:
         return _checked(action.line)
     if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):
         return _encode_line(action.KEY, action.to_json())
+    return b'{"' + action.KEY.encode() + b'":' + _encode_body(action.KEY, action) + b"}"
+
+
+def _encode_body(key: str, action: AnyAction) -> bytes:
     try:
-        return b'{"' + action.KEY.encode() + b'":' + _encoder.encode(action) + b"}"
+        return _encoder.encode(action)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidCommitError(f"The action {action.KEY} cannot be written as JSON: {error}.") from None
+        raise InvalidCommitError(f"The action {key} cannot be written as JSON: {error}.") from None
 
 
 def _encode_line(key: str, body: dict[str, Any]) -> bytes:
