@@ -2,7 +2,7 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the tests and checks; of the tests with Spark a part, and samples of others
+    python3 dev.py test      the tests and checks; of the tests with Spark and of stores a part, and samples of others
                              --long: all of them
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
@@ -215,7 +215,8 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Everything, in four lanes, and in the last a sample with other versions of Spark."""
+    """All suites in four lanes, those of TURNS in part, and in the last lane a sample with another version of Spark;
+    with ``--long`` all of them whole."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
