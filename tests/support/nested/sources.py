@@ -1,0 +1,128 @@
+"""Sources for a table whose fields are missing, extra, in another order, of another case, or there twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from tests.support.nested.schemas import NAMES, fields_of, random_type
+from tests.support.nested.values import random_table
+
+ChangeKind = Literal["missing", "extra", "reordered", "recased", "duplicated"]
+ALL_KINDS: frozenset[ChangeKind] = frozenset({"missing", "extra", "reordered", "recased", "duplicated"})
+_OFTEN = 0.35
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference. ``path``: the names of the table from a column downwards, ``element``, ``key`` and ``value`` for
+    what is in lists and maps; of an extra field, with the field's name; of ``reordered``, the path of the struct.
+    ``is_exact``: a duplicate has exactly the same name, and not only in another case."""
+
+    kind: ChangeKind
+    path: tuple[str, ...]
+    in_collection: bool = False
+    is_exact: bool = False
+
+    @property
+    def is_nested(self) -> bool:
+        """Below a column."""
+        return len(self.path) > (0 if self.kind == "reordered" else 1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows with columns that differ from those of a table by ``changes``; none where nothing differs."""
+
+    table: pa.Table
+    changes: tuple[Change, ...]
+
+    def having(self, *kinds: ChangeKind) -> list[Change]:
+        """The changes of these kinds."""
+        return [change for change in self.changes if change.kind in kinds]
+
+
+def random_source(
+    chance: random.Random,
+    schema: pa.Schema,
+    ids: Iterable[int],
+    kinds: Collection[ChangeKind] = ALL_KINDS,
+    often: float = _OFTEN,
+) -> Source:
+    """Rows for a table of ``schema``. The key stays as it is. ``kinds``: the changes that may occur. ``often``: how
+    often each does, at each struct and at the top."""
+    changes: list[Change] = []
+    columns = _varied(chance, fields_of(schema), (), False, kinds, often, changes)
+    return Source(random_table(chance, pa.schema(columns), ids), tuple(changes))
+
+
+def _varied(
+    chance: random.Random,
+    fields: Sequence[pa.Field],
+    path: tuple[str, ...],
+    in_collection: bool,
+    kinds: Collection[ChangeKind],
+    often: float,
+    changes: list[Change],
+) -> list[pa.Field]:
+    """The fields of a struct, or columns, after changes. The first column is the key."""
+
+    def occurs(kind: ChangeKind) -> bool:
+        return kind in kinds and chance.random() < often
+
+    def note(kind: ChangeKind, *names: str, is_exact: bool = False) -> None:
+        changes.append(Change(kind, (*path, *names), in_collection, is_exact))
+
+    key, own = (fields[:1], fields[1:]) if not path else ([], fields)
+    left_out = chance.randrange(len(own)) if len(own) > 1 and occurs("missing") else None
+    found: list[pa.Field] = []
+    for index, field in enumerate(own):
+        below = (*path, field.name)
+        if index == left_out:
+            note("missing", field.name)
+            continue
+        kind = _type(chance, field.type, below, in_collection, kinds, often, changes)
+        name = field.name
+        if name.swapcase() != name and occurs("recased"):
+            note("recased", field.name)
+            name = name.swapcase()
+        found.append(pa.field(name, kind))
+    if occurs("duplicated"):
+        twice = chance.choice(found)
+        is_exact = chance.random() < 0.3
+        note("duplicated", twice.name, is_exact=is_exact)
+        found.append(twice if is_exact else twice.with_name(twice.name.swapcase()))
+    if occurs("extra"):
+        taken = {field.name.lower() for field in (*fields, *found)}
+        name = chance.choice([f"new{name}" for name in NAMES if f"new{name}".lower() not in taken])
+        note("extra", name)
+        found.append(pa.field(name, random_type(chance, 1)))
+    if len(found) > 1 and occurs("reordered"):
+        before = [field.name for field in found]
+        chance.shuffle(found)
+        if before != [field.name for field in found]:
+            note("reordered")
+    return [*key, *found]
+
+
+def _type(
+    chance: random.Random,
+    kind: pa.DataType,
+    path: tuple[str, ...],
+    in_collection: bool,
+    kinds: Collection[ChangeKind],
+    often: float,
+    changes: list[Change],
+) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_varied(chance, fields_of(kind), path, in_collection, kinds, often, changes))
+    if pa.types.is_map(kind):
+        item = _type(chance, kind.item_type, (*path, "value"), True, kinds, often, changes)
+        return pa.map_(kind.key_type, item)
+    if pa.types.is_nested(kind):
+        return pa.list_(_type(chance, kind.value_type, (*path, "element"), True, kinds, often, changes))
+    return kind
