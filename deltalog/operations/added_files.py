@@ -57,7 +57,7 @@ def describe_files(
 
     ``files``: pairs of a relative path, not percent-encoded, and the partition values as the log has them. The files
     are made durable. ``num_rows``: the number of rows that they must have together. ``examine`` is called for each
-    file, in threads. Raises InvalidDataFileError, RowCountError, and what ``examine`` raises. Cost: for each file 1
+    file, in threads. Raises InvalidDataFileError, also for names that occur twice, RowCountError, and what ``examine`` raises. Cost: for each file 1
     HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
@@ -73,7 +73,9 @@ def describe_files(
         footer = read_footer(store, path)
         try:
             rows, text = stats.from_footer(footer, data_schema, layout.indexed)
-            without_id = _without_id(footer.schema.to_arrow_schema(), layout) if layout.mapping == "id" else None
+            stored = footer.schema.to_arrow_schema()
+            without_id = _without_id(stored, layout) if layout.mapping == "id" else None
+            twice = _name_twice(stored) if layout.mapping != "id" else None
         except (pa.ArrowException, OSError) as error:
             raise _not_readable(store, path, error) from error
         if without_id is not None:
@@ -81,6 +83,12 @@ def describe_files(
                 f"{store.url}: {path} cannot be added: its column {without_id} does not have the id of the table's "
                 "column. This table matches columns by id (delta.columnMapping.mode), so the column would be read as "
                 "null. Write the file with field ids.",
+                path=path,
+            )
+        if twice is not None:
+            raise InvalidDataFileError(
+                f"{store.url}: {path} cannot be added: it has two columns {twice} up to case, of which readers return "
+                "one or none. Write the file with one of them, or under another name.",
                 path=path,
             )
         if examine is not None:
@@ -143,6 +151,22 @@ def check_rows(url: str, written: int | None, found: list[int]) -> None:
         written=written,
         found=sum(found),
     )
+
+
+def _name_twice(fields: Iterable[pa.Field], where: str = "") -> str | None:
+    """The dotted path of the first field whose name, up to case, another one of its struct has before it."""
+    found = set[str]()
+    for field in fields:
+        name = f"{where}{field.name}"
+        if field.name.lower() in found:
+            return name
+        found.add(field.name.lower())
+        kind = field.type
+        below = [kind.field(index) for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+        nested = _name_twice(below, f"{name}.")
+        if nested is not None:
+            return nested
+    return None
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:

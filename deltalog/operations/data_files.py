@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,8 +179,12 @@ def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.
 
 def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES, is_new: bool = False) -> pa.Table:
     """The rows with the table's columns, in its order and types, as its rules want them. ``is_new``: as in
-    ``WriteLayout``."""
+    ``WriteLayout``. Raises SchemaMismatchError also for columns that would be lost: those that the table lacks, or that
+    are there twice up to case."""
     given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
+    lost = given.keys() - {column.name.lower() for column in schema}
+    if lost or len(given) < table.num_columns:
+        _refuse_columns(table.schema.names, lost)
     columns = []
     absent: list[StructField] = []
     arrow_schema = schema.to_arrow()
@@ -203,6 +207,14 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
     for column in absent:
         check_not_null(combined(rows.column(column.name)), column, column.name, is_new)
     return rows
+
+
+def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
+    for position, name in enumerate(names):
+        if name.lower() in lost:
+            raise SchemaMismatchError(f"The rows have a column {name!r}, which the table does not have. Drop it.")
+        if name.lower() in map(str.lower, names[:position]):
+            raise SchemaMismatchError(f"The rows have two columns {name!r} up to case. Rename one.")
 
 
 def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:

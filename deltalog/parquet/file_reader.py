@@ -103,7 +103,8 @@ class FileLayout:
 class Reading:
     """How stored values are converted to the table's types: the names of fields, and the calendar of dates.
 
-    ``exact``, for new rows: fractions of a microsecond, and text that is not UTF-8, are an error.
+    ``exact``, for new rows: fractions of a microsecond, text that is not UTF-8, and fields of structs that the type
+    lacks or that are there twice, are an error.
     """
 
     lookup: Lookup = _BY_NAME
@@ -488,6 +489,8 @@ def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
 
 def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any:
     wanted = type_to_arrow(data_type)
+    if reading.exact:
+        _check_fields(values.type, data_type)
     find = reading.lookup(list(values.type.fields))
     children = values.flatten()
     conformed = []
@@ -501,6 +504,17 @@ def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any
         return pa.nulls(len(values), wanted)
     mask = values.is_null() if values.null_count else None
     return pa.StructArray.from_arrays(conformed, fields=list(wanted.fields), mask=mask)
+
+
+def _check_fields(stored: pa.StructType, data_type: StructType) -> None:
+    """Raise pyarrow.ArrowInvalid for fields whose values would be lost."""
+    wanted, found = {column.name.lower() for column in data_type.fields}, set[str]()
+    for field in stored.fields:
+        name = field.name.lower()
+        if name in found or name not in wanted:
+            why = "two fields" if name in found else "a field"
+            raise pa.ArrowInvalid(f"the struct has {why} {field.name!r}{' up to case' if name in found else ''}")
+        found.add(name)
 
 
 def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:

@@ -23,8 +23,23 @@ from deltalog.protocol.schema import (
 )
 
 
-def check_unique_names(schema: StructType, where: str = "") -> None:
-    """Refuse two columns of one struct whose names are the same, or differ in case only."""
+def check_unique_names(data_type: DataType, where: str = "") -> None:
+    """Refuse two fields of one struct, at every depth, whose names are the same, or differ in case only.
+
+    ``where``: the path of a column that is checked, with a dot at its end. Raises SchemaMismatchError.
+    """
+    if isinstance(data_type, StructType):
+        _check_unique(data_type, where)
+        for column in data_type.fields:
+            check_unique_names(column.data_type, f"{where}{column.name}.")
+    elif isinstance(data_type, ArrayType):
+        check_unique_names(data_type.element_type, f"{where}element.")
+    elif isinstance(data_type, MapType):
+        check_unique_names(data_type.key_type, f"{where}key.")
+        check_unique_names(data_type.value_type, f"{where}value.")
+
+
+def _check_unique(schema: StructType, where: str) -> None:
     names: dict[str, str] = {}
     for column in schema.fields:
         folded = column.name.lower()
@@ -39,7 +54,7 @@ def check_unique_names(schema: StructType, where: str = "") -> None:
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
     """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
     allowed where column mapping keeps the names out of the files (``mapped``)."""
-    check_unique_names(schema, where)
+    _check_unique(schema, where)
     for column in schema.fields:
         if not column.name:
             raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
@@ -65,7 +80,8 @@ def check_writable(table: StructType, data: StructType) -> None:
     """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed, and types of which
     the table's hold every value.
 
-    Raises SchemaMismatchError that names the column, both types and what to do.
+    Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data whose
+    names are the same up to case, at every depth.
     """
     check_unique_names(data)
     _check_struct(table, data, "")
@@ -141,8 +157,15 @@ def merge_schemas(
     """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
 
     ``widens`` says which types of the table may become those of the data. Raises SchemaMismatchError when a column
-    that both have differs in type otherwise.
+    that both have differs in type otherwise, and as ``check_unique_names`` for the data.
     """
+    check_unique_names(data)
+    return _merge_structs(table, data, widens)
+
+
+def _merge_structs(
+    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None
+) -> StructType:
     merged = []
     for column in table.fields:
         given = data.find(column.name)
@@ -159,7 +182,7 @@ def _merge_types(
     table: DataType, data: DataType, name: str, widens: Callable[[DataType, DataType], bool] | None
 ) -> DataType:
     if isinstance(table, StructType) and isinstance(data, StructType):
-        return merge_schemas(table, data, widens)
+        return _merge_structs(table, data, widens)
     if isinstance(table, ArrayType) and isinstance(data, ArrayType):
         return ArrayType(_merge_types(table.element_type, data.element_type, name, widens), table.contains_null)
     if isinstance(table, MapType) and isinstance(data, MapType):
