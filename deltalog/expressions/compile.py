@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltalog.errors import CallError
 from deltalog.expressions.bind import Binder
@@ -84,6 +85,18 @@ def equal_to_column(expression: CompiledExpression, column: StructField) -> Comp
     condition = comparisons.compare("<=>", nodes.column(path, column.data_type, char), generated)
     paths = tuple(dict.fromkeys((path, *expression.columns)))
     return CompiledExpression(expression.text, condition.data_type, paths, condition)
+
+
+def null_if_empty(expression: CompiledExpression) -> CompiledExpression:
+    """The expression with null for empty text, or bytes, as a partition column holds its values."""
+    node = nodes.made(expression.data_type, without_empty, expression._node)
+    return CompiledExpression(expression.text, expression.data_type, expression.columns, node)
+
+
+def without_empty(values: Any) -> Any:
+    """Text or bytes of Arrow, with null for empty ones."""
+    is_empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(is_empty, pa.nulls(1, values.type)[0], values) if pc.any(is_empty).as_py() else values
 
 
 def _check_text(text: str) -> None:

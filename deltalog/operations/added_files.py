@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError, StoreError
+from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError, SchemaMismatchError, StoreError
 from deltalog.operations.data_files import WriteLayout
 from deltalog.parquet import stats
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
@@ -57,11 +57,21 @@ def describe_files(
 
     ``files``: pairs of a relative path, not percent-encoded, and the partition values as the log has them. The files
     are made durable. ``num_rows``: the number of rows that they must have together. ``examine`` is called for each
-    file, in threads. Raises InvalidDataFileError, also for names that occur twice, RowCountError, and what ``examine`` raises. Cost: for each file 1
-    HEAD and 1 or 2 ranged GETs, in threads.
+    file, in threads. Raises InvalidDataFileError, also for names that occur twice, SchemaMismatchError for a partition
+    value that is null (or empty, which means null) in a NOT NULL column, RowCountError, and what ``examine`` raises.
+    Cost: for each file 1 HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
     data_schema = layout.file_columns.stored
+    partitioned = [layout.schema.field(name) for name in layout.partition_columns]
+    required = [column_mapping.physical_name(each, layout.mapping) for each in partitioned if not each.nullable]
+    for path, values in listed:
+        missing = next((name for name in required if not values.get(name)), None)
+        if missing is not None:
+            raise SchemaMismatchError(
+                f"{store.url}: {path} cannot be added: its partition value of {missing} is null, and the column is NOT "
+                "NULL."
+            )
 
     def describe(item: tuple[str, Mapping[str, str | None]]) -> tuple[AddFile, int]:
         path, values = item

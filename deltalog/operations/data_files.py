@@ -19,6 +19,7 @@ from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import (
     SchemaMismatchError,
 )
+from deltalog.expressions.compile import without_empty
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.operations.input_streams import as_batches
@@ -200,6 +201,8 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
+        if column.name in rules.null_if_empty:
+            columns[-1] = without_empty(columns[-1])
         check_not_null(columns[-1], column, column.name, is_new)
     rows = pa.Table.from_arrays(columns, schema=arrow_schema)
     if rules:

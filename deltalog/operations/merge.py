@@ -105,7 +105,7 @@ class _Plan:
         predicate = as_predicate(asked.predicate)
         if predicate is None:
             raise CallError("A merge needs a predicate, such as 'target.id = source.id'.")
-        condition = MergeCondition.of(predicate, target, source, now)
+        condition = MergeCondition.of(predicate, target, source, now, rules.null_if_empty)
         compiler = Compiler(target, source, rules, now, transaction.schema, asked.evolves)
         compiled = list(enumerate(map(compiler, asked.clauses)))
         columns = row_tracking.kept_columns(transaction.metadata.configuration, transaction.reader.store.url)

@@ -18,7 +18,7 @@ from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.errors import CallError
 from deltalog.expressions.bind import Binder, bind
 from deltalog.expressions.bound import Bound, columns_of
-from deltalog.expressions.compile import CompiledExpression
+from deltalog.expressions.compile import CompiledExpression, null_if_empty
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.functions.comparisons import equality
 from deltalog.expressions.functions.types import BINARY, BOOLEAN, DATE, INTEGRAL, STRING, TIMESTAMP, TIMESTAMP_NTZ
@@ -47,8 +47,16 @@ class MergeCondition:
     target_parts: Sequence[Expression]
 
     @classmethod
-    def of(cls, tree: Expression, target: Relation, source: Relation, now: datetime.datetime) -> MergeCondition:
-        """Raises CallError for what is not supported or no condition."""
+    def of(
+        cls,
+        tree: Expression,
+        target: Relation,
+        source: Relation,
+        now: datetime.datetime,
+        empties: frozenset[str] = frozenset(),
+    ) -> MergeCondition:
+        """``empties``: columns of the target in which empty values are null, so that ``<=>`` with an empty value of the
+        source finds null. Raises CallError for what is not supported or no condition."""
         relations = Relations((target, source))
         resolved = relations.resolved(tree)
         bound_condition(resolved, relations, now)  # the whole is checked as it is written
@@ -56,7 +64,7 @@ class MergeCondition:
         parts: dict[frozenset[int], list[Expression]] = {}
         keys: list[Key] = []
         for part in conjuncts(resolved):
-            key = _key(part, relations, sides, target, now)
+            key = _key(part, relations, sides, target, now, empties)
             if key is not None:
                 keys.append(key)
             else:
@@ -162,7 +170,12 @@ def _sides(tree: Expression, sides: dict[str, int]) -> frozenset[int]:
 
 
 def _key(
-    part: Expression, relations: Relations, sides: dict[str, int], target: Relation, now: datetime.datetime
+    part: Expression,
+    relations: Relations,
+    sides: dict[str, int],
+    target: Relation,
+    now: datetime.datetime,
+    empties: frozenset[str],
 ) -> Key | None:
     if not isinstance(part, Comparison) or part.operator not in ("=", "<=>"):
         return None
@@ -181,7 +194,10 @@ def _key(
         CompiledExpression(text, node.data_type, tuple(binder.columns), node)
         for binder, node in zip(binders, (one, other), strict=True)
     ]
-    return Key(compiled[0], compiled[1], kind, part.operator == "<=>", restored(left, target))
+    column = restored(left, target)
+    if part.operator == "<=>" and isinstance(column, Name) and column.path[0] in empties:
+        compiled[1] = null_if_empty(compiled[1])
+    return Key(compiled[0], compiled[1], kind, part.operator == "<=>", column)
 
 
 def _repeated(count: int, times: int) -> Any:

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
-from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column
+from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column, null_if_empty
 from deltalog.expressions.functions.types import BOOLEAN
 from deltalog.operations.identity_values import IdentityValues
-from deltalog.protocol import features
+from deltalog.protocol import features, partitions
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVARIANT_KEY
@@ -51,13 +51,15 @@ class Check:
 class TableRules:
     """The rules for new rows of a table; false when there are none. ``fillings``: the expressions of columns that are
     filled in when they are absent. ``lengths``: of char and varchar columns. ``identities``: the values of identity
-    columns; None where there are none, or the rows have them already."""
+    columns; None where there are none, or the rows have them already. ``null_if_empty``: partition columns whose values
+    are null where they are empty, which no rule is needed for; the fillings have it."""
 
     table: str = ""
     checks: tuple[Check, ...] = ()
     fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
     lengths: Mapping[str, Length] = field(default_factory=dict)
     identities: IdentityValues | None = field(default=None, compare=False)
+    null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.checks or self.fillings or self.lengths or self.identities)
@@ -207,9 +209,11 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
 
     Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
     """
+    partitioned_by = metadata.partition_columns
+    empties = partitions.null_if_empty(metadata.schema, partitioned_by) if partitioned_by else frozenset[str]()
     constrained = any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration)
     if not constrained and not any(key in metadata.schema_string for key in _RULE_KEYS):
-        return NO_RULES
+        return TableRules(null_if_empty=empties) if empties else NO_RULES
     schema = metadata.schema
     supported = features.writer_features(protocol)
     checks = [*_constraints(metadata, schema, table), *_invariants(schema, table)]
@@ -220,16 +224,19 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
         for column in defaults:
             name = f"the default of column {column.name}"
             source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
-            fillings[column.name] = source.compiled(table, StructType(()), column.data_type, now)
+            compiled = source.compiled(table, StructType(()), column.data_type, now)
+            fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
     if "generatedColumns" in supported:
         for column in _columns_with(schema, GENERATION_KEY):
             name = f"the generation expression of column {column.name}"
             source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
             expression = source.compiled(table, schema, column.data_type)
+            if column.name in empties:
+                expression = null_if_empty(expression)
             fillings[column.name] = expression
             condition = source.guarded(table, partial(equal_to_column, expression, column))
             checks.append(Check(name, expression.text, condition, column.name))
-    return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)))
+    return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)), null_if_empty=empties)
 
 
 def constraint(name: str, text: str, schema: StructType) -> Check:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deltalog.errors import CorruptTableError, SchemaMismatchError
+from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
 from deltalog.protocol.timestamps import parse_iso
 
@@ -36,7 +37,7 @@ def serialize(value: Any, data_type: DataType) -> str | None:
 
     Raises SchemaMismatchError for binary values that are not UTF-8. Cost: none.
     """
-    if value is None or value == "":
+    if value is None or value in ("", b""):
         return None
     name = str(data_type)
     if name == "boolean":
@@ -114,6 +115,17 @@ def _whole(text: str, bits: int) -> int:
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(f"it does not fit into {bits} bits")
     return value
+
+
+def null_if_empty(schema: StructType, partition_columns: Iterable[str]) -> frozenset[str]:
+    """The partition columns in which empty text, or bytes, are null: a log cannot represent them. Those of char(n) are
+    padded, and never empty."""
+    columns = [column for name in partition_columns if (column := schema.find(name)) is not None]
+    return frozenset(
+        column.name
+        for column in columns
+        if str(column.data_type) in ("string", "binary") and char_length([column]) is None
+    )
 
 
 def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:
