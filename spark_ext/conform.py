@@ -160,6 +160,8 @@ def conformed(
         else:
             column = _value(named(given.name), given.data_type, field.data_type)
             column = _length_checked(column, field)
+            if field.name in demands.null_if_empty:
+                column = rules.null_if_empty(column)
         columns.append(_declared(column, field))
     beside = [named(name) for name in carried]
     frame = df.select(*columns, *beside)

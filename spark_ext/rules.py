@@ -31,8 +31,14 @@ def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[s
     """The rows with the columns that the data lacks: defaults first, as generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
-            df = df.withColumn(name, F.expr(expression.text).cast(spark_type(target.field(name).data_type)))
+            value = F.expr(expression.text).cast(spark_type(target.field(name).data_type))
+            df = df.withColumn(name, null_if_empty(value) if name in rules.null_if_empty else value)
     return df
+
+
+def null_if_empty(value: Column) -> Column:
+    """Text as a partition column holds it: null where it is empty."""
+    return F.when(value != "", value)
 
 
 def check_identities(rules: Any, absent: set[str]) -> None:
@@ -53,7 +59,8 @@ def check_identities(rules: Any, absent: set[str]) -> None:
 def checked(df: DataFrame, rules: Any) -> DataFrame:
     """The same rows; the job fails at one that violates a condition."""
     for check in rules.checks:
-        df = df.filter(F.when(F.coalesce(_condition(check), F.lit(False)), F.lit(True)).otherwise(_refusal(check)))
+        holds = F.coalesce(_condition(check, rules), F.lit(False))
+        df = df.filter(F.when(holds, F.lit(True)).otherwise(_refusal(check)))
     return df
 
 
@@ -98,8 +105,10 @@ def _too_long(name: str, declared: str) -> str:
     return f"column {name} is {declared} in the table and the data has a longer value"
 
 
-def _condition(check: Any) -> Column:
+def _condition(check: Any, rules: Any) -> Column:
     condition = F.expr(check.text)
+    if check.generates in rules.null_if_empty:
+        condition = null_if_empty(condition)
     return named(check.generates).eqNullSafe(condition) if check.generates else condition
 
 
