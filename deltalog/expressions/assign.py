@@ -14,17 +14,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog import arguments
 from deltalog.arrow_arrays import combined
 from deltalog.errors import CallError
 from deltalog.expressions.bind import Binder, find_fields
 from deltalog.expressions.columns import Column
 from deltalog.expressions.compile import CompiledExpression, compile_tree
-from deltalog.expressions.literals import coerced, plain
+from deltalog.expressions.python_values import as_scalar
 from deltalog.expressions.sql import parse, short
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Name, Predicate
 from deltalog.protocol.column_paths import parse_path, path_text
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+from deltalog.protocol.schema import DataType, StructField, StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +140,10 @@ def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:
 
 def _of_value(name: str, value: Any, schema: StructType) -> Assignment:
     path, column = find_assigned(name, schema)
-    kind = type_to_arrow(column.data_type)
     try:
-        return Assignment(path, pa.scalar(_converted(plain(value), column.data_type), kind))
-    except (CallError, pa.ArrowException, ValueError, TypeError, OverflowError):
-        raise CallError(f"{value!r} is no value of column {path_text(path)}, which is {column.data_type}.") from None
-
-
-def _converted(value: Any, data_type: DataType) -> Any:
-    if isinstance(data_type, (StructType, ArrayType, MapType)):
-        return value
-    return coerced(value, data_type, "")
+        return Assignment(path, as_scalar(value, column.data_type))
+    except (CallError, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+        why = str(error).rstrip(".")
+        raise CallError(
+            f"{arguments.shown(value)} is no value of column {path_text(path)}, which is {column.data_type}: {why}."
+        ) from None

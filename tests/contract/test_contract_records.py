@@ -189,6 +189,8 @@ LOSSES: dict[str, tuple[Any, pa.DataType]] = {
     "no field of pairs": ([("a", 1), ("zz", 2)], pa.struct([("a", pa.int64())])),
     "pairs in a list": ([[("a", 1)]], pa.list_(pa.struct([("a", pa.int64())]))),
     "zone": (datetime(2026, 11, 20, 1, tzinfo=EAST), pa.timestamp("us")),
+    "no zone": (datetime(2026, 11, 20, 1), pa.timestamp("us", "UTC")),
+    "no zone in a struct": ({"a": datetime(2026, 11, 20, 1)}, pa.struct([("a", pa.timestamp("us", "UTC"))])),
     "zone in a list": ([datetime(2026, 11, 20, 1, tzinfo=timezone.utc)], pa.list_(pa.timestamp("us"))),
     "zone of a day": (datetime(2026, 11, 20, tzinfo=EAST), pa.date32()),
 }

@@ -1,0 +1,225 @@
+"""Values of Python for columns, checked at every depth: what Arrow would round, cut off or drop is refused. Pure.
+
+Records, and the new values of an update, go through the same checks. They raise ValueError, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from numbers import Number, Real
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from deltalog.arguments import shown
+from deltalog.errors import CallError
+from deltalog.expressions.literals import coerced, plain
+from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType, type_to_arrow
+
+_MAX_FLOAT32 = 3.4028235677973362e38  # values above are rounded to infinity
+_NO_TIME = datetime.time()
+_NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
+
+
+def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
+    """A value as an Arrow scalar of a column's type.
+
+    At every depth numbers may have any type of Python or NumPy that holds the same number, and dates and times may be
+    text in ISO 8601. Structs are mappings that have every field, and no other. Raises ValueError, TypeError and
+    pyarrow.ArrowInvalid for a value that does not fit.
+    """
+    kind = type_to_arrow(data_type)
+    converted = _converted(plain(value), data_type, "")
+    check_values((converted,), check_of(kind))
+    return pa.scalar(converted, kind)
+
+
+def _converted(value: Any, data_type: DataType, where: str) -> Any:
+    """``where``: the path of the value, with ``: `` at its end; empty for the whole."""
+    if value is None:
+        return None
+    if isinstance(data_type, StructType):
+        return _struct_value(value, data_type, where)
+    if isinstance(data_type, ArrayType):
+        if isinstance(value, _NO_LISTS) or not isinstance(value, Iterable):
+            raise ValueError(f"{where}a list is expected, and not {type(value).__name__}")
+        return [_converted(plain(each), data_type.element_type, _below(where, "element")) for each in value]
+    if isinstance(data_type, MapType):
+        return _map_value(value, data_type, where)
+    if str(data_type) in ("float", "double") and type(value) is int:
+        return value  # Arrow refuses those that it would have to round
+    try:
+        return coerced(value, data_type, "")
+    except CallError:
+        raise ValueError(f"{where}{shown(value)} is no {data_type}") from None
+
+
+def _struct_value(value: Any, data_type: StructType, where: str) -> dict[str, Any]:
+    _check_fields(value, data_type.names, where)
+    missing = [name for name in data_type.names if name not in value]
+    if missing:
+        raise ValueError(f"{where}it lacks the field {missing[0]!r}; give None for null")
+    return {
+        each.name: _converted(plain(value[each.name]), each.data_type, _below(where, each.name))
+        for each in data_type.fields
+    }
+
+
+def _map_value(value: Any, data_type: MapType, where: str) -> list[tuple[Any, Any]]:
+    entries = list(value.items() if isinstance(value, Mapping) else value)
+    found: list[tuple[Any, Any]] = []
+    known = set[Any]()
+    for entry in entries:
+        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+            raise ValueError(f"{where}a map is a mapping, or pairs of key and value")
+        key = _converted(plain(entry[0]), data_type.key_type, _below(where, "key"))
+        mark = repr(key) if isinstance(key, (dict, list)) else key
+        if key is None or mark in known:
+            raise ValueError(f"{where}it has the key {shown(key)}{'' if key is None else ' twice'}")
+        known.add(mark)
+        found.append((key, _converted(plain(entry[1]), data_type.value_type, _below(where, "value"))))
+    return found
+
+
+def _below(where: str, name: str) -> str:
+    return f"{where[:-2]}.{name}: " if where else f"{name}: "
+
+
+def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}a struct is a mapping from names to values, and not {type(value).__name__}")
+    unknown = value.keys() - names
+    if unknown:
+        raise ValueError(
+            f"{where}it has a field {sorted(map(str, unknown))[0]!r}, and its fields are {', '.join(names)}"
+        )
+
+
+# ------------------------------------------------------------------------------------------------- lossless values
+
+
+class Check(NamedTuple):
+    """How values of a type are checked before Arrow converts them. ``lossless``: Python types that Arrow converts
+    without loss, or refuses. ``check``: raises ValueError for a value of another type that Arrow would truncate."""
+
+    lossless: frozenset[type]
+    check: Callable[[Any], None]
+
+
+def check_values(values: Iterable[Any], check: Check | None) -> None:
+    """Raise ValueError for a value of which Arrow would lose a part."""
+    if check is None:
+        return
+    lossless, check_value = check
+    for value in values:
+        # Arrow itself refuses scalars of another type.
+        if type(value) not in lossless and not isinstance(value, pa.Scalar):
+            check_value(value)
+
+
+def check_of(wanted: pa.DataType) -> Check | None:
+    """The check for a type; None where Arrow converts every value without loss, or refuses it."""
+    types = pa.types
+    if types.is_struct(wanted):
+        return _struct({field.name: check_of(field.type) for field in wanted})
+    if types.is_map(wanted):
+        return _map(wanted)
+    if types.is_nested(wanted):
+        return _list(check_of(wanted.value_type))
+    if types.is_timestamp(wanted):
+        return _TIMESTAMP_NTZ if wanted.tz is None else _TIMESTAMP
+    return next((check for is_one, check in _LEAVES.items() if is_one(wanted)), None)
+
+
+def _struct(fields: Mapping[str, Check | None]) -> Check:
+    checks = {name: check for name, check in fields.items() if check is not None}
+
+    def check_value(value: Any) -> None:
+        _check_fields(value, fields.keys())
+        for name, check in checks.items():
+            check_values((value.get(name),), check)
+
+    return Check(_ABSENT, check_value)
+
+
+def _map(wanted: pa.MapType) -> Check:
+    key, item = check_of(wanted.key_type), check_of(wanted.item_type)
+    entry = _struct({wanted.key_field.name: key, wanted.item_field.name: item})
+
+    def check_value(value: Any) -> None:
+        if isinstance(value, Mapping):
+            check_values(value.keys(), key)
+            check_values(value.values(), item)
+            return
+        for each in value:
+            if isinstance(each, tuple):
+                check_values(each[:1], key)
+                check_values(each[1:], item)
+            else:
+                entry.check(each)
+
+    return Check(_ABSENT, check_value)
+
+
+def _list(element: Check | None) -> Check | None:
+    def check_value(value: Any) -> None:
+        kind = getattr(value, "__array_interface__", _NO_ARRAY)["typestr"][1:]
+        if kind.startswith("M8") and kind != "M8[us]":  # Arrow takes the numbers, and makes microseconds of them
+            raise ValueError(f"{value.dtype} is an array of times in another unit than microseconds")
+        # Checking the numbers of an array is much faster as Python numbers.
+        check_values(value.tolist() if hasattr(value, "tolist") else value, element)
+
+    return None if element is None else Check(_ABSENT, check_value)
+
+
+def _check_whole(value: Any) -> None:
+    # Arrow calls __int__ where it exists: on numbers of other libraries, and on their arrays of dimension 0.
+    if isinstance(value, Number) or hasattr(value, "__int__"):
+        with contextlib.suppress(TypeError):  # the value is not a number
+            if value % 1:
+                raise ValueError(f"{value} has a fraction")
+
+
+def _finite(largest: float) -> Callable[[Any], None]:
+    def check_value(value: Any) -> None:
+        is_number = isinstance(value, (float, Real))
+        if is_number and not -largest <= value <= largest and abs(value) < math.inf:
+            raise ValueError(f"{value} is too large")
+
+    return check_value
+
+
+def _check_time(value: Any, has_zone: bool) -> None:
+    if not isinstance(value, datetime.datetime):
+        _check_whole(value)
+    elif getattr(value, "nanosecond", 0) > 0:
+        raise ValueError(f"{value} has nanoseconds")
+    elif has_zone != (value.tzinfo is not None):
+        raise ValueError(f"{value} has {'no' if has_zone else 'a'} time zone")
+
+
+def _check_date(value: Any) -> None:
+    if not isinstance(value, datetime.datetime):
+        _check_whole(value)
+    elif value.time() != _NO_TIME:
+        raise ValueError(f"{value} has a time of day")
+    else:
+        _check_time(value, has_zone=False)
+
+
+_ABSENT = frozenset({type(None)})
+_INT = _ABSENT | {int}
+_NO_ARRAY = {"typestr": ""}
+_TIMESTAMP = Check(_INT, partial(_check_time, has_zone=True))
+_TIMESTAMP_NTZ = Check(_INT, partial(_check_time, has_zone=False))
+_LEAVES: dict[Callable[[pa.DataType], bool], Check] = {
+    pa.types.is_integer: Check(_INT, _check_whole),
+    pa.types.is_float32: Check(_INT, _finite(_MAX_FLOAT32)),
+    pa.types.is_float64: Check(_INT | {float}, _finite(sys.float_info.max)),
+    pa.types.is_date: Check(_INT | {datetime.date}, _check_date),
+}
