@@ -6,6 +6,8 @@ Arrow cannot distinguish an exhausted stream from an empty one, so streams that 
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import threading
 import weakref
 from collections import deque
@@ -13,22 +15,30 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltalog.arguments import shown
+from deltalog.arrow_arrays import row_numbers
 from deltalog.errors import CallError
 
 T = TypeVar("T")
 
 # Iterators without weak references, such as map and zip, are kept alive to be recognised: this number of the latest.
 _MAX_STRONG = 8
+_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # what pandas calls an index without a name
 _lock = threading.Lock()
 _read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _read_strong: deque[Any] = deque(maxlen=_MAX_STRONG)
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """Data with the Arrow C stream interface, or a record batch, as a reader. Raises CallError, also for a stream that
-    was read before."""
+    """Data with the Arrow C stream interface, or a record batch, as a reader, without the unnamed index of pandas.
+    Raises CallError, also for a stream that was read before."""
+    reader = _reader(data)
+    return _with_pandas_columns(reader, type(data).__module__.partition(".")[0] == "pandas")
+
+
+def _reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         check_unread(data)
         return data
@@ -46,6 +56,39 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
         f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
         "a polars or pandas (2.2+) DataFrame, or a duckdb relation; for rows, pyarrow.Table.from_pylist(rows)."
     )
+
+
+def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.RecordBatchReader:
+    """The stream without columns that are an index of pandas without a name. ``is_frame``: it is of a data frame, whose
+    named index is a column even where pandas leaves it out since its numbers follow each other."""
+    schema = reader.schema
+    indexes = _indexes_of_pandas(schema)
+    unnamed = {each for each in indexes if isinstance(each, str) and _UNNAMED.fullmatch(each)}
+    ranges = [each for each in indexes if is_frame and isinstance(each, dict) and each.get("name") is not None]
+    if not unnamed and not ranges:
+        return reader
+    kept = [index for index, field in enumerate(schema) if field.name not in unnamed]
+    fields = [schema.field(index) for index in kept] + [pa.field(str(each["name"]), pa.int64()) for each in ranges]
+    wanted = pa.schema(fields)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        at = 0
+        for batch in read_once(reader):
+            rows = row_numbers(batch.num_rows)
+            numbers = [pc.add(pc.multiply(pc.add(rows, at), int(each["step"])), int(each["start"])) for each in ranges]
+            at += batch.num_rows
+            yield pa.RecordBatch.from_arrays([*(batch.column(index) for index in kept), *numbers], schema=wanted)
+
+    return pa.RecordBatchReader.from_batches(wanted, batches())
+
+
+def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
+    """What the metadata of pandas in a schema says of the index: names of columns, and ranges that are no columns."""
+    try:
+        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+    except (KeyError, ValueError, TypeError):
+        return []
+    return found if isinstance(found, list) else []
 
 
 def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
