@@ -242,14 +242,20 @@ class Compiler:
         field = relations.schema.find(name.path[0])
         return len(name.path) == 1 and field is not None and field.data_type == VOID
 
-    @staticmethod
-    def _check_nested(path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
-        """Structs, lists and maps become those of the table as they do in an append."""
+    def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
+        """Structs, lists and maps become those of the table as they do in an append, but structs must have every field
+        unless the merge evolves the schema: what a clause does not name keeps its value."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(
             StructType((StructField(name, column.data_type),)), StructType((StructField(name, given.data_type),))
         )
+        missing = None if self.evolves else next(_missing(given.data_type, column.data_type, name), None)
+        if missing is not None:
+            raise CallError(
+                f"The new value of {name} has no field {missing}, which the table has. Give the value all fields, set "
+                "its fields one by one, or call with_schema_evolution()."
+            )
 
 
 def without_alias(key: str, alias: str, *schemas: StructType) -> str:
@@ -303,6 +309,22 @@ def _lacks(given: DataType, own: DataType) -> bool:
         return False
     found = [(given.find(field.name), field) for field in own.fields]
     return any(other is None or _lacks(other.data_type, field.data_type) for other, field in found)
+
+
+def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
+    """The paths of fields that structs of ``own`` have, at every depth, and those of ``given`` lack."""
+    if isinstance(given, StructType) and isinstance(own, StructType):
+        for field in own.fields:
+            found, path = given.find(field.name), f"{where}.{field.name}"
+            if found is None:
+                yield path
+            else:
+                yield from _missing(found.data_type, field.data_type, path)
+    elif isinstance(given, ArrayType) and isinstance(own, ArrayType):
+        yield from _missing(given.element_type, own.element_type, f"{where}.element")
+    elif isinstance(given, MapType) and isinstance(own, MapType):
+        yield from _missing(given.key_type, own.key_type, f"{where}.key")
+        yield from _missing(given.value_type, own.value_type, f"{where}.value")
 
 
 def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:

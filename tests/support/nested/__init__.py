@@ -8,6 +8,7 @@
     source = random_source(chance, schema, range(5, 13), kinds={"missing", "reordered"})
     source.table, source.changes                          # pyarrow.Table; what differs from the schema, and where
     rows_by_id(table)                                     # plain rows that can be compared with ==
+    evolved(schema, source.table.schema)                  # and fitted, updated: what verbs should make of both
 
 The same seed gives the same values. Tables of Arrow go to both packages as they are: deltalog takes them, and Spark
 does by ``createDataFrame``; ``rows_by_id`` takes ``DataFrame.toArrow()`` too.
@@ -15,6 +16,7 @@ does by ``createDataFrame``; ``rows_by_id`` takes ``DataFrame.toArrow()`` too.
 
 from __future__ import annotations
 
+from tests.support.nested.model import evolved, find, fitted, fitted_row, fitted_rows, lacks, updated
 from tests.support.nested.schemas import ID, fields_of, random_schema, random_type
 from tests.support.nested.sources import ALL_KINDS, Change, ChangeKind, Source, random_source
 from tests.support.nested.values import Rows, plain, random_array, random_table, rows_by_id
@@ -26,7 +28,13 @@ __all__ = [
     "ChangeKind",
     "Rows",
     "Source",
+    "evolved",
     "fields_of",
+    "find",
+    "fitted",
+    "fitted_row",
+    "fitted_rows",
+    "lacks",
     "plain",
     "random_array",
     "random_schema",
@@ -34,4 +42,5 @@ __all__ = [
     "random_table",
     "random_type",
     "rows_by_id",
+    "updated",
 ]

@@ -1,0 +1,98 @@
+"""What verbs make of nested values: rows as plain Python, matched with a table by names. No Delta, no Arrow kernels.
+
+A schema here is one of Arrow, and a row what ``rows_by_id`` returns. Names are matched up to case, structs by fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.nested.schemas import fields_of
+from tests.support.nested.values import Rows
+
+Type = pa.DataType
+
+
+def find(fields: Iterable[pa.Field], name: str) -> pa.Field | None:
+    """The field of that name up to case."""
+    return next((field for field in fields if field.name.lower() == name.lower()), None)
+
+
+def fitted(value: Any, given: Type, wanted: Type) -> Any:
+    """A value in another type: fields that it lacks are null, fields that the type lacks are left out."""
+    if value is None:
+        return None
+    if pa.types.is_struct(wanted):
+        found = {}
+        for field in fields_of(wanted):
+            own = find(fields_of(given), field.name)
+            found[field.name] = None if own is None else fitted(value[own.name], own.type, field.type)
+        return found
+    if pa.types.is_map(wanted):
+        return [(key, fitted(item, given.item_type, wanted.item_type)) for key, item in value]
+    if pa.types.is_nested(wanted):
+        return [fitted(each, given.value_type, wanted.value_type) for each in value]
+    return value
+
+
+def fitted_row(row: dict[str, Any], given: pa.Schema, wanted: pa.Schema) -> dict[str, Any]:
+    """As ``fitted``, of a row."""
+    found: dict[str, Any] = fitted(row, pa.struct(list(given)), pa.struct(list(wanted)))
+    return found
+
+
+def fitted_rows(rows: Rows, given: pa.Schema, wanted: pa.Schema) -> Rows:
+    """As ``fitted``, of all rows."""
+    return {key: fitted_row(row, given, wanted) for key, row in rows.items()}
+
+
+def lacks(given: Type, wanted: Type) -> bool:
+    """Whether a struct lacks a field of another, also in structs in it."""
+    if not (pa.types.is_struct(given) and pa.types.is_struct(wanted)):
+        return False
+    pairs = [(find(fields_of(given), field.name), field) for field in fields_of(wanted)]
+    return any(own is None or lacks(own.type, field.type) for own, field in pairs)
+
+
+def updated(value: Any, given: Type, old: Any, wanted: Type) -> Any:
+    """What ``UPDATE SET *`` with schema evolution makes of an old value: fields that the new one lacks stay, in structs
+    in structs too, but not in lists and maps. Only where both are null the struct is."""
+    if not lacks(given, wanted):
+        return fitted(value, given, wanted)
+    if value is None and old is None:
+        return None
+    found = {}
+    for field in fields_of(wanted):
+        own = find(fields_of(given), field.name)
+        before = None if old is None else old.get(field.name)
+        new = None if own is None or value is None else value[own.name]
+        found[field.name] = before if own is None else updated(new, own.type, before, field.type)
+    return found
+
+
+def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema with the columns and fields that only the data has, at the end, nullable. ``columns``: those of the
+    data that are used; None for all."""
+    used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
+    return pa.schema(_evolved(list(table), used))
+
+
+def _evolved(table: Sequence[pa.Field], data: Sequence[pa.Field]) -> list[pa.Field]:
+    kept = []
+    for field in table:
+        given = find(data, field.name)
+        kept.append(field if given is None else field.with_type(_evolved_type(field.type, given.type)))
+    return [*kept, *(field.with_nullable(True) for field in data if find(table, field.name) is None)]
+
+
+def _evolved_type(table: Type, data: Type) -> Type:
+    if pa.types.is_struct(table):
+        return pa.struct(_evolved(fields_of(table), fields_of(data)))
+    if pa.types.is_map(table):
+        return pa.map_(table.key_type, _evolved_type(table.item_type, data.item_type))
+    if pa.types.is_nested(table):
+        return pa.list_(_evolved_type(table.value_type, data.value_type))
+    return table
