@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from deltalog.arguments import checked
@@ -12,7 +12,7 @@ from deltalog.expressions.tree import Predicate
 from deltalog.operations.append import append
 from deltalog.operations.delete import delete
 from deltalog.operations.merge_builder import TableMerger
-from deltalog.operations.overwrite import replacing
+from deltalog.operations.overwrite import Columns, replacing
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction, UserMetadata
 from deltalog.operations.update import update
@@ -76,6 +76,8 @@ class RowVerbs:
         where: Predicate | str | None = None,
         partitions: Literal["dynamic"] | None = None,
         overwrite_schema: bool = False,
+        merge_schema: bool = False,
+        partition_by: Sequence[str] | None = None,
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
@@ -85,7 +87,9 @@ class RowVerbs:
         ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
         replaceWhere), and it must be true for the new rows, else ConstraintViolationError. Other rows in the files are
         kept, as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no
-        others. ``overwrite_schema=True``: all rows, and the columns.
+        others. ``overwrite_schema=True``: all rows, and the columns; with ``partition_by`` the partition columns too.
+        With ``where`` the data must have all columns of the rows that stay. ``merge_schema=True``: new columns are
+        added.
 
         Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
         there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is given. Conflicts with concurrent
@@ -94,7 +98,8 @@ class RowVerbs:
         schema metadata (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since is a
         VersionConflictError. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
         """
-        verb = replacing(data, where, partitions, overwrite_schema, user_metadata, txn)
+        columns = Columns(merge_schema, overwrite_schema, partition_by)
+        verb = replacing(data, where, partitions, columns, user_metadata, txn)
         with self._handle.transaction_for(data, expected_version) as transaction:
             return verb(transaction)
 

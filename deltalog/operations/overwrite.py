@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from deltalog.commit_result import CommitResult
-from deltalog.errors import CallError
+from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
 from deltalog.operations.input_streams import as_reader
@@ -19,38 +22,84 @@ def replacing(
     data: Any,
     where: Predicate | str | None,
     partitions: Literal["dynamic"] | None,
-    overwrite_schema: bool,
+    columns: Columns,
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> Callable[[Transaction], CommitResult]:
     """The verb that the arguments of ``DeltaTable.overwrite`` select, to be called with a transaction. Raises
     CallError."""
-    if (where is not None) + (partitions is not None) + overwrite_schema > 1:
-        raise CallError("where=, partitions= and overwrite_schema= exclude each other: give at most one.")
+    if where is not None and partitions is not None:
+        raise CallError("where= and partitions= exclude each other: give one of them.")
     if partitions not in (None, "dynamic"):
         raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
+    columns.check(replaces_all=where is None and partitions is None, where=where)
     if where is not None:
-        return lambda transaction: replace_where(transaction, data, where, user_metadata, txn)
+        return lambda transaction: replace_where(transaction, data, where, columns, user_metadata, txn)
     if partitions is not None:
-        return lambda transaction: replace_partitions(transaction, data, user_metadata, txn)
-    return lambda transaction: overwrite(transaction, data, overwrite_schema, user_metadata, txn)
+        return lambda transaction: replace_partitions(transaction, data, columns, user_metadata, txn)
+    return lambda transaction: overwrite(transaction, data, columns, user_metadata, txn)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What an overwrite makes of the columns of a table. ``merged``: those that only the data has are added.
+    ``replaced``: the columns become those of the data. ``partition_by``: None for the partition columns as they are."""
+
+    merged: bool = False
+    replaced: bool = False
+    partition_by: Sequence[str] | None = None
+
+    def check(self, replaces_all: bool, where: object) -> None:
+        """Raise CallError for arguments that contradict each other."""
+        if self.merged and self.replaced:
+            raise CallError("merge_schema= and overwrite_schema= exclude each other: give one of them.")
+        if self.replaced and not replaces_all and where is None:
+            raise CallError("partitions= and overwrite_schema= exclude each other: rows that stay have the columns.")
+        if self.partition_by is not None and not (self.replaced and replaces_all):
+            raise CallError("partition_by= needs overwrite_schema=True, and that all rows are replaced.")
+
+    def reader(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
+        """The rows as a stream that fits the table, whose columns are changed first. Raises CallError,
+        SchemaMismatchError."""
+        if not self.replaced:
+            return writes.fitting(transaction, data, self.merged)
+        reader = as_reader(data)
+        if self.partition_by and transaction.metadata_changes.clustering_columns:
+            raise CallError(
+                f"{transaction.reader.store.url} is clustered, and a clustered table has no partitions. Call "
+                "cluster_by without columns first."
+            )
+        transaction.set_schema(StructType.from_arrow(reader.schema), self.partition_by)
+        return reader
+
+    def reader_beside(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
+        """As ``reader``, where other rows of the table stay: no column of theirs is dropped. Raises SchemaMismatchError
+        where the data lacks one that it should replace the columns of."""
+        if not self.replaced:
+            return writes.fitting(transaction, data, self.merged)
+        reader = as_reader(data)
+        given = StructType.from_arrow(reader.schema)
+        lost = next((name for name in transaction.schema.names if given.find(name) is None), None)
+        if lost is not None:
+            raise SchemaMismatchError(
+                f"{transaction.reader.store.url}: the data lacks the column {lost}, and rows that where= leaves in the "
+                "table have it: overwrite_schema=True would drop their values. Give the data the column, or use "
+                "merge_schema=True."
+            )
+        return writes.fitting(transaction, reader, merge=True)
 
 
 def overwrite(
     transaction: Transaction,
     data: Any,
-    overwrite_schema: bool,
+    columns: Columns,
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
     """Stage and commit rows that replace all rows."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
-    if overwrite_schema:
-        reader = as_reader(data)
-        transaction.set_schema(StructType.from_arrow(reader.schema))
-    else:
-        reader = writes.fitting(transaction, data)
+    reader = columns.reader(transaction, data)
     transaction.remove_all_files()
     metrics = {**writes.write(transaction, reader), **_removed_rows(transaction)}
     return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn)
@@ -60,13 +109,14 @@ def replace_where(
     transaction: Transaction,
     data: Any,
     where: Predicate | str,
+    columns: Columns,
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
     """Stage and commit rows that replace those for which ``where`` is true."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = writes.fitting(transaction, data)
+    reader = columns.reader_beside(transaction, data)
     replacement = Replacement(transaction, where)
     matching = rewrite.matching(transaction, reader, where)
     if replacement.change_column:
@@ -74,23 +124,27 @@ def replace_where(
     else:
         adds, rows = transaction.row_writer.write(matching, filled=True)
     transaction.staged.add_written(adds)
-    if not rows and replacement.is_empty and txn is None:
+    if not (rows or transaction.metadata_changes.changed_metadata) and replacement.is_empty and txn is None:
         return skipped(transaction)
     metrics = replacement.stage(rows)
     return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, predicate=replacement.where)
 
 
 def replace_partitions(
-    transaction: Transaction, data: Any, user_metadata: UserMetadata, txn: tuple[str, int] | None
+    transaction: Transaction,
+    data: Any,
+    columns: Columns,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
 ) -> CommitResult:
     """Stage and commit rows that replace all rows of the partitions that they belong to."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
     rewrite.check_replaces_partitions(transaction)
-    reader = writes.fitting(transaction, data)
+    reader = columns.reader(transaction, data)
     written = writes.write(transaction, reader)
     transaction.replace_partitions()
-    if not transaction.staged.adds and txn is None:
+    if not (transaction.staged.adds or transaction.metadata_changes.changed_metadata) and txn is None:
         return skipped(transaction)
     metrics = {**written, **transaction.staged.metrics(), **_removed_rows(transaction)}
     return writes.commit_write(transaction, "Overwrite", metrics, user_metadata, txn, isDynamicPartitionOverwrite=True)

@@ -12,7 +12,7 @@ from deltalog.conformance.engine import Engine
 from deltalog.errors import DeltaLogError
 from deltalog.operations.append import append
 from deltalog.operations.delete import delete
-from deltalog.operations.overwrite import replacing
+from deltalog.operations.overwrite import Columns, replacing
 from deltalog.operations.properties import set_properties, unset_properties
 from deltalog.operations.transaction import Transaction
 from deltalog.table import DeltaTable
@@ -90,7 +90,7 @@ class _Begun(Engine):
         self._end(lambda transaction: append(transaction, rows, False, None, None))
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
-        self._end(replacing(rows, None, None, False, None, None))
+        self._end(replacing(rows, None, None, Columns(), None, None))
 
     def delete(self, path: str, where: str) -> None:
         self._end(lambda transaction: delete(transaction, where, None, None))

@@ -124,7 +124,7 @@ def test_schemas_are_merged_with_no_name_twice(shape: str) -> None:
 def test_files_of_others_have_no_name_twice(table: DeltaTable, tmp_path: Path, shape: str) -> None:
     data = SHAPES[shape](twice(("Name", "name")))
     pq.write_table(data, tmp_path / "t" / "f.parquet")
-    with table.transaction() as transaction, pytest.raises(InvalidDataFileError, match="two columns .*up to case"):
+    with table.transaction() as transaction, pytest.raises(InvalidDataFileError, match=r"two columns .*up to case"):
         transaction.add_parquet_files([("f.parquet", {})])
     pq.write_table(pa.table({"id": [1], "ID": [2]}), tmp_path / "t" / "g.parquet")
     with table.transaction() as transaction, pytest.raises(InvalidDataFileError, match="two columns ID"):
@@ -138,6 +138,6 @@ def test_rows_of_a_transaction_have_no_columns_that_would_be_lost(table: DeltaTa
         pa.table({"id": [1], "S": pa.array([{"Name": 1, "other": 2}])}),
         pa.table({"id": [1], "L": pa.array([[{"Name": 1, "other": 2}]])}),
     ):
-        with pytest.raises(DeltaLogError, match="other|ID"):
+        with pytest.raises(DeltaLogError, match=r"other|ID"):
             _transaction(table, data)
     assert DeltaTable.open(table.url).version == 0

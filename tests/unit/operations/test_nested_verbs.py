@@ -110,8 +110,9 @@ def _records_step(chance: random.Random, state: State) -> Step:
     """Records are matched by their exact names."""
     first = max([0, *state.rows]) + 1
     source = random_source(chance, state.schema, range(first, first + 3), _kinds(chance) - {"duplicated"})
-    wanted = None if source.having("extra", "recased") else state.with_rows(source, state.schema)
     records = source.table.to_pylist()
+    known = all(_fits(record, pa.struct(list(state.schema)), is_whole=False) for record in records)
+    wanted = state.with_rows(source, state.schema) if known else None
     return f"records {source.changes}", wanted, lambda table: Dataset(table).stream_write_records(records)
 
 
@@ -226,18 +227,20 @@ def _update_step(chance: random.Random, state: State) -> Step:
     return text, wanted, lambda table: table.update(new_values={column.name: value}, where="id % 2 = 1")
 
 
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether structs in a value have exactly the fields of the type."""
+def _fits(value: Any, kind: pa.DataType, is_whole: bool = True) -> bool:
+    """Whether structs in a value have no fields but those of the type, and with ``is_whole`` all of them."""
     if value is None:
         return True
     if pa.types.is_struct(kind):
         fields = fields_of(kind)
-        same = value.keys() == {field.name for field in fields}
-        return same and all(_fits(value[field.name], field.type) for field in fields)
+        names = {field.name for field in fields}
+        if not value.keys() <= names or (is_whole and value.keys() != names):
+            return False
+        return all(_fits(value.get(field.name), field.type, is_whole) for field in fields)
     if pa.types.is_map(kind):
-        return all(_fits(item, kind.item_type) for _, item in value)
+        return all(_fits(item, kind.item_type, is_whole) for _, item in value)
     if pa.types.is_nested(kind):
-        return all(_fits(each, kind.value_type) for each in value)
+        return all(_fits(each, kind.value_type, is_whole) for each in value)
     return True
 
 
