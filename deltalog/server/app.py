@@ -13,8 +13,7 @@ import hmac
 import logging
 import urllib.parse
 import uuid
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,9 +23,13 @@ import msgspec
 from deltalog.errors import DeltaLogError, OperationTimeoutError
 from deltalog.server import delta
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
+from deltalog.server.bodies import Bodies, Body
+from deltalog.server.calls import Call
 from deltalog.server.fields import Fields
 from deltalog.server.lakeformation import OPERATIONS, Needs
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
+from deltalog.server.logs import Refusals
+from deltalog.server.tables_in_use import TablesInUse
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -34,15 +37,20 @@ log = logging.getLogger(__name__)
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Work = Callable[[TransactionManager, Fields], Mapping[str, Any]]
 
 MIN_TOKEN_LENGTH = 16
 # The multiple of the limit up to which a body that is too large is read, so that its sender can read the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
-# The number of transactions whose tables are cached.
-_REMEMBERED = 10_000
+_SHOWN_PATH = 200
+_TOO_MANY_LARGE = refusal(
+    503,
+    "ServiceUnavailableException",
+    "Too many large requests are in progress.",
+    retry_after="1",
+    connection="close",
+)
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
@@ -50,14 +58,18 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 class Limits:
     """``requests``: how many may run or wait for one of the ``threads``; more are refused. ``slow_seconds``:
     calls that take longer are limited to a share, table by table. ``header_seconds``: from the connection, or the first
-    byte of another request, to the end of the headers; includes the handshake of TLS. ``connections``: maximum open
-    connections; beyond that, those that have been idle longest are closed."""
+    byte of another request, to the end of the headers; includes the handshake of TLS. ``pending_bytes``: of all bodies
+    that are being received or carried out; beyond that, bodies of more than 16 KiB are refused. ``response_seconds``:
+    how long a caller may take none of a response that waits for it. ``connections``:
+    maximum open connections; beyond that, those that have been idle longest are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
     body_bytes: int = 4 << 20
+    pending_bytes: int = 64 << 20
     body_seconds: float = 30
     request_seconds: float = 60
+    response_seconds: float = 60
     slow_seconds: float = 2
     threads: int = 16
     requests: int = 64
@@ -74,13 +86,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``table``: the table in the path, if there is one."""
+    """``read``: its call from the members of a request."""
 
     name: str
-    run: Work
+    read: Callable[[Fields], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
-    table: str | None = None
 
 
 class App:
@@ -101,7 +112,9 @@ class App:
         self._hosts = hosts
         lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
         self._catalog, self._stores = lanes(), lanes()
-        self._tables_of: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._tables = TablesInUse()
+        self._bodies = Bodies(self._limits.pending_bytes)
+        self.refusals = Refusals(log)
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
@@ -120,26 +133,37 @@ class App:
             answer = await self._answer(scope, receive, request_id)
         except Refused as refused:
             answer = refused.answer
+            self._log_refusal(scope, answer, request_id)
         await _send(send, answer, request_id)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise Refused(refusal(431, "RequestHeaderFieldsTooLargeException", "The headers are too large."))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
         route = _route(scope["method"], scope["raw_path"].decode("latin-1"))
         if route is None:
             return await self._healthy(request_id)
         self._check_token(headers)
-        body = await self._body(headers, receive)
-        try:
-            given = Fields(msgspec.json.decode(body) if body else {})
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return refusal(400, "SerializationException", "The body is not JSON.")
-        except DeltaLogError as error:
-            return route.explain(error)
-        answer = await self._run(route, given, request_id)
-        return self._shown(answer, f"{scope['raw_path'].decode('latin-1')} {body.decode(errors='replace')}")
+        with self._bodies.one() as body:
+            await self._receive(headers, receive, body)
+            try:
+                given = Fields(body.taken())
+                call = route.read(given)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
+            except DeltaLogError as error:
+                return _explained(route, error, request_id)
+            said = (scope["raw_path"].decode("latin-1"), *given.said)
+            return await self._run(route, call, said, request_id)
+
+    def _log_refusal(self, scope: Mapping[str, Any], answer: Answer, request_id: str) -> None:
+        """One line, with the address of the caller, who may be any client."""
+        caller = (scope.get("client") or ("an unknown address",))[0]
+        what = f"{scope['method'][:_SHOWN_PATH]} {scope['raw_path'].decode('latin-1')[:_SHOWN_PATH]}"
+        text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {answer.body['Message']}"
+        self.refusals.log(text)
 
     # ------------------------------------------------------------------------------------------ who may call
 
@@ -162,28 +186,29 @@ class App:
 
     # ----------------------------------------------------------------------------------------- requests
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body) -> None:
         if int(headers.get("content-length", "0")) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
         try:
-            return await asyncio.wait_for(self._received(receive), self._limits.body_seconds)
+            await asyncio.wait_for(self._received(receive, body), self._limits.body_seconds)
         except asyncio.TimeoutError:
             message = f"The body was not received within {self._limits.body_seconds:g} s."
             raise Refused(refusal(408, "RequestTimeoutException", message, connection="close")) from None
 
-    async def _received(self, receive: Receive) -> bytes:
-        body, size, more = bytearray(), 0, True
+    async def _received(self, receive: Receive, body: Body) -> None:
+        size, more = 0, True
         while more and size <= _DRAINED * self._limits.body_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(refusal(400, "RequestTimeoutException", "The caller disconnected.", connection="close"))
             piece, more = message.get("body", b""), message.get("more_body", False)
             size += len(piece)
-            if size <= self._limits.body_bytes:
-                body += piece
+            if size > self._limits.body_bytes:
+                body.drop()
+            elif not body.add(piece):
+                raise Refused(_TOO_MANY_LARGE)
         if size > self._limits.body_bytes:
             raise Refused(self._too_large())
-        return bytes(body)
 
     def _too_large(self) -> Answer:
         message = f"The body is larger than {self._limits.body_bytes} bytes."
@@ -191,12 +216,12 @@ class App:
 
     # -------------------------------------------------------------------------------------------- the work
 
-    async def _run(self, route: Route, given: Fields, request_id: str) -> Answer:
+    async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
         seconds = self._limits.request_seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(_call, self._manager, route, given, request_id)
+        work = functools.partial(self._carry_out, route, call, said, request_id)
         try:
-            return await lanes.run(self._lane(route, given), work, seconds)
+            return await lanes.run(self._lane(route, call), work, seconds)
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
@@ -207,27 +232,34 @@ class App:
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
-    def _lane(self, route: Route, given: Fields) -> str:
+    def _lane(self, route: Route, call: Call) -> str:
         """What a call may have to wait for: its table, the tables of its transaction, or the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
-        id_ = given.shown("TransactionId")
         if route.needs is Needs.TRANSACTION:
-            return ", ".join(sorted(self._tables_of.get(id_, ()))) or _SOME_TRANSACTION
-        table = route.table or f"{given.shown('DatabaseName')}.{given.shown('TableName')}"
-        if id_:
-            self._tables_of[id_] = self._tables_of.pop(id_, frozenset()) | {table}
-            if len(self._tables_of) > _REMEMBERED:
-                self._tables_of.popitem(last=False)
-        return table
+            assert call.transaction_id is not None
+            return self._tables.of(call.transaction_id) or _SOME_TRANSACTION
+        assert call.table is not None
+        if call.transaction_id is not None:
+            self._tables.add(call.transaction_id, call.table)
+        return call.table
 
-    def _shown(self, answer: Answer, request: str) -> Answer:
+    def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
+        """Runs in a thread, and raises nothing."""
+        try:
+            return Answer(200, call.run(self._manager))
+        except DeltaLogError as error:
+            return self._shown(_explained(route, error, request_id), said)
+        except Exception:
+            log.exception("request %s: %s failed", request_id, route.name)
+            return refusal(500, INTERNAL, f"The server failed; its log has more under request {request_id}.")
+
+    def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
         """A response without the directories of this machine, unless the caller named them."""
-        if answer.error is None:
-            return answer
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
+        words = "\n".join(said)
         hidden = {
-            name: without_places(value, request, places) if isinstance(value, str) else value
+            name: without_places(value, words, places) if isinstance(value, str) else value
             for name, value in answer.body.items()
         }
         return replace(answer, body=hidden)
@@ -276,36 +308,36 @@ def _route(method: str, raw_path: str) -> Route | None:
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
-        return Route(parts[0], operation.run, explain, operation.needs)
+        return Route(parts[0], operation.read, explain, operation.needs)
     if tuple(parts[:3]) == delta.PREFIX and len(parts) in (4, 5):
         call = delta.CALLS.get((method, "".join(parts[4:])))
         if call is not None:
             name = f"{method} {'/'.join(delta.PREFIX)} {''.join(parts[4:])}".rstrip()
-            return Route(name, functools.partial(_named, call, parts[3]), delta.answer_of, table=parts[3])
-    raise Refused(refusal(404, "UnknownOperationException", f"This server has no {method} {raw_path[:200]}."))
+            return Route(name, functools.partial(call, parts[3]), delta.answer_of)
+    shown = raw_path[:_SHOWN_PATH]
+    raise Refused(refusal(404, "UnknownOperationException", f"This server has no {method} {shown}."))
 
 
-def _named(
-    call: Callable[[TransactionManager, str, Fields], Mapping[str, Any]],
-    name: str,
-    manager: TransactionManager,
-    given: Fields,
-) -> Mapping[str, Any]:
-    return call(manager, name, given)
+def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
+    """Refuse a request whose end a proxy may see elsewhere than this server: what follows would be another request to
+    one of them. Spec: RFC 9112, sections 6.1 and 6.3."""
+    if "transfer-encoding" not in headers:
+        return
+    if "content-length" in headers:
+        message = "A request has either Content-Length or Transfer-Encoding; this one has both."
+    elif version == "1.0":
+        message = "A request of HTTP/1.0 has no Transfer-Encoding."
+    else:
+        return
+    raise Refused(refusal(400, "BadRequestException", message, connection="close"))
 
 
-def _call(manager: TransactionManager, route: Route, given: Fields, request_id: str) -> Answer:
-    """Runs in a thread, and raises nothing."""
-    try:
-        return Answer(200, route.run(manager, given))
-    except DeltaLogError as error:
-        answer = route.explain(error)
-        level = logging.ERROR if answer.status >= 500 else logging.INFO
-        log.log(level, "request %s: %s: %s: %s", request_id, route.name, type(error).__name__, error)
-        return answer
-    except Exception:
-        log.exception("request %s: %s failed", request_id, route.name)
-        return refusal(500, INTERNAL, f"The server failed; its log has more under request {request_id}.")
+def _explained(route: Route, error: DeltaLogError, request_id: str) -> Answer:
+    """The response for an error, which is logged."""
+    answer = route.explain(error)
+    level = logging.ERROR if answer.status >= 500 else logging.INFO
+    log.log(level, "request %s: %s: %s: %s", request_id, route.name, type(error).__name__, error)
+    return answer
 
 
 async def _send(send: Send, answer: Answer, request_id: str) -> None:

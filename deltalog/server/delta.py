@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deltalog.catalog.records import Head, TableRecord
+from deltalog.catalog.records import Head, TableRecord, check_table_name
 from deltalog.errors import (
     CallError,
     CommitConflictError,
@@ -27,8 +27,8 @@ from deltalog.errors import (
     TimestampAheadError,
 )
 from deltalog.server.answers import Answer
+from deltalog.server.calls import Call
 from deltalog.server.fields import Fields
-from deltalog.transactions.manager import TransactionManager
 
 PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
@@ -45,17 +45,20 @@ _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
 )
 
 
-def table(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
-    return _shown(*manager.ratified(name))
+def table(name: str, given: Fields) -> Call:
+    full = check_table_name(name)
+    return Call(lambda manager: _shown(*manager.ratified(full)), full)
 
 
-def commit(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
+def commit(name: str, given: Fields) -> Call:
+    full = check_table_name(name)
     version, file = given.number("version"), given.text("fileName", _LONGEST_FILE)
-    return _shown(*manager.propose_commit(name, version, file))
+    return Call(lambda manager: _shown(*manager.propose_commit(full, version, file)), full)
 
 
-def published(manager: TransactionManager, name: str, given: Fields) -> Mapping[str, Any]:
-    return _shown(*manager.confirm_published(name, given.number("version")))
+def published(name: str, given: Fields) -> Call:
+    full, version = check_table_name(name), given.number("version")
+    return Call(lambda manager: _shown(*manager.confirm_published(full, version)), full)
 
 
 CALLS = {("GET", ""): table, ("POST", "commits"): commit, ("POST", "published"): published}

@@ -1,12 +1,23 @@
-"""The members of a request's JSON object, each of the type that the call needs. Pure."""
+"""The members of a request's JSON object, each of the type and length that the call needs. Pure.
+
+A member is decoded when it is used, and only if its length is allowed; members that no call uses are never decoded.
+What was read is kept, and the bytes of the request are not.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from deltalog.errors import CallError
+
+T = TypeVar("T")
+
+_LONGEST_NUMBER = 40
+# JSON can write one byte of UTF-8 as six characters.
+_ESCAPED = 6
 
 
 def byte_count(text: str) -> int:
@@ -15,22 +26,23 @@ def byte_count(text: str) -> int:
 
 
 class Fields:
-    """Members by name. All methods raise CallError for one that is missing, or of another type or length; null means
-    missing. Lengths of text are in bytes of UTF-8, as in databases and stores."""
+    """Members by name. All methods raise CallError for one that is missing, or of another type or length, and
+    msgspec.DecodeError for bytes that are no JSON; null means missing. Lengths of text are in bytes of UTF-8, as in
+    databases and stores. ``said``: the texts that were read, here and in the objects inside."""
 
-    def __init__(self, body: object, what: str = "the request") -> None:
-        if not isinstance(body, Mapping):
-            raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.")
-        self._body = body
+    def __init__(
+        self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
+    ) -> None:
+        try:
+            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # before its type is known to be right
+            self._members = msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError:
+            raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.") from None
         self._what = what
+        self.said: list[str] = [] if said is None else said
 
     def has(self, name: str) -> bool:
-        return self._body.get(name) is not None
-
-    def shown(self, name: str) -> str:
-        """The text of a member, "" if it is not text: used before the call is validated."""
-        found = self._body.get(name)
-        return found if isinstance(found, str) else ""
+        return self._found(name) is not None
 
     def text(self, name: str, longest: int = 255, shortest: int = 1) -> str:
         found = self.optional_text(name, longest, shortest)
@@ -39,28 +51,33 @@ class Fields:
         return found
 
     def optional_text(self, name: str, longest: int = 255, shortest: int = 1) -> str | None:
-        found = self._body.get(name)
-        if found is None:
+        if (member := self._found(name)) is None:
             return None
-        if not isinstance(found, str) or not shortest <= byte_count(found) <= longest:
+        found = _decoded(member, str, _ESCAPED * longest + 2)
+        if found is None or not shortest <= byte_count(found) <= longest:
             raise CallError(f"{name} in {self._what} must be text of {shortest} to {longest} bytes.")
+        self.said.append(found)
         return found
 
     def number(self, name: str) -> int:
-        found = self._body.get(name)
-        if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < 1 << 63:
+        member = self._found(name)
+        found = None if member is None else _decoded(member, int, _LONGEST_NUMBER)
+        if found is None or not 0 <= found < 1 << 63:
             raise CallError(f"{name} in {self._what} must be an integer of at least 0.")
         return found
 
     def optional_number(self, name: str, default: int) -> int:
-        return default if self._body.get(name) is None else self.number(name)
+        return self.number(name) if self.has(name) else default
 
     def optional_time_ms(self, name: str) -> int | str | None:
         """Seconds since 1970-01-01 UTC, as milliseconds; or ISO text, unchanged."""
-        found = self._body.get(name)
-        if found is None or isinstance(found, str):
-            return found
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
+        member = self._found(name)
+        if member is None:
+            return None
+        if _begins_with(member, b'"'):
+            return self.text(name, shortest=0)
+        found = _decoded(member, float, _LONGEST_NUMBER)
+        if found is None:
             raise CallError(f"{name} in {self._what} must be a time: seconds since 1970-01-01 UTC, or ISO text.")
         try:
             datetime.datetime.fromtimestamp(found, datetime.timezone.utc)
@@ -68,16 +85,46 @@ class Fields:
             raise CallError(f"{name} in {self._what} is a time out of range.") from None
         return round(found * 1000)
 
-    def items(self, name: str, longest: int = 100, shortest: int = 1) -> list[Any]:
-        found = self._body.get(name)
-        if not isinstance(found, list) or not shortest <= len(found) <= longest:
+    def objects(self, name: str) -> list[Fields]:
+        """A list of 1 to 100 objects."""
+        return [Fields(each, f"{name}[{number}]", self.said) for number, each in enumerate(self._items(name, 1))]
+
+    def optional_object(self, name: str) -> Fields | None:
+        member = self._found(name)
+        return None if member is None else Fields(member, name, self.said)
+
+    def texts(self, name: str, longest: int) -> list[str]:
+        """A list of up to 100 texts, which is empty where it is missing."""
+        found = []
+        for item in self._items(name, 0) if self.has(name) else ():
+            text = _decoded(item, str, _ESCAPED * longest + 2)
+            if text is None or byte_count(text) > longest:
+                raise CallError(f"{name} must be a list of texts of at most {longest} bytes.")
+            found.append(text)
+        self.said += found
+        return found
+
+    def _items(self, name: str, shortest: int, longest: int = 100) -> list[msgspec.Raw]:
+        member = self._found(name)
+        found = None if member is None else _decoded(member, list[msgspec.Raw], len(memoryview(member)))
+        if found is None or not shortest <= len(found) <= longest:
             raise CallError(f"{name} in {self._what} must be a list of {shortest} to {longest} items.")
         return found
 
-    def objects(self, name: str) -> list[Fields]:
-        """A list of 1 to 100 objects."""
-        return [Fields(each, f"{name}[{number}]") for number, each in enumerate(self.items(name))]
+    def _found(self, name: str) -> msgspec.Raw | None:
+        member = self._members.get(name)
+        return None if member is None or _begins_with(member, b"null") else member
 
-    def optional_object(self, name: str) -> Fields | None:
-        found = self._body.get(name)
-        return None if found is None else Fields(found, name)
+
+def _begins_with(member: msgspec.Raw, start: bytes) -> bool:
+    return bytes(memoryview(member)[: len(start)]) == start
+
+
+def _decoded(member: msgspec.Raw, kind: type[T], most_bytes: int) -> T | None:
+    """A member as a value of one type; None if it is too long, or of another type."""
+    if len(memoryview(member)) > most_bytes:
+        return None
+    try:
+        return msgspec.json.decode(member, type=kind)
+    except msgspec.ValidationError:
+        return None

@@ -26,7 +26,8 @@ from deltalog.server.answers import (
     NOT_READY,
     TIMEOUT,
 )
-from deltalog.server.fields import Fields, byte_count
+from deltalog.server.calls import Call
+from deltalog.server.fields import Fields
 from deltalog.transactions.ledger import TransactionDescription
 from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
@@ -47,68 +48,98 @@ class Needs(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call, the exceptions that it lists, and what it may have to wait for."""
+    """``read``: a call from its members, with all lengths checked. ``errors``: the exceptions that it lists. ``needs``:
+    what it may have to wait for."""
 
-    run: Callable[[TransactionManager, Fields], Mapping[str, Any]]
+    read: Callable[[Fields], Call]
     errors: frozenset[str]
     needs: Needs
 
 
-def start_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+def start_transaction(given: Fields) -> Call:
     kind = given.optional_text("TransactionType") or "READ_AND_WRITE"
-    return {"TransactionId": manager.start_transaction(kind)}
+    return Call(lambda manager: {"TransactionId": manager.start_transaction(kind)})
 
 
-def commit_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    return {"TransactionStatus": manager.commit_transaction(given.text("TransactionId")).value}
+def commit_transaction(given: Fields) -> Call:
+    return _in_transaction(given, lambda manager, id_: {"TransactionStatus": manager.commit_transaction(id_).value})
 
 
-def cancel_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    manager.cancel_transaction(given.text("TransactionId"))
-    return {}
+def cancel_transaction(given: Fields) -> Call:
+    return _in_transaction(given, lambda manager, id_: _nothing(manager.cancel_transaction, id_))
 
 
-def extend_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    manager.extend_transaction(given.text("TransactionId"))
-    return {}
+def extend_transaction(given: Fields) -> Call:
+    return _in_transaction(given, lambda manager, id_: _nothing(manager.extend_transaction, id_))
 
 
-def describe_transaction(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    return {"TransactionDescription": _described(manager.describe_transaction(given.text("TransactionId")))}
-
-
-def list_transactions(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    _check_catalog(manager, given)
-    page = manager.list_transactions(
-        given.optional_text("StatusFilter") or "ALL",
-        given.optional_number("MaxResults", 1000),
-        given.optional_text("NextToken", _TOKEN),
+def describe_transaction(given: Fields) -> Call:
+    return _in_transaction(
+        given, lambda manager, id_: {"TransactionDescription": _described(manager.describe_transaction(id_))}
     )
-    return _with_token({"Transactions": [_described(each) for each in page.transactions]}, page.next_token)
 
 
-def delete_objects_on_cancel(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+def _nothing(change: Callable[[str], None], transaction_id: str) -> Mapping[str, Any]:
+    change(transaction_id)
+    return {}
+
+
+def _in_transaction(given: Fields, run: Callable[[TransactionManager, str], Mapping[str, Any]]) -> Call:
+    id_ = given.text("TransactionId")
+    return Call(lambda manager: run(manager, id_), transaction_id=id_)
+
+
+def list_transactions(given: Fields) -> Call:
+    catalog = given.optional_text("CatalogId")
+    wanted = given.optional_text("StatusFilter") or "ALL"
+    max_results, token = given.optional_number("MaxResults", 1000), given.optional_text("NextToken", _TOKEN)
+
+    def run(manager: TransactionManager) -> Mapping[str, Any]:
+        _check_catalog(manager, catalog)
+        page = manager.list_transactions(wanted, max_results, token)
+        return _with_token({"Transactions": [_described(each) for each in page.transactions]}, page.next_token)
+
+    return Call(run)
+
+
+def delete_objects_on_cancel(given: Fields) -> Call:
+    name, catalog, id_ = _table(given), given.optional_text("CatalogId"), given.text("TransactionId")
     objects = [VirtualObject(each.text("Uri", _URI), each.optional_text("ETag")) for each in given.objects("Objects")]
-    manager.delete_objects_on_cancel(given.text("TransactionId"), _table(manager, given), objects)
-    return {}
+
+    def run(manager: TransactionManager) -> Mapping[str, Any]:
+        _check_catalog(manager, catalog)
+        manager.delete_objects_on_cancel(id_, name, objects)
+        return {}
+
+    return Call(run, name, id_)
 
 
-def update_table_objects(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
+def update_table_objects(given: Fields) -> Call:
+    name, catalog, id_ = _table(given), given.optional_text("CatalogId"), given.optional_text("TransactionId")
     operations = [_write(each) for each in given.objects("WriteOperations")]
-    manager.update_table_objects(_table(manager, given), operations, given.optional_text("TransactionId"))
-    return {}
+
+    def run(manager: TransactionManager) -> Mapping[str, Any]:
+        _check_catalog(manager, catalog)
+        manager.update_table_objects(name, operations, id_)
+        return {}
+
+    return Call(run, name, id_)
 
 
-def get_table_objects(manager: TransactionManager, given: Fields) -> Mapping[str, Any]:
-    page = manager.get_table_objects(
-        _table(manager, given),
-        given.optional_text("TransactionId"),
-        timestamp=given.optional_time_ms("QueryAsOfTime"),
-        where=given.optional_text("PartitionPredicate", _PREDICATE, 0) or None,
-        max_results=given.optional_number("MaxResults", 1000),
-        next_token=given.optional_text("NextToken", _TOKEN),
-    )
-    return _with_token({"Objects": _by_partition(page)}, page.next_token)
+def get_table_objects(given: Fields) -> Call:
+    name, catalog, id_ = _table(given), given.optional_text("CatalogId"), given.optional_text("TransactionId")
+    timestamp = given.optional_time_ms("QueryAsOfTime")
+    where = given.optional_text("PartitionPredicate", _PREDICATE, 0) or None
+    max_results, token = given.optional_number("MaxResults", 1000), given.optional_text("NextToken", _TOKEN)
+
+    def run(manager: TransactionManager) -> Mapping[str, Any]:
+        _check_catalog(manager, catalog)
+        page = manager.get_table_objects(
+            name, id_, timestamp=timestamp, where=where, max_results=max_results, next_token=token
+        )
+        return _with_token({"Objects": _by_partition(page)}, page.next_token)
+
+    return Call(run, name, id_)
 
 
 _ALL = {INTERNAL, TIMEOUT}
@@ -116,8 +147,8 @@ _KNOWN = {*_ALL, INVALID, NOT_FOUND}
 _ENDS = {*_KNOWN, CONCURRENT}
 _TABLE = {*_KNOWN, COMMITTED, CANCELED, NOT_READY}
 OPERATIONS: Mapping[str, Operation] = {
-    name: Operation(run, frozenset(errors), needs)
-    for name, run, errors, needs in (
+    name: Operation(read, frozenset(errors), needs)
+    for name, read, errors, needs in (
         ("StartTransaction", start_transaction, _ALL, Needs.CATALOG),
         ("CommitTransaction", commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
         (
@@ -144,13 +175,11 @@ OPERATIONS: Mapping[str, Operation] = {
 # ------------------------------------------------------------------------------------------------- members
 
 
-def _table(manager: TransactionManager, given: Fields) -> str:
-    _check_catalog(manager, given)
+def _table(given: Fields) -> str:
     return table_name(given.text("DatabaseName"), given.text("TableName"))
 
 
-def _check_catalog(manager: TransactionManager, given: Fields) -> None:
-    catalog = given.optional_text("CatalogId")
+def _check_catalog(manager: TransactionManager, catalog: str | None) -> None:
     if catalog not in (None, manager.coordinator.catalog_id):
         raise EntityNotFoundError(f"This server has the catalog {manager.coordinator.catalog_id}, not {catalog}.")
 
@@ -160,9 +189,7 @@ def _write(given: Fields) -> AddObject | DeleteObject:
     if (added is None) == (deleted is None):
         raise CallError("Each of WriteOperations has either AddObject or DeleteObject.")
     if added is not None:
-        values = added.items("PartitionValues", shortest=0) if added.has("PartitionValues") else []
-        if not all(isinstance(value, str) and byte_count(value) <= _URI for value in values):
-            raise CallError(f"PartitionValues must be a list of texts of at most {_URI} bytes.")
+        values = added.texts("PartitionValues", _URI)
         return AddObject(added.text("Uri", _URI), added.text("ETag"), added.number("Size"), values)
     assert deleted is not None
     return DeleteObject(deleted.text("Uri", _URI), deleted.optional_text("ETag"))

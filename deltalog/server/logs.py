@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 LEVELS = ("error", "warning", "info")
+_LONGEST_LINE = 8192
 
 
 class LineFormatter(logging.Formatter):
@@ -26,7 +29,42 @@ class LineFormatter(logging.Formatter):
 
 
 def _on_one_line(text: str) -> str:
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    shown = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}… ({len(text):,} characters)"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shown)
+
+
+class Refusals:
+    """Logs requests that were refused before the server knew their caller: every client can send these, so beyond
+    ``most`` within ``seconds`` they are counted only. Threads may share it."""
+
+    def __init__(
+        self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._to = to
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._begun = clock()
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def log(self, text: str) -> None:
+        """A line for one request."""
+        left_out, is_shown = self._next()
+        if left_out:
+            self._to.warning("%d more requests were refused, without a line for each", left_out)
+        if is_shown:
+            self._to.warning("%s", text)
+
+    def _next(self) -> tuple[int, bool]:
+        """How many were left out in the period that ended, and whether this one has a line."""
+        with self._lock:
+            left_out = 0
+            if self._clock() - self._begun >= self._seconds:
+                left_out = max(0, self._count - self._most)
+                self._begun, self._count = self._clock(), 0
+            self._count += 1
+            return left_out, self._count <= self._most
 
 
 def configure(level: str) -> None:

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.app import MIN_TOKEN_LENGTH, App, Limits
 from deltalog.server.connections import Connections, Listener
+from deltalog.server.logs import Refusals
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -94,12 +95,15 @@ def warnings_of(settings: Settings) -> list[str]:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection that takes too long from its first byte to the end of the headers, or to the end of a body
-    that no handler reads."""
+    """Closes a connection that takes too long from its first byte to the end of the headers, to the end of a body that
+    no handler reads, or to receive a response."""
 
     header_seconds: ClassVar[float]
+    response_seconds: ClassVar[float]
+    refusals: ClassVar[Refusals]
     open_connections: ClassVar[Connections]
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _number: int = -1
 
     def connection_made(self, transport: Any) -> None:
@@ -119,8 +123,23 @@ class TimedProtocol(H11Protocol):
         self.open_connections.idle(self._number)
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.response_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_unread()
+
+    def send_400_response(self, msg: str) -> None:
+        caller = self.client[0] if self.client else "an unknown address"
+        self.refusals.log(f"a request from {caller} is no HTTP, and was refused")
+        super().send_400_response(msg)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._stop_unread()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -136,6 +155,11 @@ class TimedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _close(self) -> None:
         self._deadline = None
@@ -211,7 +235,13 @@ def _exit_now() -> None:
 
 
 def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.Config:
-    known = {"header_seconds": settings.limits.header_seconds, "open_connections": connections}
+    limits = settings.limits
+    known = {
+        "header_seconds": limits.header_seconds,
+        "response_seconds": limits.response_seconds,
+        "refusals": app.refusals,
+        "open_connections": connections,
+    }
     tls = settings.tls
     ca = None if tls is None else tls.client_ca
     return uvicorn.Config(
@@ -227,8 +257,8 @@ def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.C
         proxy_headers=False,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(settings.limits.request_seconds) + 1,
-        h11_max_incomplete_event_size=settings.limits.header_bytes,
+        timeout_graceful_shutdown=int(limits.request_seconds) + 1,
+        h11_max_incomplete_event_size=limits.header_bytes,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
         ssl_ca_certs=None if ca is None else str(ca),

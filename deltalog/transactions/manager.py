@@ -11,7 +11,6 @@ import datetime
 import enum
 import hashlib
 import json
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +55,7 @@ from deltalog.transactions import external_commits, table_objects, timestamp_res
 from deltalog.transactions.commit import CommitTarget, at_once, commit
 from deltalog.transactions.ledger import Ledger, TransactionDescription, TransactionPage, description
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.open_transactions import OpenTransactions
 from deltalog.transactions.recovery import clean_up, recover
 from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
@@ -103,8 +103,7 @@ class TransactionManager:
         self._environment = environment or Environment()
         self._ledger = Ledger(self.coordinator, self._environment, idle_timeout // _MS)
         self._tables = ManagedTables(self.coordinator, self._environment, storage_options)
-        self._open: dict[str, ManagedTransaction] = {}
-        self._lock = threading.Lock()
+        self._open: OpenTransactions[ManagedTransaction] = OpenTransactions()
 
     def __repr__(self) -> str:
         return f"TransactionManager({self.coordinator.url!r})"
@@ -272,14 +271,13 @@ class TransactionManager:
         made = ManagedTransaction(record.id, self._ledger, self._tables, end, started)
         if record.status.is_final:
             return made
-        with self._lock:
-            return self._open.setdefault(record.id, made)
+        return self._open.setdefault(record.id, made)
 
     def _current(self, transaction_id: str) -> TransactionRecord:
         """As ``Ledger.current``; releases the handle of one that is decided."""
         record = self._ledger.current(transaction_id)
         if record.status.is_final:
-            self._release(record.id)
+            self._open.pop(record.id)
         return record
 
     def _allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
@@ -287,10 +285,6 @@ class TransactionManager:
         record = self._current(transaction_id)
         records.check_allowed(record, call)
         return record
-
-    def _release(self, transaction_id: str) -> None:
-        with self._lock:
-            self._open.pop(transaction_id, None)
 
     def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
         """Start a transaction; returns its id. Raises CallError. Cost: 1 call of the coordinator."""
@@ -494,12 +488,11 @@ class TransactionManager:
         for each 1,000 transactions that are not decided, have leftovers, or began ``retention`` ago; and the cost of
         the work found.
         """
-        with self._lock:
-            opened = set(self._open)
+        opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
         for transaction_id in opened - active:  # ended by another process, or overdue
-            self._release(transaction_id)
+            self._open.pop(transaction_id)
         return done
 
     def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
@@ -568,7 +561,7 @@ class TransactionManager:
 
     def _close(self, record: TransactionRecord) -> None:
         """Release a decided transaction, and clean up after it."""
-        self._release(record.id)
+        self._open.pop(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
 

@@ -86,7 +86,10 @@ def test_calls_cost_what_the_manager_says_and_no_more(manager: TransactionManage
 
     def ask(call: Callable[..., Any], **given: Any) -> None:
         before = coordinator.calls
-        assert call(counted, "bank.t", Fields(given))["tableId"] == manager.ratified("bank.t")[0].table_id
+        assert (
+            call("bank.t", Fields(json.dumps(given).encode())).run(counted)["tableId"]
+            == manager.ratified("bank.t")[0].table_id
+        )
         costs.append(coordinator.calls - before)
 
     ict = last_ms(table)

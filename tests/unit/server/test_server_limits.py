@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import http.client
 import ipaddress
 import json
+import logging
 import socket
 import sqlite3
 import ssl
@@ -21,6 +23,7 @@ from botocore.exceptions import ClientError
 
 from deltalog import CallError, TransactionManager
 from deltalog.server.app import App, Limits
+from deltalog.server.logs import Refusals
 from deltalog.server.serve import Server, Settings, Tls, check, warnings_of
 from tests.support.cli import run
 from tests.support.server import AT_ONCE, Served, served
@@ -292,3 +295,102 @@ def test_a_defect_shows_nothing_of_the_server(tmp_path: Path, caplog: pytest.Log
     assert sent[0]["status"] == 500
     assert b"secret" not in sent[1]["body"] and b".py" not in sent[1]["body"]
     assert "secret of" in caplog.text
+
+
+# --------------------------------------------------------------------------------------------------- framing
+
+SMUGGLED = b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        ("1.1", "Content-Length: 12\r\nTransfer-Encoding: chunked"),
+        ("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 0"),
+        ("1.0", "Transfer-Encoding: chunked"),
+        ("1.1", "Transfer-Encoding: gzip, chunked"),
+        ("1.1", "Content-Length: 2\r\nContent-Length: 3"),
+        ("1.1", "Content-Length: +2"),
+    ],
+)
+def test_a_request_whose_end_is_ambiguous_is_refused(version: str, headers: str, server: Served) -> None:
+    """And nothing after it on its connection is carried out, which a proxy may have taken for its body."""
+    where = urllib.parse.urlsplit(server.url)
+    with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
+        head = f"POST /StartTransaction HTTP/{version}\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n".encode()
+        connection.sendall(head + CHUNKED + SMUGGLED)
+        read = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(65536):
+                read += piece
+    assert read.count(b"HTTP/1.1 ") == 1 and read.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 "))
+    assert b"TransactionId" not in read
+
+
+def test_a_body_in_chunks_alone_is_taken(server: Served) -> None:
+    connection = server.connection()
+    connection.request("POST", START, iter([b"{", b"}"]), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+# --------------------------------------------------------------------------------------------------- the log
+
+
+def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
+    """With the request id of its response, if it came as far as to have one."""
+    (tmp_path / "token").write_text(TOKEN)
+    options = ["--token-file", str(tmp_path / "token"), "--max-body", "2048"]
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    failing: list[tuple[str, str, Any, dict[str, str]]] = [
+        ("POST", START, {}, {}),
+        ("POST", START, {}, {"Authorization": "Bearer wrong"}),
+        ("POST", "/GrantPermissions", {}, allowed),
+        ("GET", "/nothing\u202ehere".encode().decode("latin-1"), None, allowed),
+        ("POST", START, b"{", allowed),
+        ("POST", START, [], allowed),
+        ("POST", START, b" " * 4000, allowed),
+        ("POST", START, {}, {**allowed, "Origin": "http://a.example"}),
+        ("POST", "/DescribeTransaction", {"TransactionId": "none"}, allowed),
+        ("POST", "/DescribeTransaction", {"TransactionId": 7}, allowed),
+        ("POST", "/GetTableObjects", {"DatabaseName": "x" * 256, "TableName": "t"}, allowed),
+        ("GET", "/delta/v1/tables/a.b", None, allowed),
+        ("GET", f"/delta/v1/tables/{'a' * 300}.b", None, allowed),
+        ("POST", START, {}, {**allowed, "Transfer-Encoding": "chunked", "Content-Length": "2"}),
+    ]
+    log = tmp_path / "log"
+    ids = []
+    with served(tmp_path / "catalog.db", *options, log=log) as server:
+        where = urllib.parse.urlsplit(server.url)
+        for method, path, body, headers in failing:
+            connection = server.connection()
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            if "Transfer-Encoding" in headers:
+                data = CHUNKED
+            path = urllib.parse.quote(path)
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            assert answer.status >= 400
+            ids.append(answer.headers["x-amzn-requestid"])
+            connection.close()
+        with socket.create_connection((where.hostname, where.port or 0), timeout=60) as stranger:
+            stranger.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+            assert stranger.recv(12) == b"HTTP/1.1 400"
+    text = log.read_text()
+    lines = text.splitlines()
+    for each in ids:
+        assert sum(each in line for line in lines) == 1, (each, text)
+    assert sum("no HTTP" in line and "127.0.0.1" in line for line in lines) == 1
+    assert TOKEN not in text
+
+
+def test_lines_for_requests_of_strangers_are_limited(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    refusals = Refusals(logging.getLogger("deltalog.test"), most=3, seconds=10, clock=lambda: now)
+    for number in range(8):
+        refusals.log(f"request {number}")
+    assert caplog.messages == ["request 0", "request 1", "request 2"]
+    now = 10
+    refusals.log("request 8")
+    assert caplog.messages[3:] == ["5 more requests were refused, without a line for each", "request 8"]

@@ -1,0 +1,40 @@
+"""Which tables this server has used in each transaction, in bounded memory. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+# The most tables of one transaction that are listed.
+_MOST_TABLES = 100
+
+
+class TablesInUse:
+    """See the module. Beyond ``most_bytes`` the transactions that were used longest ago are forgotten."""
+
+    def __init__(self, most_bytes: int = 4 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._tables: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self.size_bytes = 0
+
+    def add(self, transaction_id: str, table: str) -> None:
+        """Note the use of a table. Both must have a checked length."""
+        tables = self._tables.pop(transaction_id, frozenset())
+        self.size_bytes -= _size_bytes(transaction_id, tables)
+        if len(tables) < _MOST_TABLES:
+            tables |= {table}
+        self._tables[transaction_id] = tables
+        self.size_bytes += _size_bytes(transaction_id, tables)
+        while self.size_bytes > self._most_bytes:
+            self.size_bytes -= _size_bytes(*self._tables.popitem(last=False))
+
+    def of(self, transaction_id: str) -> str | None:
+        """The tables of a transaction as one text; None if they are not known, or too many."""
+        tables = self._tables.get(transaction_id, frozenset())
+        return ", ".join(sorted(tables)) if 0 < len(tables) < _MOST_TABLES else None
+
+
+def _size_bytes(transaction_id: str, tables: frozenset[str]) -> int:
+    """What an entry takes, roughly: four bytes for each character, and what Python adds to each text."""
+    if not tables:
+        return 0
+    return 300 + 4 * len(transaction_id) + sum(100 + 4 * len(table) for table in tables)
