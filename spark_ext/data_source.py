@@ -16,9 +16,12 @@ from spark_ext import stores
 def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
     """Make ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` known to a session.
 
-    ``storage_options``: of the stores of the tables, as for ``DeltaTable.open(url, **options)``. Times without a zone
-    in options of streams are in the time zone that the session has now. Spark's driver and executors need deltalog,
-    spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 1 command.
+    ``storage_options``: of the stores of the tables, as for ``DeltaTable.open(url, **options)``; without them tables on
+    S3 are accessed with the S3A settings that the session has now (``fs.s3a.…``, those of the table's bucket first), as
+    by ``read`` and ``write``. Times without a zone in options of streams are in the time zone that the session has now.
+    Call it again after a change of these settings. Spark's driver and executors need deltalog, spark_ext, pyarrow and
+    pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2 commands, and 1 query for each setting
+    of S3A.
     """
     if find_spec("pyspark.sql.datasource") is None:
         raise deltalog.UnsupportedFeatureError(
@@ -27,11 +30,13 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
             features=("Python data source",),
         )
     from spark_ext.stream_formats import StreamFormat
+    from spark_ext.stream_options import DefaultStorage
 
-    options = stores.checked(storage_options or {})
+    given = stores.checked(storage_options or {})
+    default = DefaultStorage(given, {} if given else stores.session_settings(spark))
 
     class Registered(StreamFormat):
         session_time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
-        default_storage = options
+        default_storage = default
 
     spark.dataSource.register(Registered)

@@ -456,6 +456,6 @@ def _arrow_scan(
     except ImportError as error:
         raise deltalog.UnsupportedFeatureError(
             f"Spark skips files with names like {os.path.basename(names[0])!r}; reading them in Python workers "
-            f"needs pandas and pyarrow: pip install 'deltalog[spark]' pandas. ({error})",
+            f"needs pandas and pyarrow: pip install 'deltalog[spark]'. ({error})",
             features=("hidden data files",),
         ) from error

@@ -21,6 +21,9 @@ _KEY, _SECRET, _TOKEN = "access.key", "secret.key", "session.token"
 _ENDPOINT, _REGION, _SSL = "endpoint", "endpoint.region", "connection.ssl.enabled"
 _PATH_STYLE, _PROVIDER, _PAYER = "path.style.access", "aws.credentials.provider", "requester.pays.enabled"
 _KNOWN = (_KEY, _SECRET, _TOKEN, _ENDPOINT, _REGION, _SSL, _PATH_STYLE, _PROVIDER, _PAYER)
+_SETTING = re.compile(
+    rf"(?:spark\.hadoop\.)?fs\.s3a\.(?:bucket\.(.+)\.)?(?:{'|'.join(re.escape(name) for name in _KNOWN)})"
+)
 _ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
 _SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -139,15 +142,31 @@ def deltalog_options(settings: Mapping[str, str]) -> dict[str, Any]:
 def of_session(spark: SparkSession, url: str) -> dict[str, Any]:
     """The session's settings of S3A (``fs.s3a.…`` and ``spark.hadoop.fs.s3a.…``, those of the bucket first) as options
     for a table there. Cost: 1 command, and 1 query for each setting that is set."""
+    return options_in(session_settings(spark, bucket_of(url)), url)
+
+
+def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str, str]:
+    """The session's settings of S3A that have a counterpart here, by their whole names: those of all buckets, or of
+    one and those for all. Cost: 1 command, and 1 query for each setting that is set."""
+    found: dict[str, str] = {}
     # Names only: this command redacts values that look like secrets.
-    names = {str(row[0]) for row in spark.sql("SET").collect()}
+    for row in spark.sql("SET").collect():
+        name = str(row[0])
+        of_bucket = _SETTING.fullmatch(name)
+        if of_bucket is None or (bucket is not None and of_bucket[1] not in (None, bucket)):
+            continue
+        value = spark.conf.get(name, None)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def options_in(session: Mapping[str, str], url: str) -> dict[str, Any]:
+    """Options for a table from what ``session_settings`` returned. Pure."""
     of_bucket = f"fs.s3a.bucket.{bucket_of(url)}."
     settings: dict[str, str] = {}
     for prefix in ("spark.hadoop.fs.s3a.", "fs.s3a.", f"spark.hadoop.{of_bucket}", of_bucket):
-        for name in _KNOWN:
-            value = spark.conf.get(prefix + name, None) if prefix + name in names else None
-            if value is not None:
-                settings[name] = value
+        settings.update({name: session[prefix + name] for name in _KNOWN if prefix + name in session})
     return deltalog_options(settings)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 import deltalog
-from spark_ext.stream_options import SourceOptions, sink_options, source_options
+from spark_ext.stream_options import DefaultStorage, SourceOptions, sink_options, source_options
 from spark_ext.stream_sink import sink
 from spark_ext.stream_source import columns_of, source
 
@@ -18,7 +17,7 @@ class StreamFormat(DataSource):
     """What ``register`` gives Spark, in a subclass that has the defaults of a session."""
 
     session_time_zone = "UTC"
-    default_storage: Mapping[str, Any] = {}
+    default_storage = DefaultStorage()
 
     @classmethod
     def name(cls) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import deltalog
+from spark_ext.paths import is_address
+from spark_ext.stores import bucket_of, options_in
 
 _FLAGS = {
     "ignoreDeletes": "ignore_deletes",
@@ -40,15 +42,38 @@ DEFAULT_MAX_FILES = 1000
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Where a table is and how it is opened."""
+    """Where a table is and how it is opened. ``is_given``: whether ``storage`` are options of the caller, not settings
+    of the session."""
 
     url: str
     allowed_paths: tuple[str, ...] = ()
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    is_given: bool = True
 
     def open(self) -> deltalog.DeltaTable:
         """The table. Raises and costs as ``DeltaTable.open``."""
-        return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths, **self.storage)
+        try:
+            return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths, **self.storage)
+        except deltalog.CallError:
+            if self.is_given or not self.storage or not is_address(self.url):
+                raise
+            # The session has settings for S3, and the table of the catalog is elsewhere.
+            return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths)
+
+
+@dataclass(frozen=True)
+class DefaultStorage:
+    """The storage options of streams that have none. ``given``: those of ``register``; ``session``: the settings of S3A
+    that the session had then. Its text shows neither, since both can hold secrets."""
+
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    session: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, url: str) -> Mapping[str, Any]:
+        """The options for the store at a location, as reads and writes of batches have them. Pure."""
+        if self.given:
+            return self.given
+        return options_in(self.session, url) if is_address(url) or bucket_of(url) else {}
 
 
 @dataclass(frozen=True)
@@ -78,8 +103,9 @@ class SinkOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def source_options(given: Mapping[str, str], storage: Mapping[str, Any], time_zone: str) -> SourceOptions:
-    """The options of ``readStream``. ``storage``: where they have none. Raises CallError, InvalidTimestampError."""
+def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
+    """The options of ``readStream``. ``default``: where they have none of the store. Raises CallError,
+    InvalidTimestampError."""
     found = _named(given, (*_SHARED, *_READING))
     stream: dict[str, Any] = {argument: _flag(name, found[name]) for name, argument in _FLAGS.items() if name in found}
     if "startingVersion" in found:
@@ -89,14 +115,14 @@ def source_options(given: Mapping[str, str], storage: Mapping[str, Any], time_zo
         stream["starting_timestamp"] = timestamp_ms(found["startingTimestamp"], time_zone)
     files, size = found.get("maxFilesPerTrigger"), found.get("maxBytesPerTrigger")
     return SourceOptions(
-        _table(found, storage),
+        _table(found, default),
         stream,
         None if files is None else _whole("maxFilesPerTrigger", files, 1),
         None if size is None else _size("maxBytesPerTrigger", size),
     )
 
 
-def sink_options(given: Mapping[str, str], storage: Mapping[str, Any]) -> SinkOptions:
+def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptions:
     """The options of ``writeStream``. Raises CallError."""
     cased = next((name for name in given if name.lower().startswith("delta.")), None)
     if cased is not None:
@@ -109,7 +135,7 @@ def sink_options(given: Mapping[str, str], storage: Mapping[str, Any]) -> SinkOp
     if app_id == "":
         raise deltalog.CallError("txnAppId is a text that is not empty.")
     return SinkOptions(
-        _table(found, storage),
+        _table(found, default),
         _names("partitionBy", found.get("partitionBy", "[]")),
         _flag("mergeSchema", found.get("mergeSchema", "false")),
         app_id,
@@ -191,12 +217,13 @@ def _refuse(key: str, known: tuple[str, ...]) -> NoReturn:
     raise deltalog.CallError(f"Unknown option {key!r} of a stream. Known: {', '.join(sorted(known))}.")
 
 
-def _table(found: Mapping[str, str], storage: Mapping[str, Any]) -> TableOptions:
+def _table(found: Mapping[str, str], default: DefaultStorage) -> TableOptions:
     if not found.get("path"):
         raise deltalog.CallError("The stream has no path: load(path), start(path), or option('path', …).")
-    if "storageOptions" in found:
-        storage = _json("storageOptions", found["storageOptions"])
-    return TableOptions(found["path"], _names("allowedPaths", found.get("allowedPaths", "[]")), dict(storage))
+    url, given = found["path"], _json("storageOptions", found.get("storageOptions", "{}"))
+    storage = given or dict(default.of(url))
+    allowed = _names("allowedPaths", found.get("allowedPaths", "[]"))
+    return TableOptions(url, allowed, storage, bool(given or default.given))
 
 
 def _json(name: str, text: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
     except ImportError as error:
         raise deltalog.UnsupportedFeatureError(
             f"{url}: Spark's tasks {work} the files with pyarrow, and PySpark needs pandas for that: "
-            f"pip install pandas pyarrow, here and on the executors. ({error})",
+            f"pip install 'deltalog[spark]', here and on the executors. ({error})",
             features=(f"{work} by tasks",),
         ) from error
     except Exception as error:

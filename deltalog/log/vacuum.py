@@ -28,7 +28,8 @@ from deltalog.storage.base import Entry, EntryKind, WalkPart
 # A file that no version names may belong to a write that will still commit, however short the retention is.
 UNCOMMITTED_AGE_MS = DAY_MS
 _HIDDEN = ("_", ".")
-_NOT_HIDDEN = ("_delta_index", "_change_data")
+_CHANGE_DATA = "_change_data"
+_NOT_HIDDEN = ("_delta_index", _CHANGE_DATA)
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
 # The number of files whose sizes and times are read in one batch.
@@ -50,6 +51,7 @@ class Stay(enum.Enum):
 
     YOUNG = "younger than the retention"
     UNCOMMITTED = "younger than a day, and named by no version: its commit may follow"
+    YOUNG_CHANGES = "a change file younger than a day: its commit is older than the retention, or may follow"
     NO_TIME = "of unknown age"
     SPELLED = "needed, if names are compared without case"
     ELSEWHERE = "named like a file that an absolute path of the log names"
@@ -60,7 +62,7 @@ class Stay(enum.Enum):
     ODD_NAME = "of a name that no log can have"
 
 
-_FOR_THEIR_AGE = (Stay.YOUNG, Stay.UNCOMMITTED, Stay.NO_TIME)
+_FOR_THEIR_AGE = (Stay.YOUNG, Stay.UNCOMMITTED, Stay.YOUNG_CHANGES, Stay.NO_TIME)
 _REMOVED = "removed from the table before the retention"
 _UNNAMED_KINDS: dict[LeftoverKind | None, str] = {
     None: "no version names it",
@@ -472,11 +474,16 @@ class _Decision:
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
-            return Stay.UNCOMMITTED
+            # Commits before the retention, which name change files, are not read.
+            return Stay.YOUNG_CHANGES if _is_of_changes(entry.path) else Stay.UNCOMMITTED
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
     def is_in_other_table(self, path: str) -> bool:
         return is_in_table(path, self.made.tables)
+
+
+def _is_of_changes(path: str) -> bool:
+    return path.startswith(f"{_CHANGE_DATA}/")
 
 
 def _is_temporary(path: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deltalog
-from spark_ext.stream_options import sink_options, source_options, timestamp_ms
+from spark_ext.stream_options import DefaultStorage, sink_options, source_options, timestamp_ms
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_times_that_are_refused(text: str, zone: str) -> None:
 
 def test_options_of_a_source() -> None:
     given = {"path": "t", "startingversion": "Latest", "MAXBYTESPERTRIGGER": "2m", "allowedPaths": '["/a", "/b"]'}
-    found = source_options({**given, "storageOptions": '{"key": "k"}'}, {"other": 1}, "UTC")
+    found = source_options({**given, "storageOptions": '{"key": "k"}'}, DefaultStorage({"other": 1}), "UTC")
     assert found.stream == {"starting_version": "latest"}
     assert (found.max_files, found.max_bytes) == (None, 2 << 20)
     assert (found.table.allowed_paths, found.table.storage) == (("/a", "/b"), {"key": "k"})
     assert "k" not in repr(found)
-    assert source_options({"path": "t"}, {"other": 1}, "UTC").table.storage == {"other": 1}
+    assert source_options({"path": "t"}, DefaultStorage({"other": 1}), "UTC").table.storage == {"other": 1}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_options_of_a_source() -> None:
 )
 def test_options_that_are_refused(given: dict[str, str], match: str) -> None:
     with pytest.raises(deltalog.CallError, match=match):
-        source_options(given, {}, "UTC")
+        source_options(given, DefaultStorage(), "UTC")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,25 @@ def test_options_that_are_refused(given: dict[str, str], match: str) -> None:
     ],
 )
 def test_options_of_a_sink(option: str, value: str, found: Any) -> None:
-    assert sink_options({"path": "t", option: value}, {}).partition_by == found
+    assert sink_options({"path": "t", option: value}, DefaultStorage()).partition_by == found
     with pytest.raises(deltalog.CallError, match="not empty"):
-        sink_options({"path": "t", "txnAppId": ""}, {})
+        sink_options({"path": "t", "txnAppId": ""}, DefaultStorage())
+
+
+def test_streams_without_options_take_those_of_the_session() -> None:
+    session = {
+        "fs.s3a.access.key": "k",
+        "fs.s3a.secret.key": "s",
+        "spark.hadoop.fs.s3a.endpoint": "store:9000",
+        "fs.s3a.bucket.other.access.key": "of-other",
+        "fs.s3a.bucket.other.secret.key": "of-other",
+    }
+    default = DefaultStorage(session=session)
+    for path, key in (("s3://lake/t", "k"), ("s3a://other/t", "of-other"), ("catalog:c.db#t", "k")):
+        table = source_options({"path": path}, default, "UTC").table
+        assert table.storage == {"key": key, "secret": key.replace("k", "s"), "endpoint_url": "https://store:9000"}
+        assert sink_options({"path": path}, default).table == table and not table.is_given
+    assert source_options({"path": "/data/t"}, default, "UTC").table.storage == {}
+    given = source_options({"path": "s3://lake/t", "storageOptions": '{"anon": true}'}, default, "UTC").table
+    assert given.storage == {"anon": True} and given.is_given
+    assert "'k'" not in repr(default) and "store:9000" not in repr(default)

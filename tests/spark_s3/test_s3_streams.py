@@ -109,3 +109,19 @@ def test_foreach_batch_writes_each_batch_once(spark: Any, place: Place, tmp_path
     source.add(4)
     source.run(write)
     assert lost and (_ids(place), _batches(place)) == ([1, 2, 3, 4], [0, 1, 2])
+
+
+@_as_format
+def test_streams_have_the_settings_of_the_session(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With table and checkpoint on S3, and without an option: whatever credentials the environment has."""
+    source = deltalog.DeltaTable.create(place.url + "/source", _COLUMNS, data=_data(1, 2), **place.options)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-another-service")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-another-service")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with session_reaches(spark, place):
+        spark_ext.register(spark)
+        checkpoint = place.url.replace("s3:", "s3a:") + "/checkpoint"
+        _run(spark, place, checkpoint)
+        source.append(_data(3))
+        _run(spark, place, checkpoint)
+    assert _ids(place) == [1, 2, 3]

@@ -92,9 +92,9 @@ def failing(fault: Fault) -> type[StreamFormat]:
             return reader
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-            from spark_ext.stream_options import sink_options
+            from spark_ext.stream_options import DefaultStorage, sink_options
 
-            writer = FailingSink(sink_options(self.options, {}), schema, overwrite)
+            writer = FailingSink(sink_options(self.options, DefaultStorage()), schema, overwrite)
             writer.fault = fault
             return writer
 

@@ -221,6 +221,17 @@ def test_change_files_go_with_their_commits(store: MemoryStore, clock: Clock) ->
     assert changes < set(delete(table).paths)
 
 
+def test_a_young_change_file_has_a_reason_of_its_own(store: MemoryStore, clock: Clock) -> None:
+    """Its commit may be one before the retention, which a vacuum does not read: it is no file without a version."""
+    table = create(store, clock, FEED)
+    clock.now_ms += HOUR
+    table.delete("id = 1")
+    store.put("left-over.parquet", b"x")
+    clock.now_ms += HOUR
+    kept = table.vacuum(0, enforce_retention_duration=False).kept
+    assert (kept[Stay.YOUNG_CHANGES.value], kept[Stay.UNCOMMITTED.value]) == (1, 1)
+
+
 def test_a_change_file_that_is_older_than_its_commit_stays(store: MemoryStore, clock: Clock) -> None:
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(FEED))
     store.put("_change_data/cdc-0.parquet", b"x")
