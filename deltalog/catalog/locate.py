@@ -17,6 +17,7 @@ from deltalog.log.reader import LogReader
 from deltalog.operations.table_handle import TableHandle
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
+from deltalog.storage.locations import options_at
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
     if url.startswith("dynamodb:"):
         from deltalog.catalog.dynamodb import DynamoDBCoordinator
 
-        return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), options, create=create)
+        found = options_at(url, spread(options))
+        return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), found, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 
     return SQLiteCoordinator(_sqlite_path(url), create=create)

@@ -9,6 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # Options that are text even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
-_NAME = "storage_options"
+_NAME, _FILE = "storage_options", "storage_options_file"
 # Parameters beside the storage options in the calls that these are passed to.
 _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
 
@@ -68,6 +69,16 @@ _Option = Annotated[
     ),
 ]
 
+_OptionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--storage-options-file",
+        metavar="FILE",
+        help="Storage options in a JSON object; by_location in it has those of locations that begin alike.",
+        rich_help_panel="Storage",
+    ),
+]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -86,7 +97,7 @@ def taking_options(function: F) -> F:
 
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
-        token = _GIVEN.set(parse_options(named.pop(_NAME) or ()))
+        token = _GIVEN.set(_together(parse_options(named.pop(_NAME) or ()), options_in_file(named.pop(_FILE))))
         try:
             return function(*arguments, **named)
         finally:
@@ -97,8 +108,9 @@ def taking_options(function: F) -> F:
         parameter.replace(annotation=hints[name]) for name, parameter in inspect.signature(function).parameters.items()
     ]
     more = inspect.Parameter(_NAME, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Option)
-    run.__signature__ = inspect.Signature([*parameters, more])  # type: ignore[attr-defined]
-    run.__annotations__ = {**hints, _NAME: _Option}
+    file = inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OptionsFile)
+    run.__signature__ = inspect.Signature([*parameters, more, file])  # type: ignore[attr-defined]
+    run.__annotations__ = {**hints, _NAME: _Option, _FILE: _OptionsFile}
     return typing.cast(F, run)
 
 
@@ -172,6 +184,30 @@ def parse_options(texts: Iterable[str]) -> dict[str, Any]:
                 raise typer.BadParameter(f"--option {name}: {key} was given with another value before.")
         place[keys[-1]] = _value(name, keys[-1], value)
     return found
+
+
+def options_in_file(file: Path | None) -> dict[str, Any]:
+    """The storage options in a file. Raises BadParameter, which repeats nothing of it: it may have secrets."""
+    if file is None:
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"--storage-options-file {file}: {error.strerror}.") from None
+    except ValueError:
+        raise typer.BadParameter(f"--storage-options-file {file} is no JSON.") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"--storage-options-file {file} is no JSON object.")
+    for name in found:
+        if name in _RESERVED:
+            raise typer.BadParameter(f"There is no storage option {name!r}.")
+    return found
+
+
+def _together(single: dict[str, Any], of_file: dict[str, Any]) -> dict[str, Any]:
+    if twice := sorted(single.keys() & of_file.keys()):
+        raise typer.BadParameter(f"{', '.join(twice)}: given with --option and in --storage-options-file.")
+    return {**of_file, **single}
 
 
 def _value(name: str, key: str, text: str) -> Any:

@@ -11,6 +11,7 @@ from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore, local_root
+from deltalog.storage.locations import BY_LOCATION, options_at
 from deltalog.storage.memory import named_store
 from deltalog.storage.secrets import Reopen, Secrets
 
@@ -41,12 +42,15 @@ def open_store(url: Location, **options: Any) -> LogStore:
     ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of S3, except the endpoint if
     ``dynamodb_endpoint_url`` is given.
 
-    Options can also be given together, as ``storage_options={…}``. A LogStore is returned as it is, and a store of
-    obstore is wrapped. ``memory://`` stores exist as long as the process. Raises CallError for an unknown scheme or
-    option, and when a package is not installed.
+    Options can also be given together, as ``storage_options={…}``, and by location: ``by_location={"s3://lake/sales":
+    {…}}`` has those of all locations that begin so, in place of the others. A LogStore is returned as it is, and a
+    store of obstore is wrapped. ``memory://`` stores exist as long as the process. Raises CallError for an unknown
+    scheme or option, and when a package is not installed.
     Cost: no store call.
     """
     options = spread(options)
+    if BY_LOCATION in options:
+        options = options_at(os.fspath(url) if isinstance(url, (str, os.PathLike)) else "", options)
     if isinstance(url, LogStore):
         _refuse(options, "an open store")
         return url
@@ -219,4 +223,6 @@ def _open_obstore(location: Any, options: dict[str, Any]) -> LogStore:
 
 def _refuse(options: dict[str, Any], kind: str) -> None:
     if options:
-        raise CallError(f"Storage options {sorted(options)} do not apply to {kind}. Remove them.")
+        raise CallError(
+            f"Storage options {sorted(options)} do not apply to {kind}. Remove them, or give them as by_location."
+        )

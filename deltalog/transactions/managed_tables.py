@@ -47,7 +47,7 @@ _TRIES = 20
 
 
 class ManagedTables:
-    """See the module. Threads may share it. ``storage_options``: those of all tables."""
+    """See the module. Threads may share it. ``storage_options``: those of all tables, and ``by_location``."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, storage_options: Mapping[str, Any]) -> None:
         self.coordinator = coordinator

@@ -82,7 +82,9 @@ class TransactionManager:
     ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
     ``idle_timeout``: how long a transaction that is started here may be idle before any process may abort it.
     ``most_ahead``: how far ahead of the clock an in-commit timestamp may be for the coordinator to ratify it; by
-    default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``.
+    default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``;
+    ``by_location={"s3://lake/sales": {…}}`` where tables differ in them, or some are on local disks, which take none.
+    The catalog keeps no options.
 
     Members: one for each call of AWS Lake Formation's transactions, and those by which tables come and go.
     """

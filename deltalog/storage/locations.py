@@ -1,0 +1,39 @@
+"""Which storage options a location has, where they differ by location. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deltalog.errors import CallError
+from deltalog.protocol.paths import canonical_url
+
+BY_LOCATION = "by_location"
+
+
+def options_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for a location: of ``by_location`` those of the longest beginning of it, else the others. A beginning
+    ends where a part of the path does. Options of both kinds are never mixed: a key goes with its own secret. Raises
+    CallError, which shows no option."""
+    others = {name: value for name, value in options.items() if name != BY_LOCATION}
+    given = options.get(BY_LOCATION)
+    if given is None:
+        return others
+    if not isinstance(given, Mapping) or not all(
+        isinstance(start, str) and start and isinstance(each, Mapping) for start, each in given.items()
+    ):
+        raise CallError(
+            f"{BY_LOCATION} is a mapping from the beginnings of locations, such as 's3://lake/sales', to the storage "
+            "options of each, a mapping again."
+        )
+    location = canonical_url(url)
+    fitting = [start for start in given if _begins(location, canonical_url(start))]
+    return dict(given[max(fitting, key=len)]) if fitting else others
+
+
+def _begins(location: str, start: str) -> bool:
+    if not start.endswith("://"):
+        start = start.rstrip("/")
+    if not location.startswith(start):
+        return False
+    return start.endswith(("/", ":")) or location[len(start) : len(start) + 1] in ("", "/")
