@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO
 
+from deltalog import deadline
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.errors import (
@@ -105,6 +106,7 @@ class ManagedStore(WrappedStore[LogStore]):
             self._known = head
 
     def get(self, path: str, length: int | None = None) -> bytes:
+        deadline.check(self.url)
         staged = self._staged_path(path)
         if staged is not None:
             try:
@@ -114,12 +116,18 @@ class ManagedStore(WrappedStore[LogStore]):
         return self.inner.get(path, length)
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        deadline.check(self.url)
         staged = [self._staged_path(path) for path in paths]
         if any(staged):
             return [self.get(path, length) for path in paths]
         return self.inner.get_many(paths, length)
 
+    def open_input(self, path: str) -> Any:
+        deadline.check(self.url)
+        return self.inner.open_input(path)
+
     def head(self, path: str) -> FileMeta | None:
+        deadline.check(self.url)
         version = commit_version(path)
         if version is None:
             return self.inner.head(path)
@@ -132,6 +140,7 @@ class ManagedStore(WrappedStore[LogStore]):
     def list_from(
         self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
     ) -> list[FileMeta]:
+        deadline.check(self.url)
         if directory != LOG_DIRECTORY:
             return self.inner.list_from(directory, start, stat=stat, limit=limit)
         head = self.refresh_head()
@@ -142,6 +151,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return [kept[name] for name in sorted(kept)][:limit]
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
+        deadline.check(self.url)
         if directory != LOG_DIRECTORY:
             return self.inner.list_names(directory, start, limit=limit)
         head = self.refresh_head()

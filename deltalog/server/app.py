@@ -2,7 +2,7 @@
 
 Calls run in threads, since the manager waits for its coordinator and its stores. Calls that need only the catalog have
 separate threads from those that need stores, and each table has its own lane. A call that times out is answered with
-an error but continues: it may still take effect, as that response says.
+an error; its work ends before it next reads a table, and may have taken effect by then, as that response says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import functools
 import hmac
 import logging
+import time
 import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -20,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from deltalog.errors import DeltaLogError, OperationTimeoutError
+from deltalog import deadline
+from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
 from deltalog.server import delta
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
@@ -218,8 +220,9 @@ class App:
 
     async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
         seconds = self._limits.request_seconds
+        end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(self._carry_out, route, call, said, request_id)
+        work = functools.partial(self._carry_out, route, call, said, request_id, end_s)
         try:
             return await lanes.run(self._lane(route, call), work, seconds)
         except BusyError:
@@ -244,12 +247,16 @@ class App:
             self._tables.add(call.transaction_id, call.table)
         return call.table
 
-    def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
-        """Runs in a thread, and raises nothing."""
+    def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float) -> Answer:
+        """Runs in a thread, and raises nothing. What is not done at ``end_s`` ends before its next read."""
         try:
-            return Answer(200, call.run(self._manager))
+            with deadline.until(end_s):
+                return Answer(200, call.run(self._manager))
         except DeltaLogError as error:
-            return self._shown(_explained(route, error, request_id), said)
+            answer = _explained(route, error, request_id)
+            if isinstance(error, StoreError) and time.monotonic() > end_s:
+                answer = route.explain(OperationTimeoutError("Not finished in time; it may have taken effect."))
+            return self._shown(answer, said)
         except Exception:
             log.exception("request %s: %s failed", request_id, route.name)
             return refusal(500, INTERNAL, f"The server failed; its log has more under request {request_id}.")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltalog import deadline
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.bound import columns_of
@@ -182,7 +183,7 @@ def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[st
                 f"ETag {etags[path]}, not {each.size_bytes} and {each.etag}."
             )
     with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(functools.partial(_check_file, transaction.metadata, store), added))
+        list(threads.map(deadline.carried(functools.partial(_check_file, transaction.metadata, store)), added))
 
 
 def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
@@ -196,13 +197,17 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
         found = StructType.from_arrow(file.schema_arrow)
         for column in _checked_columns(metadata, found, where):
             stored = found.find(column.name)
-            if stored is None or _has_nulls(file, stored.name):
+            if stored is None or _has_nulls(file, stored.name, where):
                 raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, and the file has nulls for it.")
 
 
-def _has_nulls(file: pq.ParquetFile, name: str) -> bool:
+def _has_nulls(file: pq.ParquetFile, name: str, where: str) -> bool:
     # Of a name such as "a.b", the field b of a struct a is read too.
-    return any(batch.column(name).null_count for batch in file.iter_batches(columns=[name]))
+    for batch in file.iter_batches(columns=[name]):
+        deadline.check(where)
+        if batch.column(name).null_count:
+            return True
+    return False
 
 
 def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 
+from deltalog import deadline
 from deltalog.arguments import checked
 from deltalog.catalog import records
 from deltalog.catalog.marks import added_paths
@@ -27,6 +28,7 @@ from deltalog.errors import (
     OperationTimeoutError,
     Outcome,
     ResourceNotReadyError,
+    StoreError,
     TransactionCanceledError,
 )
 from deltalog.log.loader import load_latest
@@ -98,7 +100,7 @@ class ManagedTransaction:
         another process worked on the transaction, 1 to 3 more of a serializable one, which records the read.
         """
         record = self._ledger.allowed(self.id, Call.READ)
-        with self._lock:
+        with self.alone():
             self._changed_elsewhere(record)
             return self._open(record, self._tables.record(name))[0]
 
@@ -118,9 +120,14 @@ class ManagedTransaction:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """In the block no other thread can open a table in this transaction or commit it."""
-        with self._lock:
+        """In the block no other thread can open a table in this transaction or commit it. Raises StoreError where a
+        deadline passes first."""
+        if not self._lock.acquire(timeout=deadline.seconds_left()):
+            raise StoreError(f"Transaction {self.id}: another call of it did not end while the caller was waiting.")
+        try:
             yield
+        finally:
+            self._lock.release()
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
         """The branches to commit, and those of tables that must not have changed, as of a record that was just read.
@@ -128,7 +135,7 @@ class ManagedTransaction:
         Raises ResourceNotReadyError for a table that was dropped. Cost: none; where another process worked on the
         transaction, 1 call of the coordinator and as ``table`` for each.
         """
-        with self._lock:
+        with self.alone():
             elsewhere = self._changed_elsewhere(record)
             for table in self._tables.all() if elsewhere else ():
                 if table.table_id in elsewhere:
