@@ -13,23 +13,38 @@ except ImportError as error:
 
 from spark_ext.data_source import register
 from spark_ext.delta_table import DeltaTable
+from spark_ext.errors import ArgumentTypeError, ColumnKindError, ExpressionError, SqlSyntaxError
+from spark_ext.errors import ExistsError, MissingTableError
 from spark_ext.frames import detail, history
 from spark_ext.jobs import JobFailedError
+from spark_ext.merge_builder import DeltaMergeBuilder
 from spark_ext.names import use_catalog
+from spark_ext.optimizing import DeltaOptimizeBuilder
 from spark_ext.reader import Reader, read, read_changes
 from spark_ext.results import WriteResult
 from spark_ext.sql import sql
 from spark_ext.stream_writer import StreamWriter, stream_writer
+from spark_ext.table_builder import DeltaTableBuilder, IdentityGenerator
 from spark_ext.table_writer import TableWriter, write_to
 from spark_ext.targets import NameNotRegisteredError
 from spark_ext.types import from_spark, to_spark
 from spark_ext.writer import Writer, write
 
 __all__ = [
+    "ArgumentTypeError",
+    "ColumnKindError",
+    "DeltaMergeBuilder",
+    "DeltaOptimizeBuilder",
     "DeltaTable",
+    "DeltaTableBuilder",
+    "ExistsError",
+    "ExpressionError",
+    "IdentityGenerator",
     "JobFailedError",
+    "MissingTableError",
     "NameNotRegisteredError",
     "Reader",
+    "SqlSyntaxError",
     "StreamWriter",
     "TableWriter",
     "WriteResult",

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 import deltalog
+from spark_ext import arguments
+from spark_ext.errors import explained
 from spark_ext.exact import named, quoted
 from spark_ext.rules import refuse
 from spark_ext.types import spark_type
@@ -25,12 +27,13 @@ _NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
 
 
 def as_column(expression: Expression, what: str) -> Column:
-    """The column of an expression. Raises CallError for anything but text and columns."""
-    if isinstance(expression, str):
-        return F.expr(expression)
-    if isinstance(expression, Column) or type(expression).__name__ == "Column":
+    """The column of an expression. Raises ArgumentTypeError for anything but text and columns, CallError for text that
+    Spark cannot parse."""
+    arguments.expression(what, expression)
+    if not isinstance(expression, str):
         return expression
-    raise deltalog.CallError(f"{what} is SQL text or a Column of Spark, not {type(expression).__name__}.")
+    with explained(f"{what}, {expression!r}, is no expression"):
+        return F.expr(expression)
 
 
 def text_of(expression: Expression) -> str:

@@ -19,9 +19,10 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
     ``storage_options``: of the stores of the tables, as for ``DeltaTable.open(url, **options)``; without them tables on
     S3 are accessed with the S3A settings that the session has now (``fs.s3a.…``, those of the table's bucket first), as
     by ``read`` and ``write``. Times without a zone in options of streams are in the time zone that the session has now.
-    Call it again after a change of these settings. Spark's driver and executors need deltalog, spark_ext, pyarrow and
-    pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2 commands, and 1 query for each setting
-    of S3A.
+    Call it again after a change of these settings. ``partitionBy`` and ``clusterBy`` of ``writeStream``, which Spark
+    does not pass on to Python sinks, and ``readStream.table`` and ``toTable`` with names of the session's catalog, work
+    in this process from then on. Spark's driver and executors need deltalog, spark_ext, pyarrow and pandas. Raises
+    UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2 commands, and 1 query for each setting of S3A.
     """
     if find_spec("pyspark.sql.datasource") is None:
         raise deltalog.UnsupportedFeatureError(
@@ -29,6 +30,7 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
             "newer. Write streams with foreachBatch(spark_ext.stream_writer(…)), which works with every version.",
             features=("Python data source",),
         )
+    from spark_ext.stream_calls import add_calls
     from spark_ext.stream_formats import StreamFormat
     from spark_ext.stream_options import DefaultStorage
 
@@ -40,3 +42,4 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
         default_storage = default
 
     spark.dataSource.register(Registered)
+    add_calls(spark)

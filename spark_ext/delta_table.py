@@ -4,6 +4,7 @@ written for delta-spark runs after its import is changed.
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import frames, names, paths, row_verbs, stores
+from spark_ext import arguments, frames, names, paths, row_verbs, stores
 from spark_ext.assigned import Expression
+from spark_ext.errors import explained
 from spark_ext.merge_builder import DeltaMergeBuilder, merge_of
 from spark_ext.optimizing import DeltaOptimizeBuilder
 from spark_ext.paths import Location
@@ -184,7 +186,9 @@ class DeltaTable:
         JobFailedError, StoreError, RowCountError, and Spark's errors for the condition. Cost: the log; a Spark job that
         reads the condition's columns of the files that can have such a row; without deletion vectors a second job.
         """
-        return row_verbs.delete(self._spark, self._table, condition, self._alias)
+        _check("delete", condition)
+        with explained(f"DELETE from {self._table.url}"):
+            return row_verbs.delete(self._spark, self._table, condition, self._alias)
 
     def update(
         self,
@@ -198,9 +202,11 @@ class DeltaTable:
         and rows keep their row ids. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError. Cost: as
         ``delete``, and a Spark job that writes the new rows; with the change data feed another one.
         """
-        if set is None:
-            raise deltalog.CallError("update needs set: a dict from names of columns to their new values.")
-        return row_verbs.update(self._spark, self._table, condition, set, self._alias)
+        if set is not None:
+            _check("update", condition)
+        sets = arguments.values("set", set)
+        with explained(f"UPDATE of {self._table.url}"):
+            return row_verbs.update(self._spark, self._table, condition, sets, self._alias)
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
@@ -216,11 +222,12 @@ class DeltaTable:
     def restoreToVersion(self, version: int) -> DataFrame:
         """Restore an earlier version, in a new commit. Returns a row of metrics, named as delta-spark names them.
         Raises and costs as ``DeltaTable.restore`` of deltalog."""
-        return self._restored(self._table.restore(version))
+        return self._restored(self._table.restore(arguments.whole("version", version)))
 
     def restoreToTimestamp(self, timestamp: Any) -> DataFrame:
         """As ``restoreToVersion``, for the latest version at a time: text in the session time zone, or an aware
         datetime. Raises InvalidTimestampError too."""
+        _check_moment(timestamp)
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
 
     def vacuum(
@@ -272,6 +279,7 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """As ``clone``, of a version."""
+        arguments.whole("version", version)
         return self._cloned(target, isShallow, replace, properties, version=version)
 
     def cloneAtTimestamp(
@@ -283,13 +291,16 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """As ``clone``, of the latest version at a time: text in the session time zone, or an aware datetime."""
+        _check_moment(timestamp)
         at_ms = timestamp_ms(self._spark, timestamp, "timestamp")
         return self._cloned(target, isShallow, replace, properties, timestamp=at_ms)
 
     def _cloned(
         self, target: str, shallow: bool, replace: bool, properties: Mapping[str, str] | None, **point: Any
     ) -> DeltaTable:
-        if replace:
+        arguments.text("target", target)
+        arguments.flag("isShallow", shallow)
+        if arguments.flag("replace", replace):
             raise _refused(
                 "clone with replace",
                 "the versions of the table that is replaced would be of two tables",
@@ -330,6 +341,16 @@ class DeltaTable:
         files = (done.files_after, done.removed_files, done.added_files)
         row = (done.bytes_after, *files, done.removed_bytes, done.added_bytes)
         return self._spark.createDataFrame([row], _RESTORED)
+
+
+def _check(verb: str, condition: Any) -> None:
+    if condition is not None:
+        arguments.expression(f"The condition of {verb}", condition)
+
+
+def _check_moment(timestamp: Any) -> None:
+    if not isinstance(timestamp, datetime.datetime):
+        arguments.text("timestamp", timestamp)
 
 
 def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:

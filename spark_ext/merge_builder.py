@@ -8,7 +8,9 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
+from spark_ext import arguments
 from spark_ext.assigned import Expression
+from spark_ext.errors import ArgumentTypeError, explained
 from spark_ext.merging import Action, Clause, Group, Merge, merge
 from spark_ext.results import WriteResult
 
@@ -32,7 +34,7 @@ class DeltaMergeBuilder:
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
         """Give columns new values in rows that match. Columns that are not named stay, and generated ones follow."""
-        return self._with("matched", "update", condition, _given(set, "set"))
+        return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Give each column of the table that of the source with the same name, up to case."""
@@ -47,7 +49,7 @@ class DeltaMergeBuilder:
     ) -> DeltaMergeBuilder:
         """Insert a row for each row of the source that matches none. Columns that are not named are generated, or get
         their default, or null."""
-        return self._with("not matched", "insert", condition, _given(values, "values"))
+        return self._with("not matched", "insert", condition, arguments.values("values", values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Insert each row of the source that matches none, with the columns of the same names."""
@@ -60,7 +62,7 @@ class DeltaMergeBuilder:
     ) -> DeltaMergeBuilder:
         """Give columns new values in rows of the table that no row of the source matches. Without a condition in one of
         these clauses the whole table is read, and any row that another writer adds is a conflict."""
-        return self._with("not matched by source", "update", condition, _given(set, "set"))
+        return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Delete rows of the table that no row of the source matches. As ``whenNotMatchedBySourceUpdate``."""
@@ -81,11 +83,14 @@ class DeltaMergeBuilder:
         Cost: the source; a join that reads the columns of the conditions; a job that joins the rows that change, and
         writes all new ones; with the change data feed one or two more. Inserts alone are one anti join.
         """
-        return merge(self._spark, self._table, self._asked, self._alias)
+        with explained(f"MERGE into {self._table.url}"):
+            return merge(self._spark, self._table, self._asked, self._alias)
 
     def _with(
         self, group: Group, action: Action, condition: Expression | None, sets: Mapping[str, Expression] | None
     ) -> DeltaMergeBuilder:
+        if condition is not None:
+            arguments.expression("The condition of a clause", condition)
         clauses = (*self._asked.clauses, Clause(group, action, condition, sets))
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, clauses=clauses), self._alias)
 
@@ -99,13 +104,8 @@ def merge_of(
 ) -> DeltaMergeBuilder:
     """A merge without clauses. Raises CallError."""
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
-        raise deltalog.CallError(f"The source of a merge is a DataFrame of Spark, not {type(source).__name__}.")
+        raise ArgumentTypeError(f"The source of a merge must be DataFrame of Spark, not {type(source).__name__}.")
     if condition is None:
-        raise deltalog.CallError("A merge needs a condition, such as 'target.id = source.id'.")
+        raise deltalog.CallError("The condition of a merge cannot be None. Give one such as 'target.id = source.id'.")
+    arguments.expression("The condition of a merge", condition)
     return DeltaMergeBuilder(spark, table, Merge(source, condition), alias)
-
-
-def _given(sets: Mapping[str, Expression] | None, name: str) -> Mapping[str, Expression]:
-    if not isinstance(sets, Mapping) or not sets:
-        raise deltalog.CallError(f"{name} is a dict that is not empty, from names of columns to their new values.")
-    return sets

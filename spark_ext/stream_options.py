@@ -23,7 +23,7 @@ _FLAGS = {
     "failOnDataLoss": "fail_on_data_loss",
 }
 _READING = (*_FLAGS, "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger")
-_WRITING = ("partitionBy", "mergeSchema", "properties", "txnAppId", "userMetadata", "checkpointLocation", "queryName")
+_WRITING = ("partitionBy", "clusterBy", "mergeSchema", "properties", "txnAppId", "userMetadata", "checkpointLocation", "queryName")
 _SHARED = ("path", "storageOptions", "allowedPaths")
 # Options of delta-spark that have no counterpart, and what to do instead.
 _REFUSED = {
@@ -96,6 +96,7 @@ class SinkOptions:
 
     table: TableOptions
     partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
     merge_schema: bool = False
     app_id: str | None = None
     checkpoint: str | None = None
@@ -137,6 +138,7 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
     return SinkOptions(
         _table(found, default),
         _names("partitionBy", found.get("partitionBy", "[]")),
+        _names("clusterBy", found.get("clusterBy", "[]")),
         _flag("mergeSchema", found.get("mergeSchema", "false")),
         app_id,
         found.get("checkpointLocation"),

@@ -160,6 +160,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
                 options.table.url,
                 deltalog.StructType(tuple(_nullable(field) for field in columns.fields)),
                 partition_by=options.partition_by,
+                cluster_by=options.cluster_by,
                 properties=options.properties,
                 **options.table.storage,
             )
@@ -167,16 +168,24 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
         except deltalog.TableExistsError:  # another writer was first
             table = options.table.open()
     snapshot = table.snapshot()
-    by = options.partition_by
-    if by and tuple(by) != snapshot.partition_columns:
-        raise deltalog.SchemaMismatchError(
-            f"{table.url} is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}, and the stream says "
-            f"{', '.join(by)}. Leave partitionBy out."
-        )
+    clustering = tuple(".".join(column) for column in snapshot.clustering_columns)
+    _check_layout(table, "partitioned", "partitionBy", options.partition_by, snapshot.partition_columns)
+    _check_layout(table, "clustered", "clusterBy", options.cluster_by, clustering)
     if options.merge_schema and any(snapshot.schema.find(field.name) is None for field in columns.fields):
         with table.transaction() as transaction:
             transaction.merge_schema(columns)
             transaction.commit("ADD COLUMNS")
+
+
+def _check_layout(
+    table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]
+) -> None:
+    """Refuse columns other than those of the table; their case does not matter."""
+    if given and [name.lower() for name in given] != [name.lower() for name in have]:
+        raise deltalog.SchemaMismatchError(
+            f"{table.url} is {how} by {', '.join(have) or 'nothing'}, and the stream says {', '.join(given)}. Leave "
+            f"{call} out."
+        )
 
 
 def _opened(options: SinkOptions) -> deltalog.DeltaTable | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import names, paths, stores
+from spark_ext import arguments, names, paths, stores
 from spark_ext.defaults import SessionDefaults
+from spark_ext.errors import ArgumentTypeError, ColumnKindError, ExistsError, MissingTableError, explained
 from spark_ext.targets import NamedTarget, NewTable, PathTarget, Target
 from spark_ext.types import SIZED, from_spark
 from spark_ext.write_options import column_names, parameter_text
@@ -18,6 +20,14 @@ from spark_ext.write_plan import replace_properties, set_layout
 
 T = TypeVar("T")
 Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "CREATE OR REPLACE TABLE"]
+
+
+@dataclass
+class IdentityGenerator:
+    """An identity column, as delta-spark's class of this name describes it."""
+
+    start: int = 1
+    step: int = 1
 
 
 class DeltaTableBuilder(Generic[T]):
@@ -37,12 +47,12 @@ class DeltaTableBuilder(Generic[T]):
 
     def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
         """The name of the table in the session's catalog (``spark_ext.use_catalog``)."""
-        self._name = identifier
+        self._name = arguments.text("The identifier of tableName", identifier)
         return self
 
     def location(self, location: str) -> DeltaTableBuilder[T]:
         """Where the table is, or will be."""
-        self._location = location
+        self._location = arguments.text("The location of a table", location)
         return self
 
     def storage_options(self, **options: Any) -> DeltaTableBuilder[T]:
@@ -52,7 +62,7 @@ class DeltaTableBuilder(Generic[T]):
 
     def comment(self, comment: str) -> DeltaTableBuilder[T]:
         """The description of the table."""
-        self._comment = comment
+        self._comment = arguments.text("The comment of a table", comment)
         return self
 
     def addColumn(
@@ -60,30 +70,51 @@ class DeltaTableBuilder(Generic[T]):
         colName: str,
         dataType: str | spark_types.DataType,
         nullable: bool = True,
-        generatedAlwaysAs: str | None = None,
-        generatedByDefaultAs: Any = None,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,
+        generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder[T]:
         """A column. ``dataType``: a type of Spark, or its SQL. ``generatedAlwaysAs``: SQL on other columns. Raises
         UnsupportedFeatureError for identity columns, CallError."""
-        if generatedByDefaultAs is not None or not isinstance(generatedAlwaysAs, (str, type(None))):
-            raise deltalog.UnsupportedFeatureError(
-                f"Column {colName} is an identity column, whose values spark_ext does not generate. Create the table "
-                "with deltalog.DeltaTable.create and deltalog.identity_column, use generatedAlwaysAs with SQL, or give "
-                "the values.",
-                features=("identityColumns",),
-            )
-        metadata = {} if comment is None else {"comment": comment}
+        name = arguments.text("The name of a column", colName)
+        data_type = type_of(self._spark, dataType)
+        arguments.flag(f"nullable of column {name}", nullable)
+        metadata = {} if comment is None else {"comment": arguments.text(f"The comment of column {name}", comment)}
+        self._check_generated(name, data_type, generatedAlwaysAs, generatedByDefaultAs)
         if generatedAlwaysAs is not None:
-            metadata["delta.generationExpression"] = generatedAlwaysAs
-        column = spark_types.StructField(colName, type_of(self._spark, dataType), nullable, metadata)
-        return self.addColumns([column])
+            metadata["delta.generationExpression"] = str(generatedAlwaysAs)
+        return self.addColumns([spark_types.StructField(name, data_type, nullable, metadata)])
+
+    def _check_generated(self, name: str, data_type: spark_types.DataType, always: Any, by_default: Any) -> None:
+        if always is not None and by_default is not None:
+            raise deltalog.CallError(
+                f"Column {name} has generatedAlwaysAs and generatedByDefaultAs, which cannot both be set. Give one."
+            )
+        if by_default is not None and not isinstance(by_default, IdentityGenerator):
+            raise ArgumentTypeError(f"generatedByDefaultAs of column {name} is no IdentityGenerator: {by_default!r}.")
+        identity = always if by_default is None else by_default
+        if identity is None or isinstance(identity, str):
+            return
+        if not isinstance(identity, IdentityGenerator):
+            raise ArgumentTypeError(
+                f"generatedAlwaysAs of column {name} is SQL text or an IdentityGenerator, not {identity!r}."
+            )
+        if identity.step == 0:
+            raise deltalog.CallError(f"The step of identity column {name} is 0, so that all ids would be the same.")
+        wrong = "" if isinstance(data_type, spark_types.LongType) else f" (and of type {data_type.simpleString()})"
+        raise ColumnKindError(
+            f"Column {name} is an identity column{wrong}, whose values spark_ext does not generate. Create the table "
+            "with deltalog.DeltaTable.create and deltalog.identity_column, use generatedAlwaysAs with SQL, or give "
+            "the values.",
+            features=("identityColumns",),
+        )
 
     def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
         """Columns of a schema of Spark. Raises CallError, SchemaMismatchError."""
-        fields = cols.fields if isinstance(cols, spark_types.StructType) else list(cols)
+        is_schema = isinstance(cols, spark_types.StructType)
+        fields = cols.fields if is_schema else list(cols) if isinstance(cols, (list, tuple)) else [cols]
         if not all(isinstance(field, spark_types.StructField) for field in fields):
-            raise deltalog.CallError("addColumns takes a StructType of Spark, or a list of its StructFields.")
+            raise ArgumentTypeError("addColumns takes a StructType of Spark, or a list of its StructFields.")
         self._fields += from_spark(spark_types.StructType(fields)).fields
         return self
 
@@ -100,7 +131,7 @@ class DeltaTableBuilder(Generic[T]):
     def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
         """A property of the table."""
         if not isinstance(key, str) or not isinstance(value, str):
-            raise deltalog.CallError(f"Names and values of properties are text, not {key!r} and {value!r}.")
+            raise ArgumentTypeError(f"Names and values of properties are text, not {key!r} and {value!r}.")
         self._properties[key] = value
         return self
 
@@ -115,15 +146,24 @@ class DeltaTableBuilder(Generic[T]):
         properties = {**SessionDefaults.of(self._spark).properties, **self._properties}
         if table is None:
             if self._kind == "REPLACE TABLE":
-                raise deltalog.TableNotFoundError(f"There is no table at {target.url}. Create it first.")
+                raise MissingTableError(
+                    f"The table{self._called()} cannot be found at {target.url}, so that it cannot be replaced. Create "
+                    "it first."
+                )
             self._create(target, properties)
             table = target.existing(self._spark, self._storage)
             assert table is not None
         elif self._kind == "CREATE TABLE":
-            raise deltalog.TableExistsError(f"There is a table at {table.url}. Use createIfNotExists or replace.")
+            raise ExistsError(
+                f"A table{self._called()} already exists at {table.url}. Use createIfNotExists or replace."
+            )
         elif self._kind != "CREATE TABLE IF NOT EXISTS":
             self._replace(table, properties)
         return self._opened(table)
+
+    def _called(self) -> str:
+        """The table's name, for messages."""
+        return "" if self._name is None else f" {self._name}"
 
     def _target(self) -> Target:
         if self._name is None:
@@ -170,10 +210,13 @@ class DeltaTableBuilder(Generic[T]):
 
 
 def type_of(spark: SparkSession, data_type: str | spark_types.DataType) -> spark_types.DataType:
-    """A type of Spark by its SQL. Raises Spark's error for text that is none."""
-    if not isinstance(data_type, str):
+    """A type of Spark by its SQL. Raises CallError for text that is none."""
+    if isinstance(data_type, spark_types.DataType):
         return data_type
+    if not isinstance(data_type, str):
+        raise ArgumentTypeError(f"The type of a column is a DataType of Spark or its SQL, not {data_type!r}.")
     sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
     if sized is not None:
         return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))
-    return spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType
+    with explained(f"{data_type!r} is no type of a column"):
+        return spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType

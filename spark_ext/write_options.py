@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import deltalog
 from spark_ext.defaults import SessionDefaults, bytes_of
+from spark_ext.errors import ArgumentTypeError
 
 _MODES = {
     "append": "append",
@@ -114,7 +115,7 @@ def column_names(call: str, columns: Sequence[Any]) -> tuple[str, ...]:
     """The names that a call like ``partitionBy`` was given, one by one or as a list. Raises CallError."""
     listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
     if not all(isinstance(name, str) for name in listed):
-        raise deltalog.CallError(f"{call} takes column names, as text, not {listed!r}.")
+        raise ArgumentTypeError(f"{call} takes column names, as text, not {listed!r}.")
     return tuple(listed)
 
 

@@ -1,0 +1,91 @@
+"""Errors that are those of deltalog and of PySpark at once: a program that catches either finds them.
+
+What delta-spark raises for the same call is the second class of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException, UnsupportedOperationException
+
+import deltalog
+
+
+@dataclass(eq=False, repr=False)
+class ArgumentTypeError(deltalog.CallError, TypeError):
+    """An argument has another type than the call takes."""
+
+    code = "INVALID_ARGUMENT_TYPE"
+
+
+@dataclass(eq=False, repr=False)
+class _AlsoOfSpark(deltalog.DeltaLogError):
+    """Sets what both roots need: PySpark's errors keep their message themselves."""
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, self.message)
+        PySparkException.__init__(self, message=self.message)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(eq=False, repr=False)
+class ExpressionError(_AlsoOfSpark, deltalog.CallError, AnalysisException):
+    """Spark cannot resolve an expression or a statement: a column that is not there, types that do not go together.
+    The ``__cause__`` is Spark's error."""
+
+    code = "INVALID_EXPRESSION"
+
+
+@dataclass(eq=False, repr=False)
+class SqlSyntaxError(_AlsoOfSpark, deltalog.CallError, ParseException):
+    """Text that is no expression, type or statement of Spark's SQL. The ``__cause__`` is Spark's error."""
+
+    code = "INVALID_SYNTAX"
+
+
+@dataclass(eq=False, repr=False)
+class ExistsError(_AlsoOfSpark, deltalog.TableExistsError, AnalysisException):
+    """A table exists already at the location of a new one."""
+
+
+@dataclass(eq=False, repr=False)
+class MissingTableError(_AlsoOfSpark, deltalog.TableNotFoundError, AnalysisException):
+    """There is no table to replace."""
+
+
+@dataclass(eq=False, repr=False)
+class ColumnKindError(_AlsoOfSpark, deltalog.UnsupportedFeatureError, UnsupportedOperationException):
+    """A kind of column that spark_ext does not make."""
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise Spark's errors about the text or the columns of a call as one of these. ``what``: the call, for the
+    message; with the table that it is about."""
+    try:
+        yield
+    except deltalog.DeltaLogError:
+        raise
+    except ParseException as error:
+        raise SqlSyntaxError(f"{what}: Spark cannot parse it: {_text(error)}") from error
+    except AnalysisException as error:
+        raise ExpressionError(f"{what}: {_text(error)}") from error
+    except PySparkException as error:
+        if _is_about_the_call(error):
+            raise ExpressionError(f"{what}: {_text(error)}") from error
+        raise
+
+
+def _is_about_the_call(error: PySparkException) -> bool:
+    """Whether PySpark itself refused the arguments, before any job: its errors of keys, types and values."""
+    return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
+
+
+def _text(error: Any) -> str:
+    return str(error).partition(";\n")[0].strip().rstrip(".") + "."
