@@ -25,6 +25,7 @@ from deltalog.operations.properties import set_properties, switch_in_commit_time
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.protocol.column_paths import Place
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
@@ -383,15 +384,22 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         with self.transaction() as transaction:
             return switch_in_commit_timestamps(transaction, False)
 
-    def add_columns(self, columns: alterations.NewColumns, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def add_columns(
+        self,
+        columns: alterations.NewColumns,
+        *,
+        after: Mapping[str, str | None] | None = None,
+        user_metadata: UserMetadata = None,
+    ) -> CommitResult:
         """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
         lead into arrays and maps, and names with dots are in backticks. In existing rows the columns are null.
-        Raises SchemaMismatchError, CallError, MetadataChangedError.
+        ``after``: for names of new columns the column, of the same struct, that each follows; None: it becomes the
+        first. Raises SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self.transaction() as transaction:
-            return alterations.add_columns(transaction, columns, user_metadata)
+            return alterations.add_columns(transaction, columns, user_metadata, after)
 
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
@@ -421,16 +429,22 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         comment: str | None = None,
         data_type: DataType | pa.DataType | None = None,
         sync_identity: bool = False,
+        first: bool = False,
+        after: str | None = None,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider.
+        """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider, move it.
 
         Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
         unchanged; no commit is made when nothing changes. ``sync_identity``: read an identity column, and move its
-        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). Raises SchemaMismatchError,
+        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). ``first``, ``after``: the place
+        among the columns of the table, or of the column's struct; no file is written. Raises SchemaMismatchError,
         MetadataChangedError, and ConcurrentAppendError for rows that are added while it is read.
         """
-        changes = (nullable, comment, data_type, user_metadata, sync_identity)
+        if first and after is not None:
+            raise CallError(f"first and after={after!r} are two places for one column. Give one of them.")
+        place = Place(after) if first or after is not None else None
+        changes = (nullable, comment, data_type, user_metadata, sync_identity, place)
         with self.transaction() as transaction:
             return alterations.set_column(transaction, column, *changes)
 
@@ -475,6 +489,19 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         """
         with self.transaction() as transaction:
             return protocol_changes.add_feature(transaction, name, user_metadata)
+
+    def upgrade_protocol(
+        self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
+    ) -> CommitResult:
+        """Raise the versions of the protocol, which stand for the features that ``PROTOCOL.md#feature-table`` lists:
+        clients without one of these can no longer write the table, or with a reader version above 1 read it. Versions
+        are never lowered, and nothing is committed where the table has all of these features. ``add_feature`` adds
+        one alone.
+
+        Raises CallError for versions that Delta does not have. Cost: as a commit.
+        """
+        with self.transaction() as transaction:
+            return protocol_changes.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn

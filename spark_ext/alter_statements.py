@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import sql_columns
+from spark_ext import catalog_statements, sql_columns
 from spark_ext.delta_table import DeltaTable, vacuum_options
 from spark_ext.reader import timestamp_ms
-from spark_ext.sql_context import Context
+from spark_ext.sql_context import Context, Target
 from spark_ext.sql_cursor import Cursor
 from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
@@ -20,7 +21,7 @@ from spark_ext.vacuuming import vacuumed
 
 _KNOWN = (
     "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
-    "and DROP CONSTRAINT, DROP FEATURE"
+    "and DROP CONSTRAINT, DROP FEATURE, RENAME TO, SET LOCATION"
 )
 
 
@@ -33,6 +34,10 @@ def alter(context: Context, cursor: Cursor) -> DataFrame | None:
     found = context.target(cursor)
     if found is None:
         return None
+    for words, move in _MOVES.items():
+        if cursor.accept(*words):
+            move(context, cursor, found)
+            return context.nothing()
     for words, change in _CHANGES.items():
         if cursor.accept(*words):
             change(context, cursor, found.core)
@@ -41,11 +46,13 @@ def alter(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _add_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
-    found = sql_columns.columns(cursor) if cursor.word() == "(" else [sql_columns.column(cursor)]
+    places: dict[str, str | None] = {}
+    is_listed = cursor.word() == "("
+    found = sql_columns.columns(cursor, places) if is_listed else [sql_columns.column(cursor, places)]
     while cursor.accept(","):
-        found.append(sql_columns.column(cursor))
+        found.append(sql_columns.column(cursor, places))
     cursor.finish()
-    table.add_columns(from_spark(spark_types.StructType(found)))
+    table.add_columns(from_spark(spark_types.StructType(found)), after=places)
 
 
 def _rename_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
@@ -68,7 +75,13 @@ def _drop_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
 
 def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
     name = cursor.path()
-    if cursor.accept("type"):
+    place = sql_columns.place(cursor)
+    if place is not None:
+        cursor.finish()
+        table.set_column(name, **place)
+    elif _is_whole(cursor):
+        _change_column(context, cursor, table, name)
+    elif cursor.accept("type"):
         data_type = type_of(context.spark, sql_columns.type_text(cursor))
         cursor.finish()
         plain = from_spark(spark_types.StructType([spark_types.StructField("x", data_type)]))
@@ -88,9 +101,37 @@ def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
         table.set_column(name, sync_identity=True)
     else:
         raise cursor.error(
-            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL, DROP NOT NULL and "
-            "SYNC IDENTITY. Columns keep their place, and defaults are given with CREATE TABLE. This is"
+            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, FIRST, "
+            "AFTER and SYNC IDENTITY. Defaults are given with CREATE TABLE. This is"
         )
+
+
+def _is_whole(cursor: Cursor) -> bool:
+    """Whether a definition follows the name of a column, as in Hive's CHANGE COLUMN: a name and a type."""
+    known = ("type", "comment", "drop", "set", "sync")
+    is_change = any(token.word == "change" for token in cursor.statement.tokens[: cursor.at])
+    return is_change and cursor.word() not in known and not cursor.is_at_end
+
+
+def _change_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable, name: str) -> None:
+    """``CHANGE COLUMN name name type [COMMENT text] [FIRST | AFTER other]``."""
+    places: dict[str, str | None] = {}
+    start = cursor.at
+    found = sql_columns.column(cursor, places)
+    cursor.finish()
+    if unquoted(name).lower() != found.name.lower():
+        cursor.at = start
+        raise cursor.error(f"CHANGE COLUMN cannot rename {name}: use RENAME COLUMN {name} TO {found.name}")
+    plain = from_spark(spark_types.StructType([found])).fields[0]
+    have = table.snapshot().schema.find(unquoted(name))
+    changes: dict[str, Any] = {}
+    if have is not None and have.data_type != plain.data_type:
+        changes["data_type"] = plain.data_type
+    if "comment" in found.metadata:
+        changes["comment"] = found.metadata["comment"]
+    for other in places.values():
+        changes.update(first=other is None, after=other)
+    table.set_column(name, **changes)
 
 
 def _cluster_by(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
@@ -146,6 +187,10 @@ def _drop_feature(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
     DeltaTable(context.spark, table).dropFeatureSupport(name, truncates)
 
 
+_MOVES: dict[tuple[str, ...], Callable[[Context, Cursor, Target], None]] = {
+    ("rename", "to"): catalog_statements.rename,
+    ("set", "location"): catalog_statements.set_location,
+}
 _CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, deltalog.DeltaTable], None]] = {
     ("add", "columns"): _add_columns,
     ("add", "column"): _add_columns,
@@ -154,6 +199,7 @@ _CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, deltalog.DeltaTable],
     ("drop", "column"): _drop_columns,
     ("alter", "column"): _alter_column,
     ("change", "column"): _alter_column,
+    ("change",): _alter_column,
     ("cluster", "by"): _cluster_by,
     ("set", "tblproperties"): _set_properties,
     ("unset", "tblproperties"): _unset_properties,

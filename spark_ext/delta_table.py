@@ -16,7 +16,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 from spark_ext import arguments, frames, names, paths, row_verbs, stores
 from spark_ext.assigned import Expression
-from spark_ext.errors import explained
+from spark_ext.errors import ArgumentTypeError, explained
 from spark_ext.merge_builder import DeltaMergeBuilder, merge_of
 from spark_ext.optimizing import DeltaOptimizeBuilder
 from spark_ext.paths import Location
@@ -63,13 +63,10 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``, which also says what takes the place of ``hadoopConf``. Raises
+        for ``Reader.storage_options``, which also says what takes the place of ``hadoopConf``: settings there are
+        refused if they are for the store of this path, and those of other file systems have no effect. Raises
         TableNotFoundError, CallError. Cost: as ``DeltaTable.open`` of deltalog."""
-        if hadoopConf:
-            raise deltalog.CallError(
-                "hadoopConf is Hadoop's, and deltalog opens the store itself. Give storage_options, or set the "
-                "session's spark.hadoop.fs.s3a.* settings."
-            )
+        _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
 
     @classmethod
@@ -258,7 +255,7 @@ class DeltaTable:
     def generate(self, mode: str) -> None:
         """Write symlink manifests, for engines that do not read the log: ``mode`` is ``symlink_format_manifest``.
         Raises and costs as ``DeltaTable.generate`` of deltalog."""
-        if mode != "symlink_format_manifest":
+        if arguments.text("mode", mode) != "symlink_format_manifest":
             raise deltalog.CallError(f"generate takes the mode symlink_format_manifest; got {mode!r}.")
         self._table.generate()
 
@@ -311,26 +308,26 @@ class DeltaTable:
     # ---------------------------------------------------------------------------------------------- protocol
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Nothing where the table has these versions or later ones; else refused with UnsupportedFeatureError: features
-        are added one by one, with ``addFeatureSupport``."""
-        protocol = self._table.snapshot().protocol
-        if protocol.min_reader_version >= readerVersion and protocol.min_writer_version >= writerVersion:
-            return
-        raise _refused(
-            "upgradeTableProtocol",
-            f"versions ({readerVersion}, {writerVersion}) stand for many features, each of which locks out clients "
-            f"without it, and the table has ({protocol.min_reader_version}, {protocol.min_writer_version})",
-            "add what the table needs with addFeatureSupport(name)",
-        )
+        """Raise the versions of the protocol, each of which stands for features (``DeltaTable.upgrade_protocol`` of
+        deltalog); they are never lowered. Raises and costs as there."""
+        arguments.whole("readerVersion", readerVersion, "an integer")
+        arguments.whole("writerVersion", writerVersion, "an integer")
+        self._table.upgrade_protocol(readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Add a table feature, and those that it requires. Raises and costs as ``DeltaTable.add_feature``."""
-        self._table.add_feature(featureName)
+        arguments.text("featureName", featureName)
+        try:
+            self._table.add_feature(featureName)
+        except deltalog.InvalidPropertyError as error:
+            message = f"{error.message} (delta-spark calls this DELTA_UNSUPPORTED_FEATURES_IN_CONFIG.)"
+            raise deltalog.InvalidPropertyError(message, key=error.key) from None
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Drop a table feature. ``truncateHistory`` must be false or None: CallError. Raises and costs as
         ``DeltaTable.drop_feature`` of deltalog, which requires that no version in the log uses a reader feature."""
-        if truncateHistory:
+        arguments.text("featureName", featureName)
+        if truncateHistory is not None and arguments.flag("truncateHistory", truncateHistory):
             raise deltalog.CallError(
                 "truncateHistory deletes versions, which deltalog does apart: drop the feature once, wait for the "
                 "retention, call deltalog.DeltaTable.open(url).cleanup_log(), and drop it again."
@@ -346,6 +343,17 @@ class DeltaTable:
 def _check(verb: str, condition: Any) -> None:
     if condition is not None:
         arguments.expression(f"The condition of {verb}", condition)
+
+
+def _check_hadoop(path: Location, settings: Mapping[str, str]) -> None:
+    """Refuse settings of Hadoop for the file system of a path: deltalog opens the store itself."""
+    scheme = "s3a" if stores.bucket_of(paths.url_of(path)) else "file"
+    ours = [name for name in settings if not name.startswith("fs.") or name.split(".")[1] == scheme]
+    if ours:
+        raise deltalog.CallError(
+            f"hadoopConf has {ours[0]}, a setting of Hadoop, and deltalog opens the store itself. Give storage_options, "
+            "or set the session's spark.hadoop.fs.s3a.* settings."
+        )
 
 
 def _check_moment(timestamp: Any) -> None:
@@ -381,7 +389,10 @@ def cloned(
 
 
 def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.StructType:
-    schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
+    if not isinstance(columns, (str, spark_types.StructType)):
+        raise ArgumentTypeError(f"partitionSchema is SQL such as 'day date', or a StructType of Spark, not {columns!r}.")
+    with explained(f"partitionSchema {columns!r} is no list of columns"):
+        schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
     return deltalog.StructType.from_json(schema.json())
 
 

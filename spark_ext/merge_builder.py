@@ -12,7 +12,7 @@ from spark_ext import arguments
 from spark_ext.assigned import Expression
 from spark_ext.errors import ArgumentTypeError, explained
 from spark_ext.merging import Action, Clause, Group, Merge, merge
-from spark_ext.results import WriteResult
+from spark_ext.results import MergeResult
 
 
 class DeltaMergeBuilder:
@@ -72,7 +72,7 @@ class DeltaMergeBuilder:
         """Add the columns of the source that the clauses use and the table lacks."""
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
-    def execute(self) -> WriteResult:
+    def execute(self) -> MergeResult:
         """Make the commit.
 
         Several rows of the source that match one row of the table are a CallError, unless the only clause for rows that
@@ -84,7 +84,8 @@ class DeltaMergeBuilder:
         writes all new ones; with the change data feed one or two more. Inserts alone are one anti join.
         """
         with explained(f"MERGE into {self._table.url}"):
-            return merge(self._spark, self._table, self._asked, self._alias)
+            done = merge(self._spark, self._table, self._asked, self._alias)
+        return MergeResult.of(self._spark, done)
 
     def _with(
         self, group: Group, action: Action, condition: Expression | None, sets: Mapping[str, Expression] | None

@@ -11,20 +11,25 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
+from spark_ext import arguments
 from spark_ext.bytes_job import returned
 from spark_ext.jobs import lost_session_explained
 from spark_ext.task_job import explained_by_task
+from spark_ext.write_options import column_names
 
 # The size of new files in delta-spark, which has a larger default.
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
+_MOVED = "struct<num: bigint, size: bigint>"
 # The columns of delta-spark's result, without those that describe its own scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
     "totalConsideredFiles: bigint, totalFilesSkipped: bigint, preserveInsertionOrder: boolean, startTimeMs: bigint, "
     "endTimeMs: bigint, deletionVectorStats: struct<numDeletionVectorsRemoved: bigint, "
-    "numDeletionVectorRowsRemoved: bigint>>"
+    f"numDeletionVectorRowsRemoved: bigint>, zOrderStats: struct<strategyName: string, inputCubeFiles: {_MOVED}, "
+    f"inputOtherFiles: {_MOVED}, inputNumCubes: bigint, mergedFiles: {_MOVED}, numOutputCubes: bigint, "
+    "mergedNumCubes: bigint>>"
 )
 
 
@@ -43,7 +48,7 @@ class DeltaOptimizeBuilder:
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Only partitions for which a condition on partition columns is true. Raises CallError. Cost: none."""
-        if not isinstance(partitionFilter, str) or not partitionFilter.strip():
+        if not arguments.text("partitionFilter", partitionFilter).strip():
             raise deltalog.CallError(f"where is a condition as text, not {partitionFilter!r}.")
         both = partitionFilter if self._where is None else f"({self._where}) AND ({partitionFilter})"
         return DeltaOptimizeBuilder(self._spark, self._table, both)
@@ -68,10 +73,16 @@ class DeltaOptimizeBuilder:
         ``executeCompaction``. One task orders a partition of the table, of up to 16 GiB, and more tasks a larger one.
         Raises as ``TableOptimizer.z_order`` of deltalog, and as ``executeCompaction``. Cost: as there, and temporary
         files on the disks of the executors of at most the rows' size."""
-        given = [name for each in cols for name in ([each] if isinstance(each, str) else each)]
-        return self._executed(True, lambda **options: self._table.optimize.z_order(given, self._where, **options))
+        given = list(column_names("executeZOrderBy", cols))
+        z_order = self._table.optimize.z_order
+        return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
 
-    def _executed(self, is_ordered: bool, optimize: Any) -> DataFrame:
+    def purged(self) -> DataFrame:
+        """Rewrite all files that have a deletion vector, without the deleted rows (``REORG TABLE … APPLY (PURGE)``).
+        Returns, raises and costs as ``executeCompaction``."""
+        return self._executed(False, lambda **options: self._table.optimize.purge(self._where, **options))
+
+    def _executed(self, is_ordered: bool, optimize: Any, is_z_order: bool = False) -> DataFrame:
         spark, started_ms = self._spark, _now_ms()
         size = spark.conf.get(_TARGET_SIZE, None)
         with lost_session_explained(self._table.url):
@@ -79,7 +90,7 @@ class DeltaOptimizeBuilder:
                 target_size=None if size is None else _bytes(size),
                 rewrite_bins=lambda tasks, bins: _rewritten(spark, self._table.url, tasks, bins),
             )
-            return spark.createDataFrame([(report.table, _metrics(report, is_ordered, started_ms))], _RESULT)
+            return spark.createDataFrame([(report.table, _metrics(report, is_ordered, is_z_order, started_ms))], _RESULT)
 
 
 def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes]) -> Iterator[str]:
@@ -93,8 +104,13 @@ def _as_bytes(run: Any) -> Any:
     return lambda files, attempt: run(files, attempt).encode()
 
 
-def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, started_ms: int) -> tuple[Any, ...]:
+def _metrics(
+    report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int
+) -> tuple[Any, ...]:
     added, removed = list(report.added.values()), list(report.removed.values())
+    moved = (len(removed), sum(removed))
+    # All files of a partition are ordered together: one cube for each, and none that was there before.
+    z_order = ("all", (0, 0), moved, 0, moved, report.partitions, None) if is_z_order else None
     return (
         len(added),
         len(removed),
@@ -109,6 +125,7 @@ def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, started_ms: int)
         started_ms,
         _now_ms(),
         (report.deletion_vectors, None),
+        z_order,
     )
 
 

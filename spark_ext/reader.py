@@ -47,6 +47,7 @@ _RANGE = {
 _ALLOW_OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
+_OPTIONS["readchangedata"] = _FEED  # its first name in delta-spark
 
 
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
@@ -124,7 +125,7 @@ class Reader:
         """Set one option. Raises CallError for a name that is not known."""
         name = _OPTIONS.get(key.lower())
         if name is None:
-            raise deltalog.CallError(f"Unknown read option {key!r}. Known: {', '.join(sorted(_OPTIONS.values()))}.")
+            raise deltalog.CallError(f"Unknown read option {key!r}. Known: {', '.join(sorted({*_OPTIONS.values()}))}.")
         if value is None:
             raise deltalog.CallError(f"The option {name} is None. Give a value, or leave it out.")
         self._options[name] = value
@@ -379,7 +380,8 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
     micros = moment.selectExpr("unix_micros(try_cast(moment as timestamp_ltz)) as micros").collect()[0]["micros"]
     if micros is None:
         raise deltalog.InvalidTimestampError(
-            f"{option} {value!r} is not a timestamp. Give text such as '2026-01-31', '2026-01-31 10:00:00.123' "
+            f"{option} {value!r} is not a timestamp. The provided timestamp ({value!r}) cannot be converted to a valid "
+            "timestamp: give text such as '2026-01-31', '2026-01-31 10:00:00.123' "
             "(session time zone) or '2026-01-31T10:00:00.123Z'."
         )
     return _whole_ms(int(micros), round_up)

@@ -69,8 +69,7 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     Raises CallError for files of the table that were read in another way, so that their version is unknown, if settings
     of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once more.
     """
-    query, rows = "explain extended select * from {deltalog_rows}", _marked(df, *_CONTROL)
-    text = "\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=rows).collect())
+    text = _explained(_marked(df, *_CONTROL))
     if text.startswith(_UNPLANNED):
         raise deltalog.CallError(f"Spark cannot plan the DataFrame: {text.removeprefix(_UNPLANNED).strip()}")
     plan = _Plan.of(text)
@@ -88,6 +87,18 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
     if not any(url == table.url for _, url, _ in markers) and plan.has_other_files([at for at, *_ in markers]):
         _check_files(df, table)
     return reads
+
+
+def read_urls(df: DataFrame) -> set[str]:
+    """The tables that the rows were read from with spark_ext, as far as Spark's plan shows them. Cost: as
+    ``reads_of``."""
+    found = [_decoded(each[1]) for _, each in _Plan.of(_explained(df)).matching(_MARKER)]
+    return {each[0] for each in found if each is not None and each != _CONTROL}
+
+
+def _explained(df: DataFrame) -> str:
+    query = "explain extended select * from {deltalog_rows}"
+    return "\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=df).collect())
 
 
 def _decoded(runs: str) -> tuple[str, str | None] | None:

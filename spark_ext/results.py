@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+_MERGED = "num_affected_rows bigint, num_updated_rows bigint, num_deleted_rows bigint, num_inserted_rows bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,36 @@ class WriteResult:
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
     operation_metrics: Mapping[str, int] = field(default_factory=dict)
+
+
+class MergeResult(WriteResult):
+    """The result of a merge, which is also the DataFrame that delta-spark returns: one row with ``num_affected_rows``,
+    ``num_updated_rows``, ``num_deleted_rows`` and ``num_inserted_rows``. It is made when a member of it is used."""
+
+    __slots__ = ("_made", "_spark")
+
+    @classmethod
+    def of(cls, spark: SparkSession, done: WriteResult) -> MergeResult:
+        """The result with its DataFrame."""
+        made = cls(**{each.name: getattr(done, each.name) for each in fields(done)})
+        object.__setattr__(made, "_spark", spark)
+        return made
+
+    def rows(self) -> DataFrame:
+        """The DataFrame. Cost: none; it is made once."""
+        try:
+            return object.__getattribute__(self, "_made")  # type: ignore[no-any-return]
+        except AttributeError:
+            metrics = self.operation_metrics
+            numbers = [int(metrics.get(f"numTargetRows{what}", 0)) for what in ("Updated", "Deleted", "Inserted")]
+            made = self._spark.createDataFrame([(sum(numbers), *numbers)], _MERGED)
+            object.__setattr__(self, "_made", made)
+            return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in MergeResult.__slots__:
+            raise AttributeError(name)
+        return getattr(self.rows(), name)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.rows()[item]

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame
 import deltalog
 from spark_ext.delta_table import DeltaTable
 from spark_ext.merge_builder import DeltaMergeBuilder
-from spark_ext.results import WriteResult
 from spark_ext.sql_context import Context, default_of, duplicates
 from spark_ext.sql_cursor import Cursor
 from spark_ext.statements import unquoted
@@ -65,18 +64,7 @@ def merge(context: Context, cursor: Cursor) -> DataFrame | None:
     builder = builder.withSchemaEvolution() if evolves else builder
     for clause in clauses:
         builder = clause.added(builder)
-    return _merged(context, builder.execute())
-
-
-def _merged(context: Context, done: WriteResult) -> DataFrame:
-    metrics = done.operation_metrics
-    updated, deleted, inserted = (metrics.get(f"numTargetRows{what}", 0) for what in ("Updated", "Deleted", "Inserted"))
-    return context.numbers(
-        num_affected_rows=updated + deleted + inserted,
-        num_updated_rows=updated,
-        num_deleted_rows=deleted,
-        num_inserted_rows=inserted,
-    )
+    return builder.execute().rows()
 
 
 class _Clause:

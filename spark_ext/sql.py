@@ -9,25 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import (
     alter_statements,
+    catalog_statements,
     copy_statements,
     log_counts,
     names,
     paths,
     pruning,
     row_statements,
+    show_statements,
     table_statements,
 )
+from spark_ext.errors import explained
 from spark_ext.frames import detail, history
 from spark_ext.paths import Location
 from spark_ext.queries import query_of
 from spark_ext.reader import pruned, resolve, timestamp_ms, without_suffix
-from spark_ext.reads import marked
+from spark_ext.reads import marked, read_urls
 from spark_ext.sql_context import Context
 from spark_ext.sql_cursor import Cursor, bound, string_value
 from spark_ext.statements import QUERY_STARTS, Reference, Statement, View, tokens_of
@@ -40,8 +44,8 @@ _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
-    "drop": "deltalog.TransactionManager(catalog).drop_table(name) forgets the name of a table in a catalog",
-    "show": "SHOW COLUMNS can; spark_ext.detail and spark_ext.history have the rest",
+    "drop": "DROP TABLE drops names of the catalog",
+    "show": "SHOW COLUMNS, SHOW TBLPROPERTIES and SHOW PARTITIONS can; spark_ext.detail and spark_ext.history have the rest",
     "begin": "Run the statements of the script one at a time",
 }
 # The options of a table that is open.
@@ -59,10 +63,17 @@ _STATEMENTS = {
     "vacuum": alter_statements.vacuum,
     "optimize": alter_statements.optimize,
     "analyze": alter_statements.analyze,
+    "describe": show_statements.describe,
+    "desc": show_statements.describe,
+    "show": show_statements.show,
+    "drop": catalog_statements.drop,
+    "truncate": catalog_statements.truncate,
+    "reorg": catalog_statements.reorg,
     "generate": copy_statements.generate,
     "convert": copy_statements.convert,
 }
 # Those whose target is a reference that is marked as one.
+_TOLD = ("describe", "desc", "show", "drop", "truncate", "reorg")
 _WRITING = ("delete", "update", "merge", "insert", "with")
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
@@ -125,6 +136,7 @@ def sql(
     changed = _changed(spark, statement, tables, args, given, lambda text: sql(spark, text, **given))
     if changed is not None:
         return changed
+    _refuse_views(spark, statement)
     _check(spark, statement)
     if not statement.references:
         return spark.sql(query, args, **frames)
@@ -217,7 +229,10 @@ def _changed(
     if run is None or statement.is_explained:
         return None
     defines = statement.head == "convert" or (statement.head in ("create", "replace") and statement.defines_table)
-    if not (statement.references or defines):
+    lists = statement.words(0, 2) == ["show", "tables"] and spark.conf.get(names.CATALOG, None) is not None
+    if not (statement.references or defines or statement.tells or lists):
+        return None
+    if statement.head in _TOLD and not (statement.tells or lists):
         return None
     if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
         return None
@@ -225,9 +240,30 @@ def _changed(
     tokens = tokens_of(text)
     assert tokens is not None
     statement = Statement(text, tokens, tables)
-    return run(
-        Context(spark, tables, given["storage_options"], given["allowed_paths"], query), Cursor(spark, statement)
-    )
+    context = Context(spark, tables, given["storage_options"], given["allowed_paths"], query)
+    with explained(f"The {statement.head.upper()} statement"):
+        return run(context, Cursor(spark, statement))
+
+
+def _refuse_views(spark: SparkSession, statement: Statement) -> None:
+    """Refuse to write to a temporary view over a table of deltalog: Spark fails with an internal error, or writes files
+    that no version of the table names. Cost: for such statements 2 commands of Spark."""
+    if statement.head not in _WRITING or statement.is_explained:
+        return
+    written = statement.other_target()
+    if written is None:
+        return
+    try:
+        if not spark.catalog.getTable(written).isTemporary:
+            return
+        urls = sorted(read_urls(spark.table(written)))
+    except PySparkException:
+        return  # Spark does not know it, and says so
+    if urls:
+        raise deltalog.CallError(
+            f"{written} is a temporary view of rows of {', '.join(urls)}, and {statement.head.upper()} cannot change a "
+            "table through a view. Name the table: delta.`path`, or its name in the catalog."
+        )
 
 
 def _check(spark: SparkSession, statement: Statement) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import types as spark_types
 
 import deltalog
@@ -10,21 +12,22 @@ from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 
 _AFTER_TYPE = ("not", "comment", "default", "generated", "first", "after", ",", ")")
-_PLACED = "the place of a column cannot be chosen: columns are added at the end, and a query can have any order"
+_PLACED = "the place of a column can be chosen by ALTER TABLE alone: write the columns in their order"
 
 
-def columns(cursor: Cursor) -> list[spark_types.StructField]:
+def columns(cursor: Cursor, places: dict[str, str | None] | None = None) -> list[spark_types.StructField]:
     """``(name type [NOT NULL] [DEFAULT value] [GENERATED ALWAYS AS (value)] [COMMENT text], …)``. Raises CallError,
-    UnsupportedFeatureError for identity columns."""
+    UnsupportedFeatureError for identity columns. ``places``: takes up what FIRST and AFTER say, as the argument
+    ``after`` of ``DeltaTable.add_columns``; None: these are an error."""
     cursor.expect("(")
-    found = [column(cursor)]
+    found = [column(cursor, places)]
     while cursor.accept(","):
-        found.append(column(cursor))
+        found.append(column(cursor, places))
     cursor.expect(")")
     return found
 
 
-def column(cursor: Cursor) -> spark_types.StructField:
+def column(cursor: Cursor, places: dict[str, str | None] | None = None) -> spark_types.StructField:
     """One of ``columns``; its name is a path as it is written where it has dots. Raises as ``columns``."""
     start = cursor.at
     written = cursor.path()
@@ -41,10 +44,19 @@ def column(cursor: Cursor) -> spark_types.StructField:
         elif cursor.accept("generated"):
             metadata["delta.generationExpression"] = _generated(cursor, name)
         elif cursor.word() in ("first", "after"):
-            raise cursor.error(_PLACED)
+            if places is None:
+                raise cursor.error(_PLACED)
+            places[name] = (place(cursor) or {}).get("after")
         else:
             break
     return spark_types.StructField(name, data_type, nullable, metadata)
+
+
+def place(cursor: Cursor) -> dict[str, Any] | None:
+    """FIRST or AFTER and a column, as arguments of ``DeltaTable.set_column``; None where neither is next."""
+    if cursor.accept("first"):
+        return {"first": True}
+    return {"after": cursor.identifier()} if cursor.accept("after") else None
 
 
 def type_text(cursor: Cursor) -> str:

@@ -29,11 +29,13 @@ class Named:
 
 @dataclass(frozen=True)
 class Target:
-    """A table that a statement changes. ``qualifier``: the name that its columns can have in front."""
+    """A table that a statement changes. ``qualifier``: the name that its columns can have in front. ``name``: as it is
+    written; None for a path."""
 
     core: deltalog.DeltaTable
     table: DeltaTable
     qualifier: str | None
+    name: str | None
 
     @property
     def schema(self) -> deltalog.StructType:
@@ -55,6 +57,8 @@ class Context:
     def named(self, cursor: Cursor) -> Named:
         """Read the name of a table. Raises CallError."""
         statement, at = cursor.statement, cursor.at
+        if statement.head == "vacuum" and not cursor.is_at_end and cursor.token.kind == "string":
+            return Named(cursor.string(), cursor.text(at, cursor.at), None, None)
         if statement.names_table(at):
             cursor.at += 3
             return Named(statement.path(at), cursor.text(at, at + 3), None, None)
@@ -77,7 +81,8 @@ class Context:
         storage = stores.checked(self.storage or {}) if found.path is not None else None
         assert location is not None
         core = paths.open_table(self.spark, location, self.allowed_paths, storage)
-        return Target(core, DeltaTable(self.spark, core), found.qualifier)
+        name = found.name if found.path is None else None
+        return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
 
     def numbers(self, **columns: int | None) -> DataFrame:
         """One row with numbers, as delta-spark's statements return them."""

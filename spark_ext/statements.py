@@ -65,6 +65,12 @@ _AFTER_TABLE = frozenset(
 )
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
+# What comes before the table of statements about one table, in which no other word says where it stands.
+_TOLD = (
+    *(("show", "tblproperties"), ("show", "create", "table"), ("show", "partitions")),
+    *(("drop", "table", "if", "exists"), ("drop", "table"), ("truncate", "table"), ("reorg", "table"), ("reorg",)),
+    *(("describe", "table"), ("describe",), ("desc", "table"), ("desc",), ("vacuum", "table"), ("vacuum",)),
+)
 _Place: TypeAlias = Literal["source", "target"] | None
 _TYPES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
 
@@ -130,6 +136,7 @@ class Statement:
         self.other_names: list[tuple[str, str]] = []
         self._names = names
         self.references = list(self._references())
+        self._note_told()
 
     def words(self, start: int, end: int) -> list[str]:
         """The words of these tokens; an empty text for each that there is not, or that is in quotes."""
@@ -145,6 +152,52 @@ class Statement:
     @property
     def names_tables(self) -> bool:
         return any(self.names_table(at) for at in range(len(self.tokens)))
+
+    @property
+    def told(self) -> int | None:
+        """Where the table stands of a statement about one table; None for other statements."""
+        before = next((each for each in _TOLD if self.words(0, len(each)) == [*each]), None)
+        if before is None or self.is_explained:
+            return None
+        is_marked = before[0] in ("describe", "desc") and self.words(len(before), len(before) + 1)[0] in (
+            "extended",
+            "formatted",
+        )
+        return len(before) + is_marked
+
+    @property
+    def tells(self) -> bool:
+        """Whether the table of ``told`` is one by path or of the catalog."""
+        at = self.told
+        if at is None or at >= len(self.tokens):
+            return False
+        if self.head == "vacuum" and self.tokens[at].kind == "string":
+            return True
+        found = self.name(at)
+        return self.names_table(at) or (
+            found is not None and found[0] in self._names and not self._is_of_another_kind(at)
+        )
+
+    def other_target(self) -> str | None:
+        """The table that DELETE, UPDATE, MERGE or INSERT writes, as it is written, where it is none of deltalog."""
+        if any(reference.is_target for reference in self.references):
+            return None
+        for at in range(len(self.tokens)):
+            before = self.words(at - 1, at)[0] if at else ""
+            is_before = before in ("into", "overwrite") or (before == "from" and self.head == "delete")
+            if is_before or (before == "update" and self.head == "update"):
+                at += self.words(at, at + 1) == ["table"]
+                found = self.name(at)
+                return None if found is None else self._written(at, found[1])
+        return None
+
+    def _note_told(self) -> None:
+        at = self.told
+        found = None if at is None or self.names_table(at) else self.name(at)
+        if at is None or found is None or found[0] in self._names or self._is_of_another_kind(at):
+            return
+        if all(name != found[0] for name, _ in self.other_names):
+            self.other_names.append((found[0], self._written(at, found[1])))
 
     def path(self, at: int) -> str:
         """The path of the table that is named at a token."""

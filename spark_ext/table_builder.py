@@ -45,6 +45,17 @@ class DeltaTableBuilder(Generic[T]):
         self._properties: dict[str, str] = {}
         self._storage: Mapping[str, Any] = {}
 
+    @property
+    def _jbuilder(self) -> DeltaTableBuilder[T]:
+        """The builder itself: programs for delta-spark call methods of the one in the JVM that it has under this name,
+        and set it to what they return."""
+        return self
+
+    @_jbuilder.setter
+    def _jbuilder(self, builder: DeltaTableBuilder[T]) -> None:
+        if builder is not self:
+            raise deltalog.CallError("This builder can only be replaced by itself.")
+
     def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
         """The name of the table in the session's catalog (``spark_ext.use_catalog``)."""
         self._name = arguments.text("The identifier of tableName", identifier)

@@ -27,6 +27,7 @@ _OPTIONS = {
     name.lower(): name
     for name in (
         "compression",
+        "dataChange",
         "expectedVersion",
         "maxRecordsPerFile",
         "mergeSchema",
@@ -114,6 +115,8 @@ def parsed_option(key: str, value: Any) -> tuple[str, Any]:
 def column_names(call: str, columns: Sequence[Any]) -> tuple[str, ...]:
     """The names that a call like ``partitionBy`` was given, one by one or as a list. Raises CallError."""
     listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+    if len(columns) == 1 and type(columns[0]).__name__ == "JavaObject":  # a Seq of Scala, as PySpark makes it
+        listed = [columns[0].apply(at) for at in range(columns[0].size())]
     if not all(isinstance(name, str) for name in listed):
         raise ArgumentTypeError(f"{call} takes column names, as text, not {listed!r}.")
     return tuple(listed)
@@ -131,7 +134,13 @@ def parameter_text(value: Any) -> str:
 
 def _parsed(name: str, value: Any) -> Any:
     text = as_text(value)
-    if name in ("mergeSchema", "optimizeWrite", "overwriteSchema"):
+    if name == "dataChange" and text.lower() == "false":
+        raise deltalog.CallError(
+            "The option dataChange is false, which says that rows are only moved into other files: deltalog writes that "
+            "of no rows of a DataFrame, which it cannot compare with those of the table. Rewrite files with "
+            "spark_ext.DeltaTable.optimize(), whose commits say so."
+        )
+    if name in ("dataChange", "mergeSchema", "optimizeWrite", "overwriteSchema"):
         if text.lower() not in ("true", "false"):
             raise deltalog.CallError(f"The option {name} is {value!r}, but must be true or false.")
         return text.lower() == "true"

@@ -23,7 +23,7 @@ from deltalog.protocol import column_mapping, column_paths, widening
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.column_paths import Path, parse_path, parse_paths, path_text
+from deltalog.protocol.column_paths import Path, Place, parse_path, parse_paths, path_text
 from deltalog.protocol.identity_columns import identity_of, with_marks
 from deltalog.protocol.properties import CONSTRAINT_PREFIX, DATA_SKIPPING_STATS_COLUMNS_KEY, ENABLE_TYPE_WIDENING
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
@@ -42,8 +42,14 @@ _NEEDS_VALUES = {
 # ------------------------------------------------------------------------------------------------- columns
 
 
-def add_columns(transaction: Transaction, columns: NewColumns, user_metadata: UserMetadata) -> CommitResult:
-    """Commit new columns, each at the end of the table or of the struct that its path leads to."""
+def add_columns(
+    transaction: Transaction,
+    columns: NewColumns,
+    user_metadata: UserMetadata,
+    after: Mapping[str, str | None] | None = None,
+) -> CommitResult:
+    """Commit new columns, each at the end of the table or of the struct that its path leads to, or ``after`` another
+    one there."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns was given no column.")
@@ -52,13 +58,18 @@ def add_columns(transaction: Transaction, columns: NewColumns, user_metadata: Us
             "add_columns takes a pyarrow schema, a StructType or a list of StructField, as in "
             "add_columns(pa.schema([('note', pa.string())]))."
         )
+    places = {name: Place(other) for name, other in (after or {}).items()}
+    unknown = [name for name in places if name not in [column.name for column in wanted]]
+    if unknown:
+        raise CallError(f"after has a place for {unknown[0]}, which is not one of the columns to add.")
     schema = transaction.schema
     logged = []
     for column in wanted:
         *parent, name = parse_path(column.name)
         _check_addable(column)
-        schema = column_paths.add(schema, tuple(parent), replace(column, name=name))
-        logged.append({"column": _described((*parent, name), column)})
+        place = places.get(column.name)
+        schema = column_paths.add(schema, tuple(parent), replace(column, name=name), place)
+        logged.append({"column": _described((*parent, name), column), **_position(place)})
     transaction.set_schema(schema)
     return transaction.commit("ADD COLUMNS", {"columns": canonical_json(logged)}, user_metadata=user_metadata)
 
@@ -128,9 +139,10 @@ def set_column(
     data_type: DataType | pa.DataType | None,
     user_metadata: UserMetadata,
     sync_identity: bool = False,
+    place: Place | None = None,
 ) -> CommitResult:
-    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type. None: unchanged.
-    ``sync_identity``: its high-water mark moved past all its values."""
+    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type, another place. None:
+    unchanged. ``sync_identity``: its high-water mark moved past all its values."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -148,12 +160,19 @@ def set_column(
         changed = _with_type(transaction.metadata, where, changed, _delta_type(data_type))
     if sync_identity:
         changed = _synced(transaction, where, changed)
-    if changed == column:
-        return skipped(transaction)
     schema = column_paths.change(transaction.schema, where, lambda found: changed)
+    if place is not None:
+        schema = column_paths.move(schema, where, place)
+    if schema == transaction.schema:
+        return skipped(transaction)
     transaction.set_schema(schema)
-    parameters = {"column": canonical_json(_described(where, changed))}
+    parameters = {"column": canonical_json(_described(where, changed)), **_position(place)}
     return transaction.commit("CHANGE COLUMN", parameters, user_metadata=user_metadata)
+
+
+def _position(place: Place | None) -> dict[str, str]:
+    """As delta-spark writes it."""
+    return {} if place is None else {"position": str(place)}
 
 
 def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: DataType) -> StructField:

@@ -64,6 +64,18 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
     return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
 
 
+def upgrade_protocol(
+    transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
+) -> CommitResult:
+    """Commit a protocol of at least these versions. Nothing is committed when it has them already."""
+    protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
+    if protocol == transaction.protocol:
+        return skipped(transaction)
+    transaction.metadata_changes.set_protocol(protocol)
+    parameters = {"newProtocol": canonical_json(protocol.to_json())}
+    return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
+
+
 def drop_feature(
     begin: Callable[[], Transaction],
     name: str,

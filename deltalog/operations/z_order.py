@@ -34,7 +34,10 @@ def column_paths(names: Sequence[str], schema: StructType, partition_columns: Se
         fields = find_fields(given, schema)
         path = tuple(field.name for field in fields)
         if path[0] in partition_columns:
-            raise CallError(f"{name} is a partition column: files are ordered within partitions. Leave it out.")
+            raise CallError(
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns, within partitions. "
+                "Leave it out."
+            )
         if path in paths:
             raise CallError(f"The column {name} is named twice.")
         if _is_nested(fields[-1].data_type):

@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 
 Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column stands among those beside it: behind ``after``; None: before all."""
+
+    after: str | None
+
+    def __str__(self) -> str:
+        """As commitInfo has it."""
+        return "FIRST" if self.after is None else f"AFTER {path_text([self.after])}"
+
+
 _ELEMENT = r"(?:`[^`]*`|[^,`])+"  # of a list
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
@@ -62,18 +75,47 @@ def find(schema: StructType, path: Path) -> StructField:
     return found[0]
 
 
-def add(schema: StructType, parent: Path, column: StructField) -> StructType:
-    """The schema with a column at the end of a struct; ``parent`` is empty for the top.
+def add(schema: StructType, parent: Path, column: StructField, place: Place | None = None) -> StructType:
+    """The schema with a column in a struct, at its end or at a place; ``parent`` is empty for the top.
 
-    Raises SchemaMismatchError if the struct does not exist or has a column of that name.
+    Raises SchemaMismatchError if the struct does not exist or has a column of that name, and as ``move``.
     """
 
     def edit(struct: StructType) -> StructType:
         if struct.find(column.name) is not None:
             raise SchemaMismatchError(f"There is a column {path_text((*parent, column.name))} already.")
-        return StructType((*struct.fields, column))
+        return StructType(_placed(struct.fields, column, place, parent))
 
     return _top(_at(schema, parent, parent, edit))
+
+
+def move(schema: StructType, path: Path, place: Place) -> StructType:
+    """The schema with a column at another place in its struct. Raises SchemaMismatchError if the column does not exist,
+    or the one that it shall follow."""
+
+    def edit(struct: StructType) -> StructType:
+        column = _field(struct, path[-1], path)
+        others = tuple(each for each in struct.fields if each is not column)
+        return StructType(_placed(others, column, place, path[:-1]))
+
+    return _top(_at(schema, path[:-1], path, edit))
+
+
+def _placed(
+    fields: tuple[StructField, ...], column: StructField, place: Place | None, parent: Path
+) -> tuple[StructField, ...]:
+    if place is None:
+        return (*fields, column)
+    if place.after is None:
+        return (column, *fields)
+    before = StructType(fields).find(place.after)
+    if before is None:
+        raise SchemaMismatchError(
+            f"{path_text((*parent, column.name))} cannot follow {place.after}: there is no other column of this name "
+            f"beside it. There are {', '.join(field.name for field in fields)}."
+        )
+    at = fields.index(before) + 1
+    return (*fields[:at], column, *fields[at:])
 
 
 def change(schema: StructType, path: Path, edit: Callable[[StructField], StructField]) -> StructType:

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deltalog.errors import InvalidPropertyError, UnsupportedFeatureError
+from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureError
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
@@ -232,6 +232,36 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
         min_writer_version=MAX_WRITER_VERSION,
         reader_features=tuple(reader) if needs_reader else None,
         writer_features=tuple(writer),
+        extra=protocol.extra,
+    )
+
+
+def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
+    """The protocol with the features that these versions imply, by versions alone where it lists none and they do not
+    either. Versions and features are never taken away. Raises CallError for versions that Delta does not have."""
+    if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
+        raise CallError(
+            f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "
+            f"({reader_version}, {writer_version})."
+        )
+    needed = {2: 5, MAX_READER_VERSION: MAX_WRITER_VERSION}.get(reader_version, 1)
+    if writer_version < needed:
+        raise CallError(f"Reader version {reader_version} needs writer version {needed}, not {writer_version}.")
+    reader = max(protocol.min_reader_version, reader_version)
+    writer = max(protocol.min_writer_version, writer_version)
+    if writer < MAX_WRITER_VERSION:
+        return Protocol(min_reader_version=reader, min_writer_version=writer, extra=protocol.extra)
+    implied = writer_version if writer_version < MAX_WRITER_VERSION else 1
+    raised = with_features(protocol, writer_features(Protocol(min_reader_version=1, min_writer_version=implied)))
+    if raised.min_writer_version == MAX_WRITER_VERSION and reader_version <= raised.min_reader_version:
+        return raised
+    names, read = writer_features(raised), reader_features(raised)
+    reader = MAX_READER_VERSION if read or reader_version == MAX_READER_VERSION else raised.min_reader_version
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=MAX_WRITER_VERSION,
+        reader_features=read if reader == MAX_READER_VERSION else None,
+        writer_features=names,
         extra=protocol.extra,
     )
 
