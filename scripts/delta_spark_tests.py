@@ -3,9 +3,9 @@
     python scripts/delta_spark_tests.py FOLDER [--connect] [-k TEXT] [--json FILE]
 
 The tests import ``delta``, which is stood in for by spark_ext here; and they write ``df.write.format("delta")``,
-``spark.read.format("delta")`` and ``spark.sql``, which lead to ``spark_ext.write``, ``read`` and ``sql`` in this process.
-Nothing else is changed: results and errors are those of spark_ext. docs/spark-parity.md names the tests that differ, and
-the exit code is 0 if these and no others do.
+``spark.read.format("delta")`` and ``spark.sql``, which lead to ``spark_ext.write``, ``read`` and ``sql`` in this
+process. Nothing else is changed: results and errors are those of spark_ext. docs/spark-parity.md names the tests that
+differ, and the exit code is 0 if these and no others do.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def main() -> int:
     parser.add_argument("--connect", action="store_true", help="run over Spark Connect")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.chdir(tempfile.mkdtemp(prefix="delta-spark-tests-"))
     stand_in(given.connect)
     outcomes: dict[str, str] = {}
@@ -98,11 +100,7 @@ def _judged(outcomes: dict[str, str], is_part: bool, report: Path | None) -> int
     explained = set(_EXPLAINED.findall(PAGE.read_text(encoding="utf-8")))
     differing = {name for name, outcome in outcomes.items() if outcome != "passed"}
     unexplained = {name for name in differing if not {name, name.partition("::")[0]} & explained}
-    solved = {
-        each
-        for each in explained
-        if not is_part and "::" in each and outcomes.get(each) == "passed"
-    }
+    solved = {each for each in explained if not is_part and "::" in each and outcomes.get(each) == "passed"}
     if report is not None:
         report.write_text(json.dumps(outcomes, indent=1), encoding="utf-8")
     print(f"\n{len(outcomes) - len(differing)} of {len(outcomes)} tests pass.")

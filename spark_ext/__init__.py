@@ -13,8 +13,14 @@ except ImportError as error:
 
 from spark_ext.data_source import register
 from spark_ext.delta_table import DeltaTable
-from spark_ext.errors import ArgumentTypeError, ColumnKindError, ExpressionError, SqlSyntaxError
-from spark_ext.errors import ExistsError, MissingTableError
+from spark_ext.errors import (
+    ArgumentTypeError,
+    ColumnKindError,
+    ExistsError,
+    ExpressionError,
+    MissingTableError,
+    SqlSyntaxError,
+)
 from spark_ext.frames import detail, history
 from spark_ext.jobs import JobFailedError
 from spark_ext.merge_builder import DeltaMergeBuilder

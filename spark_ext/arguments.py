@@ -20,8 +20,9 @@ def flag(what: str, value: Any) -> bool:
 
 def whole(what: str, value: Any, kind: str = "an int") -> int:
     """A whole number. Raises as ``text``."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole else _refuse(what, kind, value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        _refuse(what, kind, value)
+    return value
 
 
 def expression(what: str, value: Any) -> Any:
@@ -41,7 +42,9 @@ def values(what: str, given: Any) -> dict[str, Any]:
     if given is None:
         raise deltalog.CallError(f"{what} cannot be None: give a dict from names of columns to their new values.")
     if not isinstance(given, dict):
-        raise ArgumentTypeError(f"{what} must be a dict from names of columns to their new values, not {_named(given)}.")
+        raise ArgumentTypeError(
+            f"{what} must be a dict from names of columns to their new values, not {_named(given)}."
+        )
     if not given:
         raise deltalog.CallError(f"{what} is an empty dict. Give at least one column its new value.")
     for name, value in given.items():

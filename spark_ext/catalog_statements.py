@@ -21,8 +21,8 @@ def drop(context: Context, cursor: Cursor) -> DataFrame | None:
     named = context.named(cursor)
     if named.path is not None:
         raise deltalog.CallError(
-            f"DROP TABLE cannot drop a table by its path, which has no name to forget. Delete the directory {named.path} "
-            "if nothing reads it any more, or its rows with DELETE or TRUNCATE TABLE."
+            "DROP TABLE cannot drop a table by its path, which has no name to forget. Delete the directory "
+            f"{named.path} if nothing reads it any more, or its rows with DELETE or TRUNCATE TABLE."
         )
     if named.location is None:
         return None
@@ -34,8 +34,8 @@ def drop(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def truncate(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``TRUNCATE TABLE t``: removes all rows, in one commit that reads none. Returns no rows; None for a table of Spark.
-    Raises as ``DeltaTable.overwrite`` of deltalog, and CallError for PARTITION."""
+    """``TRUNCATE TABLE t``: removes all rows, in one commit that reads none. Returns no rows; None for a table of
+    Spark. Raises as ``DeltaTable.overwrite`` of deltalog, and CallError for PARTITION."""
     cursor.expect("truncate", "table")
     found = context.target(cursor)
     if found is None:

@@ -351,8 +351,8 @@ def _check_hadoop(path: Location, settings: Mapping[str, str]) -> None:
     ours = [name for name in settings if not name.startswith("fs.") or name.split(".")[1] == scheme]
     if ours:
         raise deltalog.CallError(
-            f"hadoopConf has {ours[0]}, a setting of Hadoop, and deltalog opens the store itself. Give storage_options, "
-            "or set the session's spark.hadoop.fs.s3a.* settings."
+            f"hadoopConf has {ours[0]}, a setting of Hadoop, and deltalog opens the store itself. Give "
+            "storage_options, or set the session's spark.hadoop.fs.s3a.* settings."
         )
 
 
@@ -390,7 +390,9 @@ def cloned(
 
 def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.StructType:
     if not isinstance(columns, (str, spark_types.StructType)):
-        raise ArgumentTypeError(f"partitionSchema is SQL such as 'day date', or a StructType of Spark, not {columns!r}.")
+        raise ArgumentTypeError(
+            f"partitionSchema is SQL such as 'day date', or a StructType of Spark, not {columns!r}."
+        )
     with explained(f"partitionSchema {columns!r} is no list of columns"):
         schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
     return deltalog.StructType.from_json(schema.json())

@@ -28,7 +28,7 @@ class _AlsoOfSpark(deltalog.DeltaLogError):
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
-        PySparkException.__init__(self, message=self.message)  # type: ignore[arg-type]
+        PySparkException.__init__(self, message=self.message)
 
     def __str__(self) -> str:
         return self.message

@@ -90,7 +90,9 @@ class DeltaOptimizeBuilder:
                 target_size=None if size is None else _bytes(size),
                 rewrite_bins=lambda tasks, bins: _rewritten(spark, self._table.url, tasks, bins),
             )
-            return spark.createDataFrame([(report.table, _metrics(report, is_ordered, is_z_order, started_ms))], _RESULT)
+            return spark.createDataFrame(
+                [(report.table, _metrics(report, is_ordered, is_z_order, started_ms))], _RESULT
+            )
 
 
 def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes]) -> Iterator[str]:
@@ -104,9 +106,7 @@ def _as_bytes(run: Any) -> Any:
     return lambda files, attempt: run(files, attempt).encode()
 
 
-def _metrics(
-    report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int
-) -> tuple[Any, ...]:
+def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int) -> tuple[Any, ...]:
     added, removed = list(report.added.values()), list(report.removed.values())
     moved = (len(removed), sum(removed))
     # All files of a partition are ordered together: one cube for each, and none that was there before.

@@ -56,7 +56,7 @@ class MergeResult(WriteResult):
     def rows(self) -> DataFrame:
         """The DataFrame. Cost: none; it is made once."""
         try:
-            return object.__getattribute__(self, "_made")  # type: ignore[no-any-return]
+            return object.__getattribute__(self, "_made")
         except AttributeError:
             metrics = self.operation_metrics
             numbers = [int(metrics.get(f"numTargetRows{what}", 0)) for what in ("Updated", "Deleted", "Inserted")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -50,7 +49,9 @@ def _columns(snapshot: deltalog.Snapshot) -> list[_Row]:
 
 
 def _details(snapshot: deltalog.Snapshot, named: Named) -> list[_Row]:
-    schema, _, table = ("delta", "", named.path) if named.path is not None else names.full_name(named.name).partition(".")
+    schema, _, table = (
+        ("delta", "", named.path) if named.path is not None else names.full_name(named.name).partition(".")
+    )
     given = {
         "Catalog": "spark_catalog",
         "Namespace": schema,
@@ -100,8 +101,8 @@ def show(context: Context, cursor: Cursor) -> DataFrame | None:
         named = context.named(cursor)
         if named.path is not None or named.location is not None:
             raise deltalog.CallError(
-                "SHOW CREATE TABLE is not available for tables of deltalog, as in delta-spark. DESCRIBE EXTENDED has the "
-                "columns and the location, SHOW TBLPROPERTIES the properties."
+                "SHOW CREATE TABLE is not available for tables of deltalog, as in delta-spark. DESCRIBE EXTENDED has "
+                "the columns and the location, SHOW TBLPROPERTIES the properties."
             )
     return None
 
@@ -129,7 +130,9 @@ def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:
         raise cursor.error("SHOW PARTITIONS of a table of deltalog shows all partitions: leave PARTITION out")
     cursor.finish()
     if not snapshot.partition_columns:
-        raise deltalog.CallError(f"The table at {snapshot.url} is not partitioned, so SHOW PARTITIONS has no rows to show.")
+        raise deltalog.CallError(
+            f"The table at {snapshot.url} is not partitioned, so SHOW PARTITIONS has no rows to show."
+        )
     reader = read(context.spark)
     if named.path is not None:
         reader = reader.storage_options(**context.storage or {})
@@ -173,5 +176,3 @@ def _snapshot(context: Context, named: Named) -> deltalog.Snapshot | None:
         return location.snapshot()
     storage = stores.checked(context.storage or {}) if named.path is not None else None
     return resolve(context.spark, location, None, at_ms=None, allowed_paths=context.allowed_paths, storage=storage)
-
-

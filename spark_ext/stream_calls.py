@@ -95,7 +95,7 @@ def _session_of(of: Any) -> SparkSession:
     for name in ("_spark", "_session", "_client"):
         found = getattr(of, name, None)
         if found is not None and hasattr(found, "conf"):
-            return found  # type: ignore[no-any-return]
+            return found
     raise deltalog.CallError("The session of the stream is not known. Give the table by its path.")
 
 

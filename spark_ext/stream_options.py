@@ -23,7 +23,16 @@ _FLAGS = {
     "failOnDataLoss": "fail_on_data_loss",
 }
 _READING = (*_FLAGS, "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger")
-_WRITING = ("partitionBy", "clusterBy", "mergeSchema", "properties", "txnAppId", "userMetadata", "checkpointLocation", "queryName")
+_WRITING = (
+    "partitionBy",
+    "clusterBy",
+    "mergeSchema",
+    "properties",
+    "txnAppId",
+    "userMetadata",
+    "checkpointLocation",
+    "queryName",
+)
 _SHARED = ("path", "storageOptions", "allowedPaths")
 # Options of delta-spark that have no counterpart, and what to do instead.
 _REFUSED = {

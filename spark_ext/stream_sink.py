@@ -177,9 +177,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
             transaction.commit("ADD COLUMNS")
 
 
-def _check_layout(
-    table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]
-) -> None:
+def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
     """Refuse columns other than those of the table; their case does not matter."""
     if given and [name.lower() for name in given] != [name.lower() for name in have]:
         raise deltalog.SchemaMismatchError(

@@ -122,8 +122,9 @@ class DeltaTableBuilder(Generic[T]):
 
     def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
         """Columns of a schema of Spark. Raises CallError, SchemaMismatchError."""
-        is_schema = isinstance(cols, spark_types.StructType)
-        fields = cols.fields if is_schema else list(cols) if isinstance(cols, (list, tuple)) else [cols]
+        fields: list[Any] = [cols]
+        if isinstance(cols, (list, tuple, spark_types.StructType)):
+            fields = list(cols.fields if isinstance(cols, spark_types.StructType) else cols)
         if not all(isinstance(field, spark_types.StructField) for field in fields):
             raise ArgumentTypeError("addColumns takes a StructType of Spark, or a list of its StructFields.")
         self._fields += from_spark(spark_types.StructType(fields)).fields

@@ -136,8 +136,8 @@ def _parsed(name: str, value: Any) -> Any:
     text = as_text(value)
     if name == "dataChange" and text.lower() == "false":
         raise deltalog.CallError(
-            "The option dataChange is false, which says that rows are only moved into other files: deltalog writes that "
-            "of no rows of a DataFrame, which it cannot compare with those of the table. Rewrite files with "
+            "The option dataChange is false, which says that rows are only moved into other files. deltalog does not "
+            "say that of rows of a DataFrame, which it cannot compare with those of the table. Rewrite files with "
             "spark_ext.DeltaTable.optimize(), whose commits say so."
         )
     if name in ("dataChange", "mergeSchema", "optimizeWrite", "overwriteSchema"):

@@ -208,9 +208,10 @@ def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa
         others = [each.path[0] for each in columns_of(scan.where) if each.path[0] not in partitioned]
         if others:
             raise CallError(
-                f"{snapshot.url}: files are chosen by partition, and {others[0]} is not a partition column. Leave it "
-                f"out of where. (Predicate references non-partition column {others[0]!r}. Only the partition columns "
-                f"may be referenced: [{', '.join(snapshot.partition_columns)}].)"
+                f"{snapshot.url}: files are chosen by partition, and {others[0]} is not a partition column "
+                f"({', '.join(snapshot.partition_columns) or 'there are none'}). Leave it out of where. In the words "
+                f"of delta-spark: Predicate references non-partition column {others[0]!r}. Only the partition columns "
+                f"may be referenced: [{', '.join(snapshot.partition_columns)}]."
             )
     return scan.files()
 

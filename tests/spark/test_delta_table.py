@@ -122,7 +122,7 @@ def test_builders_that_lack_something(spark: Any, table: str) -> None:
     with pytest.raises(deltalog.CallError, match="no columns"):
         spark_ext.DeltaTable.create(spark).location(table).execute()
     with pytest.raises(deltalog.UnsupportedFeatureError, match="identity column"):
-        spark_ext.DeltaTable.create(spark).addColumn("n", "long", generatedByDefaultAs=object())
+        spark_ext.DeltaTable.create(spark).addColumn("n", "long", generatedByDefaultAs=spark_ext.IdentityGenerator())
     with pytest.raises(deltalog.CallError, match="as text"):
         spark_ext.DeltaTable.create(spark).clusterBy(1)
 

@@ -72,7 +72,9 @@ def test_to_table_and_table_take_names_of_the_catalog(spark: Any, source: Input,
         builder = spark_ext.DeltaTable.create(spark).tableName(name).location(f"{table}-{name}")
         builder.addColumn("id", "long").addColumn("name", "string").execute()
     finish(writer(source).format("deltalog").toTable("first"))
-    for number, read in enumerate((spark.readStream.format("deltalog").table("first"), spark.readStream.table("first"))):
+    for number, read in enumerate(
+        (spark.readStream.format("deltalog").table("first"), spark.readStream.table("first"))
+    ):
         write = read.writeStream.option("checkpointLocation", str(tmp_path / f"next-{number}"))
         finish(write.trigger(availableNow=True).toTable("default.second", "deltalog"))
     second = spark_ext.read(spark).table("second")

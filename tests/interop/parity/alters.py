@@ -1,6 +1,6 @@
 """ALTER TABLE and RESTORE in SQL."""
 
-from tests.interop.parity.deletes import NESTED, PLAIN
+from tests.interop.parity.deletes import BY_P, NESTED, PLAIN
 from tests.interop.parity.scenarios import scenario, statements
 from tests.interop.parity.tables import Table
 
@@ -13,6 +13,7 @@ RESTORED = (
     "spark_ext counts `numOutputRows`."
 )
 NOTHING = "delta-spark commits a version that changes nothing."
+VIEWS = "delta-spark changes the table of a view that is only its rows; spark_ext asks for the table."
 DIFFERS = {
     **dict.fromkeys(
         (
@@ -34,6 +35,14 @@ DIFFERS = {
     "ADD CONSTRAINT twice": FEATURES,
     "DROP CONSTRAINT": FEATURES,
     "DROP CONSTRAINT IF EXISTS": NOTHING,
+    "ADD COLUMN AFTER one that is not there": RESOLVED,
+    "ALTER COLUMN AFTER one that is not there": RESOLVED,
+    "DELETE from a view": VIEWS,
+    "UPDATE of a view": VIEWS,
+    "MERGE into a view": VIEWS,
+    "DROP TABLE by path": "delta-spark drops nothing and says nothing; spark_ext refuses it, since a path is no name.",
+    "SHOW TBLPROPERTIES that is not there": "The text in place of the value has the table as it is written.",
+    "DESCRIBE EXTENDED": "spark_ext has the location with its scheme.",
     "ALTER COLUMN to a wider type": "The history of spark_ext has the column with the metadata that it then has.",
 }
 
@@ -44,6 +53,34 @@ statements(
         "ADD COLUMNS with comments": "alter table {t} add columns (n int comment 'a', m string comment 'b')",
         "ADD COLUMN that is there": "alter table {t} add column S int",
         "ADD COLUMN that is NOT NULL": "alter table {t} add column n int not null",
+        "ADD COLUMN FIRST": ("alter table {t} add column n int first", "insert into {t} values (1, 5, 'e', 'z')"),
+        "ADD COLUMNS AFTER others": "alter table {t} add columns (n int after id, m int after n)",
+        "ADD COLUMN AFTER one that is not there": "alter table {t} add column n int after nope",
+        "ALTER COLUMN FIRST": ("alter table {t} alter column s first", "insert into {t} values ('e', 5, 'z')"),
+        "ALTER COLUMN AFTER": "alter table {t} alter column id after p",
+        "ALTER COLUMN AFTER one that is not there": "alter table {t} alter column id after nope",
+        "CHANGE COLUMN with a name and a type": "alter table {t} change column s s string comment 'x' first",
+        "TRUNCATE TABLE": "truncate table {t}",
+        "DESCRIBE": ("describe {t}", "describe table {t}"),
+        "DESCRIBE EXTENDED": ("describe extended {t}", "describe formatted {t}"),
+        "DESCRIBE of a column": "describe {t} s",
+        "SHOW TBLPROPERTIES": "show tblproperties {t}",
+        "SHOW TBLPROPERTIES of one": "show tblproperties {t} ('delta.minReaderVersion')",
+        "SHOW TBLPROPERTIES that is not there": "show tblproperties {t} (nope)",
+        "SHOW PARTITIONS": "show partitions {t}",
+        "SHOW CREATE TABLE": "show create table {t}",
+        "VACUUM of a path as text": "vacuum '{path}' retain 200 hours dry run",
+        "DROP TABLE by path": "drop table {t}",
+        "DELETE from a view": ("create or replace temporary view v as select * from {t}", "delete from v where id = 1"),
+        "UPDATE of a view": ("create or replace temporary view v as select * from {t}", "update v set s = 'x'"),
+        "INSERT into a view": (
+            "create or replace temporary view v as select * from {t}",
+            "insert into v values (5, 'e', 'z')",
+        ),
+        "MERGE into a view": (
+            "create or replace temporary view v as select * from {t}",
+            "merge into v using (select 1 as id) x on v.id = x.id when matched then delete",
+        ),
         "ADD COLUMN and rows": ("alter table {t} add column n int", "insert into {t} values (5, 'e', 'z', 1)"),
         "RENAME COLUMN without column mapping": "alter table {t} rename column s to z",
         "DROP COLUMN without column mapping": "alter table {t} drop column s",
@@ -82,6 +119,9 @@ statements(
         "DROP COLUMN that is not there": "alter table {t} drop column nope",
     },
 )
+statements(BY_P, {"SHOW PARTITIONS of a partitioned table": "show partitions {t}"})
+statements(NESTED, {"ADD COLUMN to a struct FIRST": "alter table {t} add column st.c int first"})
+statements(NESTED, {"ALTER COLUMN of a struct AFTER": "alter table {t} alter column st.a after b"})
 statements(NESTED, {"ADD COLUMN to a struct": "alter table {t} add column st.c int"})
 statements(
     (

@@ -255,3 +255,17 @@ def _(t: Table) -> None:
 @scenario("another format")
 def _(t: Table) -> None:
     t.write(MORE, how=lambda writer: writer.format("no_such_format"))
+
+
+@scenario("dataChange true", differs=None)
+def _(t: Table) -> None:
+    t.overwrite("select 1 id", dataChange="true")
+
+
+@scenario(
+    "dataChange false",
+    differs="delta-spark takes the caller's word that no row changes; spark_ext leaves that to OPTIMIZE.",
+)
+def _(t: Table) -> None:
+    t.append("select 1 id")
+    t.overwrite("select 1 id", dataChange="false")

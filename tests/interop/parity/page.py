@@ -50,7 +50,7 @@ def render(rows: Mapping[str, str], scenarios: Iterable[Scenario]) -> str:
         lines = [rows[each.name] for each in listed if each.area == area]
         text += f"\n## {title}\n\n| scenario | differs in | why; delta-spark / spark_ext |\n|---|---|---|\n"
         text += "\n".join(lines) + "\n"
-    return text
+    return text + _OWN_TESTS
 
 
 def _counts(number: int, same: int) -> str:
@@ -80,6 +80,35 @@ What is compared:
 In every scenario the following may differ, and does not count:
 
 {"".join(f"- {sentence}" + chr(10) for sentence in GENERAL.values())}"""
+
+
+_OWN = {
+    "`test_exceptions.py`, `test_exceptions_init.py`, `test_pip_utils.py`, `test_version.py`": (
+        "They test delta-spark's jar and package: exceptions of its Java classes, its Maven set-up, its version file."
+    ),
+    "`test_deltatable.py::test_create_table_geo_types`, `test_deltatable.py::test_create_table_with_identity_column`": (
+        "Kinds of columns that spark_ext does not make: the preview types geometry and geography, and identity columns."
+    ),
+    "`test_deltatable.py::test_dropFeatureSupport`": "It adds and drops features that only tests of Delta have.",
+    "`test_deltatable.py::test_optimize_w_partition_filter`": (
+        "The history has the condition as it was written, not as Spark shows what it has parsed."
+    ),
+    "`test_deltatable.py::test_vacuum`": (
+        "A file that no version names stays until it is a day old, whatever the retention, since its commit may follow."
+    ),
+    "`test_sql.py::test_ddls`": (
+        "A table with a name has the features of a table of a catalog of deltalog, and the test expects none."
+    ),
+}
+_OWN_TESTS = f"""
+## delta-spark's own Python tests
+
+`python scripts/delta_spark_tests.py FOLDER` runs the tests of delta-spark {DELTA_VERSION}
+(`python/delta/tests` of its repository) with spark_ext in place of delta-spark. They pass, but for these:
+
+| tests | why they differ |
+|---|---|
+{"".join(f"| {names} | {why} |" + chr(10) for names, why in _OWN.items())}"""
 
 
 def committed_rows() -> dict[str, str]:

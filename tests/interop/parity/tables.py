@@ -138,7 +138,7 @@ class Table:
     def run(self, *statements: str, keeps: bool = True) -> None:
         """Statements of the engine's own SQL, ``{t}`` for the table; what each returns is kept."""
         for statement in statements:
-            text = statement.replace("{t}", f"delta.`{self.path}`")
+            text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))
 
     def _run(self, text: str, keeps: bool) -> None:

@@ -403,3 +403,42 @@ def test_an_append_that_was_planned_before_a_rename_fails() -> None:
         with pytest.raises(MetadataChangedError):
             transaction.commit("WRITE")
     assert PHYSICAL_NAME_KEY in other.snapshot().schema.field("label").metadata and ids(other) == [1]
+
+
+@pytest.mark.parametrize("properties", [{}, MAPPED])
+def test_columns_have_a_place(properties: dict[str, str]) -> None:
+    table = create(PEOPLE, properties)
+    column = StructField("a", LONG), StructField("b", LONG), StructField("p.last", PrimitiveType("string"))
+    table.add_columns(column, after={"a": None, "b": "ID", "p.last": "first"})
+    assert table.schema.names == ["a", "id", "b", "p"]
+    assert table.snapshot().scan().to_arrow().schema.field("p").type[1].name == "last"
+    parameters = json.loads(info(table._handle.reader.store, 1)["operationParameters"]["columns"])
+    assert [each.get("position") for each in parameters] == ["FIRST", "AFTER ID", "AFTER first"]
+    table.set_column("a", after="p")
+    table.set_column("p.homes.element.street", comment="with a number", first=True)
+    table.set_column("p.homes", first=True)
+    assert table.schema.names == ["id", "b", "p", "a"]
+    assert read(table) == [
+        {"id": 1, "b": None, "p": {"homes": [{"street": "High St"}], "first": "Ann", "last": None}, "a": None}
+    ]
+    before = table.version
+    assert table.set_column("a", after="P").skipped and table.version == before
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda t: t.add_columns([StructField("a", LONG)], after={"a": "nope"}), "cannot follow nope"),
+        (lambda t: t.add_columns([StructField("a", LONG)], after={"b": None}), "not one of the columns to add"),
+        (lambda t: t.set_column("id", after="nope"), "cannot follow nope"),
+        (lambda t: t.set_column("id", after="id"), "no other column of this name"),
+        (lambda t: t.set_column("p.first", after="id"), "cannot follow id"),
+        (lambda t: t.set_column("id", first=True, after="p"), "two places"),
+        (lambda t: t.set_column("nope", first=True), "no column nope"),
+    ],
+)
+def test_places_that_are_none(change: Callable[[DeltaTable], object], why: str) -> None:
+    table = create(PEOPLE)
+    with pytest.raises(CallError, match=why):
+        change(table)
+    assert table.version == 0

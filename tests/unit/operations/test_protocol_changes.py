@@ -411,3 +411,49 @@ def test_a_schema_that_uses_a_feature_lists_it(store: Any) -> None:
     )  # fmt: skip
     other = DeltaTable.create(memory(), schema, environment=environment())
     assert "allowColumnDefaults" in listed(other)
+
+
+# --------------------------------------------------------------------------------------------------- upgrade
+
+
+@pytest.mark.parametrize(
+    ("versions", "features_then", "protocol"),
+    [
+        ((1, 3), {"appendOnly", "invariants", "checkConstraints"}, (1, 3)),
+        ((1, 1), {"appendOnly", "invariants"}, (1, 2)),
+        ((2, 5), {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
+                  "columnMapping"}, (2, 5)),
+        ((1, 7), {"appendOnly", "invariants"}, (1, 7)),
+        ((3, 7), {"appendOnly", "invariants"}, (3, 7)),
+    ],
+)  # fmt: skip
+def test_versions_are_raised(
+    store: Any, versions: tuple[int, int], features_then: set[str], protocol: tuple[int, int]
+) -> None:
+    table = create(store)
+    done = table.upgrade_protocol(*versions)
+    found = DeltaTable.open(store).snapshot().protocol
+    assert (found.min_reader_version, found.min_writer_version) == protocol and listed(table) == features_then
+    assert done.skipped == (protocol == (1, 2)) and table.upgrade_protocol(1, 2).skipped
+    table.append(rows(2))
+    assert ids(table) == [1, 2]
+
+
+def test_versions_add_to_the_features_that_are_listed(store: Any) -> None:
+    table = create(store)
+    table.add_feature("deletionVectors")
+    table.upgrade_protocol(1, 4)
+    found = DeltaTable.open(store).snapshot().protocol
+    assert (found.min_reader_version, found.min_writer_version) == (3, 7) and found.reader_features == (
+        "deletionVectors",
+    )
+    assert listed(table) == {
+        *("deletionVectors", "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
+    }
+    assert table.upgrade_protocol(3, 7).skipped and table.upgrade_protocol(1, 3).skipped
+
+
+@pytest.mark.parametrize("versions", [(0, 2), (1, 8), (4, 7), (2, 4), (3, 6)])
+def test_versions_that_delta_does_not_have(store: Any, versions: tuple[int, int]) -> None:
+    with pytest.raises(CallError, match="version"):
+        create(store).upgrade_protocol(*versions)
