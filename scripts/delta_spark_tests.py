@@ -50,16 +50,14 @@ def main() -> int:
     stand_in(given.connect)
     outcomes: dict[str, str] = {}
     for file in sorted(given.folder.glob("test_*.py")):
-        for test in _tests_of(file):
-            name = f"{file.name}::{test._testMethodName}"
-            if given.k in name:
-                outcomes[name] = ""
-        suite = unittest.TestSuite(
-            test for test in _tests_of(file) if f"{file.name}::{test._testMethodName}" in outcomes
-        )
-        if suite.countTestCases():
-            result = unittest.TextTestRunner(verbosity=2).run(suite)
-            _note(outcomes, file.name, result)
+        try:
+            tests = [test for test in _tests_of(file) if given.k in f"{file.name}::{test._testMethodName}"]
+        except Exception as error:
+            outcomes[f"{file.name}::import"] = f"error: {error!r}"
+            continue
+        outcomes |= {f"{file.name}::{test._testMethodName}": "" for test in tests}
+        if tests:
+            _note(outcomes, file.name, unittest.TextTestRunner(verbosity=2).run(unittest.TestSuite(tests)))
     return _judged(outcomes, bool(given.k), given.json)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import entries, log_counts, names, paths, pruning, stores
+from spark_ext.errors import explained
 from spark_ext.exact import named
 from spark_ext.paths import Location, check_format, not_here
 from spark_ext.reads import marked
@@ -166,11 +167,13 @@ class Reader:
 
         The DataFrame is fixed to that version. Its columns, their order, types and nullability are the table's.
         Cost: the log and the deletion vectors are read once, and each data file is looked up once; if
-        columns are mapped by id or a type was widened, also the footer of each file.
+        columns are mapped by id or a type was widened, also the footer of each file. Raises CallError for a condition
+        that Spark cannot parse or resolve, over Connect only when rows are computed.
         """
         if not self._reads_changes():
             snapshot = self.snapshot(path)
-            return frame(self._spark, snapshot, self._texts(snapshot))
+            with explained(f"The condition of where for {snapshot.url}"):
+                return frame(self._spark, snapshot, self._texts(snapshot))
         self._refuse(_TRAVEL, f"cannot be combined with {_FEED}; give one of them")
         if self._conditions:
             raise deltalog.CallError(
@@ -192,7 +195,10 @@ class Reader:
         snapshot = self.snapshot(path)
         texts = self._texts(snapshot)
         found = log_counts.num_records(snapshot, texts)
-        return int(frame(self._spark, snapshot, texts).count()) if found is None else found
+        if found is not None:
+            return found
+        with explained(f"The condition of where for {snapshot.url}"):
+            return int(frame(self._spark, snapshot, texts).count())
 
     def partitions(self, path: Location) -> DataFrame:
         """A row for each combination of partition values that has rows: the partition columns, and ``num_records``, the
