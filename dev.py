@@ -6,6 +6,7 @@
                              --long: all of them
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
+                             --extras: each extra in an environment of its own; --extras s3 cli: these
                              --spark 3.5, --spark all: the tests of spark_ext with another version of Spark, or each
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
@@ -76,6 +77,7 @@ SPARK = {
     "4.2": ["pyspark==4.2.1"],
     "4.3": ["pyspark==4.3.0"],
 }
+EXTRAS_SUITE = "tests/extras/test_installed.py"
 # What a usual run takes of them: the oldest or the newest by turns, with the suite that has something of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
@@ -106,6 +108,9 @@ def main(arguments: list[str]) -> int:
         return test_lowest(arguments[2:])
     if arguments[:2] == ["test", "--spark"]:
         return test_spark(arguments[2:])
+    if arguments[:2] == ["test", "--extras"]:
+        install("test")
+        return test_extras(arguments[2:])
     if arguments[:2] == ["test", "--quick"]:
         install("test-core")
         return test_quick(arguments[2:])
@@ -152,6 +157,16 @@ def test_lowest(arguments: list[str]) -> int:
     suites = [suite for lane in QUICK for suite in lane if suite != "tests/house"]
     command = [str(python), "-m", "pytest", "-m", "not slow", *suites, *arguments]
     return subprocess.run(command, cwd=ROOT).returncode
+
+
+def test_extras(arguments: list[str]) -> int:
+    """Each extra that users can install, or some by name: installed as they install it, into a new virtual environment
+    that is deleted after its test. What is no name of an extra goes to pytest."""
+    named, rest = [], list[str]()
+    for argument in arguments:
+        (rest if argument.startswith("-") or rest else named).append(argument)
+    chosen = [f"{EXTRAS_SUITE}::test_an_extra_alone[{name}]" for name in named] or [EXTRAS_SUITE]
+    return run_pytest(["--extras", *chosen, *rest])
 
 
 def test_spark(arguments: list[str]) -> int:

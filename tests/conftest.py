@@ -27,6 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
+    parser.addoption("--extras", action="store_true", help="run tests/extras, which install packages")
     parser.addoption("--turn", metavar="N/OF", help="run one part of the tests: 0/2 and 1/2 are all of them")
 
 
@@ -34,12 +35,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
     cases that are much like others, in other shapes or on other servers. With ``--turn``: one part of the tests."""
     is_long, turn = config.getoption("long"), config.getoption("turn")
+    installs = config.getoption("extras")
     number, of = map(int, turn.split("/")) if turn else (0, 1)
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
         sampled = item.get_closest_marker("sampled")
         case = seen[item.function]
         seen[item.function] += 1
+        if item.get_closest_marker("installs") and not installs:
+            left_out.append(item)
+            continue
         is_sample = is_long or not (item.get_closest_marker("long") or (sampled and case % sampled.args[0]))
         is_kept = is_sample and turn_of(item.nodeid, of) == number
         (kept if is_kept else left_out).append(item)

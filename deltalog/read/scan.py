@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#reader-requirements-for-deletion-vectors, #deletion-vectors.
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -190,7 +191,9 @@ class Scan:
         return pa.Table.from_batches(self.batches(), self.arrow_schema)
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame; needs pandas."""
+        """All rows as a pandas DataFrame. Raises CallError when pandas is not installed."""
+        if importlib.util.find_spec("pandas") is None:
+            raise CallError("to_pandas() needs pandas, which is not installed: pip install pandas.")
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

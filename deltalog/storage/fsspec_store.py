@@ -47,7 +47,7 @@ from deltalog.storage.base import (
 )
 from deltalog.storage.exclusive import check_answer, check_exclusive
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
-from deltalog.storage.remote import PARALLEL_GETS, get_together, is_below_root, outcome_of_status, spooled
+from deltalog.storage.remote import EXTRAS, PARALLEL_GETS, get_together, is_below_root, outcome_of_status, spooled
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets
 
@@ -57,7 +57,6 @@ ONE_REQUEST_BYTES = 16 << 20
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; "making" one can make a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
-_EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure"}
 _NO_EFFECT = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError, NotImplementedError)
 _MODIFIED = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 
@@ -394,13 +393,16 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
         raise CallError(f"The {protocol}:// location has a password in it. Give it as an option of the file system.")
     try:
         kind = fsspec.get_filesystem_class(protocol)
-    except ValueError:
+    except ValueError as error:
+        if protocol in EXTRAS:  # some schemes are made known by their package only
+            extra = EXTRAS[protocol]
+            raise CallError(f"{url} needs the extra {extra!r} ({error}): pip install 'deltalog[{extra}]'.") from error
         raise CallError(
             f"No store for scheme {protocol!r}. There are local paths, file:, memory://, s3://, and the schemes of "
             "fsspec's file systems, such as gs:// and az://."
         ) from None
     except ImportError as error:
-        extra = _EXTRAS.get(protocol)
+        extra = EXTRAS.get(protocol, "")
         how = f": pip install 'deltalog[{extra}]'" if extra else ""
         raise CallError(f"{url} needs a package that is not installed ({error}){how}.") from error
     secrets = Secrets(options)

@@ -13,6 +13,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.locations import BY_LOCATION, options_at
 from deltalog.storage.memory import named_store
+from deltalog.storage.remote import EXTRAS
 from deltalog.storage.secrets import Reopen, Secrets
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ def _need_fsspec(url: str) -> None:
     try:
         import fsspec  # noqa: F401
     except ModuleNotFoundError as error:
-        raise CallError(f"{url} needs the extra 'fsspec' ({error}): pip install 'deltalog[fsspec]'.") from error
+        extra = EXTRAS.get(url.partition(":")[0], "fsspec")
+        raise CallError(f"{url} needs the extra {extra!r} ({error}): pip install 'deltalog[{extra}]'.") from error
 
 
 def _open_with_driver(url: str, *, driver: str, **options: Any) -> LogStore:

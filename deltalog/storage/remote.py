@@ -13,6 +13,8 @@ from deltalog.errors import StoreError
 from deltalog.storage.base import LogStore, PutOutcome
 
 PARALLEL_GETS = 32
+# The extras that bring the file systems of fsspec for a scheme.
+EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure"}
 # The names in one response to a listing, of S3 and of those like it.
 LIST_PAGE = 1_000
 

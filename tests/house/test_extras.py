@@ -1,0 +1,86 @@
+"""Each extra brings what its modules need, and the quick tests need no more than what they install.
+
+A child process finds the packages of one extra and no others of this environment, which may have them all.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_dev import dev  # noqa: F401  (a fixture)
+from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
+from tests.support.extras.program import CALLS, PROMISED
+
+# What the quick environment has besides, so that these are checked wherever the tests run.
+ALWAYS = {BASE, "cli", "server"}
+QUICK = "deltalog[test-core]"
+
+
+@pytest.mark.parametrize("extra", extras())
+def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
+    _, missing = closure(requirement(extra))
+    if missing and extra not in ALWAYS:
+        pytest.skip(f"{', '.join(missing)} not installed: python3 dev.py test --extras {extra}")
+    done = run_with(requirement(extra), "both", extra)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{ROOT / 'deltalog'}, {extra}: as promised" in done.stdout
+
+
+def test_a_package_that_is_missing_is_noticed() -> None:
+    """The child does not see what this environment has: here pytest, and what the command line needs."""
+    done = run_with("deltalog", "imports", "cli")
+    assert done.returncode == 1 and "cli does not bring typer" in done.stdout, done.stdout + done.stderr
+    done = run_with("deltalog", "calls", "cli")
+    assert done.returncode == 1 and "pip install 'deltalog[cli]'" in done.stdout, done.stdout + done.stderr
+    done = run_with("deltalog", "collect", "tests/house/test_words.py")
+    assert done.returncode == 1 and "No module named 'pytest'" in done.stderr
+
+
+def test_each_extra_has_promises() -> None:
+    assert set(PROMISED) == set(CALLS) == set(extras())
+
+
+def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # noqa: F811
+    done = run_with(QUICK, "collect", *(suite for lane in dev.QUICK for suite in lane))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "urllib3" not in done.stderr
+
+
+def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
+    """Of other packages that are imported anywhere, mypy must be told to ignore that they are absent."""
+    installed = modules_of(closure(QUICK)[0])
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [ignored] = re.findall(r"^module = \[([^\]]*)\]\nignore_missing_imports = true", pyproject, re.M)
+    known = {
+        *installed,
+        *sys.stdlib_module_names,
+        *re.findall(r'"(\w+)\.\*"', ignored),
+        "deltalog",
+        "spark_ext",
+        "tests",
+        "dev",
+    }
+    unknown = {
+        (name, str(file.relative_to(ROOT)))
+        for top in ("deltalog", "spark_ext", "tests")
+        for file in (ROOT / top).rglob("*.py")
+        for name in imported(file)
+        if name not in known
+    }
+    assert unknown == set()
+
+
+def imported(file: Path) -> set[str]:
+    """The names at the top of the packages that a file imports anywhere."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names

