@@ -270,7 +270,7 @@ class CheckpointExamination:
         version = self.checkpoint.version
         if live is None:
             assert self.files is not None
-            self.files.put(add)
+            self.files.put(add, version)
             yield from examine_add(add, rules, version)
             return
         entry = live.get(add.path)

@@ -29,9 +29,10 @@ from deltalog.doctor.findings import CheckReport, Collector, Examined, Finding, 
 from deltalog.doctor.iceberg import changed_partitions
 from deltalog.doctor.listing import LogFiles, examine_names, examine_segment, examine_staged, log_files
 from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_ids
+from deltalog.doctor.lost_versions import RemovedFiles, described, lost, names_of
 from deltalog.doctor.staged_commits import examine_published, examine_ratified
-from deltalog.doctor.table_metadata import examine_change, examine_domains, examine_metadata, schema_of
-from deltalog.doctor.tombstones import Key, Tombstones
+from deltalog.doctor.table_metadata import EarlierMetadata, examine_change, examine_domains, examine_metadata, schema_of
+from deltalog.doctor.tombstones import MOST, Key, Tombstones
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
 from deltalog.log.checkpoint.reader import LEAN
@@ -40,6 +41,7 @@ from deltalog.log.file_tables import FILES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
+from deltalog.parallel import mapped
 from deltalog.protocol.actions import AddFile, Metadata, Protocol
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import (
@@ -54,6 +56,7 @@ from deltalog.protocol.paths import (
 )
 from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
+from deltalog.storage.remote import PARALLEL_GETS
 
 # Files whose footers a check reads that is not deep; on a remote store also those whose existence it checks.
 FOOTERS = 10_000
@@ -86,6 +89,7 @@ class Examination:
     _tombstones: Tombstones = field(default_factory=Tombstones)
     _current: list[Finding] = field(default_factory=list)
     _rules: Rules | None = None
+    _earlier: EarlierMetadata = field(default_factory=EarlierMetadata)
     _examined: Examined = field(default_factory=Examined)
 
     def run(self) -> CheckReport:
@@ -93,6 +97,7 @@ class Examination:
         files = log_files(self._listed(LOG_DIRECTORY))
         self.latest = files.latest
         self._times = CommitTimes(self.environment.clock_ms())
+        self._removed = RemovedFiles(self.environment.clock_ms())
         self.live = LiveFiles(place_of(self.reader.store.url)) if files.listing.commits[:1] == (0,) else None
         self.collector.take(examine_names(files))
         self._walk(files)
@@ -101,6 +106,7 @@ class Examination:
         counts = Counts()
         if self.live is not None and self.state.protocol is not None and self.state.metadata is not None:
             self._examined = replace(self._examined, live_files=len(self.live))
+            self._examine_removed(self.state.metadata)
             counts = self._examine_data(files)
         examined = replace(self._examined, footers=counts.footers, rows=counts.rows)
         return CheckReport(
@@ -185,6 +191,7 @@ class Examination:
         """Commits before a version are missing, so nothing is known of the state."""
         self.live = None
         self._tombstones.forget()
+        self._removed.forget()
         self._times.skip()
 
     def _commit(self, version: int, data: bytes | str, files: LogFiles) -> None:
@@ -222,6 +229,8 @@ class Examination:
         for file in actions.cdc:
             self._change_file(file.path, version)
         older = self.live is not None and self._has_older_files(actions)
+        if self.live is not None and metadata is not None:
+            self._removed.take(version, actions, self.live, metadata.configuration)
         if self.live is not None:
             self.collector.take(apply(self.live, actions, version, known, actions.is_whole))
         if actions.protocols or actions.metadatas:
@@ -263,12 +272,15 @@ class Examination:
         if before.protocol is not None and protocol is not None:
             self.collector.take(examine_lowering(before.protocol, protocol, operation, version, path))
         if before.metadata is not None and metadata is not None and actions.metadatas:
-            self.collector.take(examine_change(before.metadata, metadata, version, path, older))
+            restored = self._earlier.restored_by(actions.info)
+            self.collector.take(examine_change(before.metadata, metadata, version, path, older, restored))
             if protocol is not None and self.live is not None:
                 self.collector.take(
                     found(rule, text, version, path)
                     for rule, text in changed_partitions(protocol, before.metadata, metadata)
                 )
+        if metadata is not None and actions.metadatas:
+            self._earlier.take(version, metadata)
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
@@ -324,6 +336,7 @@ class Examination:
             self.state = examination.state
             assert self.state.protocol is not None and self.state.metadata is not None
             self._rules = rules_of(self.state.protocol, self.state.metadata, self.reader.store.url)
+            self._earlier.take(checkpoint.version, self.state.metadata)
             if changed:
                 self._examine_state(checkpoint.version, log_path(checkpoint.names[0]))
 
@@ -454,6 +467,36 @@ class Examination:
                 batch = []
         examination.read_ahead(each for each, chosen in batch if chosen)
         yield from batch
+
+    def _examine_removed(self, metadata: Metadata) -> None:
+        """Whether files that were removed within the retention still exist. Cost: 1 HEAD for each of them, on a store
+        over a network for the last ``FOOTERS``."""
+        assert self.live is not None
+        spans = self._removed.needed(metadata.configuration, self.live)
+        names = names_of(reversed(spans))
+        remote = self.reader.store.is_remote
+        if not self._removed.is_whole:
+            text = f"More than {MOST} files were removed within the retention."
+            self.collector.one("data-file-not-checked", text, self.latest)
+        if remote and not self.deep and len(names) > FOOTERS:
+            text = f"Of {len(names)} files that earlier versions need, the last {FOOTERS} were looked for."
+            self.collector.one("data-file-not-checked", text, self.latest)
+            names = names[:FOOTERS]
+        answers = mapped(names, self._is_gone, PARALLEL_GETS if remote else 0, PARALLEL_GETS)
+        gone = {name for name, is_gone in zip(names, answers, strict=True) if is_gone}
+        affected = list(lost(spans, gone))
+        if affected:
+            first = min(affected, key=lambda span: span.first)
+            path = first.path if first.path in gone else first.vector
+            text = f"Files that they need: {len(gone)}. Versions that are lost: {described(affected)}."
+            self.collector.one("version-lost", text, max(span.last for span in affected), path)
+
+    def _is_gone(self, name: str) -> bool:
+        try:
+            store, path = self.reader.files.find(name)
+            return store.head(path) is None
+        except (DeltaLogError, OSError):
+            return False  # outside of the table, or not to be reached: nothing is known
 
     def _examine_data(self, files: LogFiles) -> Counts:
         assert self.live is not None and self._rules is not None and self.latest is not None

@@ -19,14 +19,16 @@ from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.paths import Place
 
-_PACKED = struct.Struct("<qqqqqQ")
+_PACKED = struct.Struct("<qqqqqqQ")
 # A file that is restored, or taken from another table, keeps the version in which it was added first.
 _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 
 class Entry(NamedTuple):
-    """What is remembered of a live file; -1 for what it does not have. ``digest``: of what a checkpoint must repeat."""
+    """What is remembered of a live file; -1 for what it does not have. ``version``: from which on it is live, as far as
+    the log shows. ``digest``: of what a checkpoint must repeat."""
 
+    version: int
     size: int
     deleted: int
     records: int
@@ -71,15 +73,15 @@ class LiveFiles:
         data = self.packed.get(path)
         return None if data is None else Entry(*_PACKED.unpack(data))
 
-    def put(self, add: AddFile) -> None:
-        """Add a file, in the place of the one that has its path."""
+    def put(self, add: AddFile, version: int) -> None:
+        """Add a file that is live from a version on, in the place of the one that has its path."""
         if add.path in self.packed:
             self.drop(add.path)
         vector = add.deletion_vector
         deleted = -1 if vector is None else vector.cardinality
         records = num_records_of(add)
         entry = Entry(
-            add.size, deleted, -1 if records is None or records >= 2**63 else records,
+            version, add.size, deleted, -1 if records is None or records >= 2**63 else records,
             -1 if add.base_row_id is None else add.base_row_id,
             -1 if add.default_row_commit_version is None else add.default_row_commit_version, digest_of(add),
         )  # fmt: skip
@@ -147,7 +149,9 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
             yield found("file-live-with-two-vectors", text, version, add.path)
         new = new or live is None
         yield from _examine_row_ids(add, live or before.get(add.path), version, rules, operation)
-        files.put(add)
+        # One that is added again as it is has been live before.
+        same = live is not None and files.vectors.get(add.path) == vector_id(add.deletion_vector)
+        files.put(add, live.version if same and live is not None else version)
     for add in actions.adds if files.odd else ():
         for other in files.other_spellings(add.path):
             yield found("file-live-twice", f"It is live as {other!r}, too.", version, add.path)

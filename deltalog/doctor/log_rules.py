@@ -84,6 +84,8 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("remove-metadata-incomplete", "error",
          "A remove action has extendedFileMetadata without partitionValues and size",
          _REPORT),
+        ("version-lost", "warning", "A version within the retention cannot be read: files that it needs are gone",
+         "Restore the files from a copy. Vacuum with a retention of delta.deletedFileRetentionDuration or longer."),
         ("remove-time-missing", "warning",
          "A remove action has no deletionTimestamp, so its file may be deleted at once",
          _REPORT),

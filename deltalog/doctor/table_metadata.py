@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deltalog.doctor.features import has
@@ -17,7 +17,7 @@ from deltalog.doctor.iceberg import examine_iceberg
 from deltalog.doctor.identity import changed_identity, examine_identities
 from deltalog.errors import CorruptTableError, DeltaLogError, SchemaMismatchError
 from deltalog.expressions.compile import compile_expression
-from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_mapping import (
     CLUSTERING_DOMAIN,
     ID_KEY,
@@ -205,10 +205,47 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
                 yield "invariant-invalid", f"{'.'.join(path)}: {error}"
 
 
+class EarlierMetadata:
+    """The metaData actions of the walk so far by their versions: the last of them, at most ``MOST`` and not many more
+    than ``MOST_BYTES`` of schemas."""
+
+    MOST, MOST_BYTES = 1_000, 64 << 20
+
+    def __init__(self) -> None:
+        self._found: deque[tuple[int, Metadata]] = deque()
+        self._bytes = 0
+
+    def take(self, version: int, metadata: Metadata) -> None:
+        self._found.append((version, metadata))
+        self._bytes += len(metadata.schema_string or "")
+        while len(self._found) > self.MOST or (len(self._found) > 1 and self._bytes > self.MOST_BYTES):
+            self._bytes -= len(self._found.popleft()[1].schema_string or "")
+
+    def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
+        """Those that a commit may have restored, by what it says: that of the version that it names, otherwise all, the
+        newest first. Empty where the version is older than what is remembered; None if it restores nothing."""
+        if info is None or info.operation != "RESTORE":
+            return None
+        parameters = info.body.get("operationParameters")
+        named = parameters.get("version") if isinstance(parameters, dict) else None
+        version = int(named) if isinstance(named, str) and re.fullmatch(r"\d{1,19}", named, re.ASCII) else named
+        newest_first = reversed(self._found)
+        if not isinstance(version, int) or isinstance(version, bool):
+            return [metadata for _, metadata in newest_first]
+        return [metadata for number, metadata in newest_first if number <= version][:1]
+
+
 def examine_change(
-    before: Metadata, after: Metadata, version: int, path: str, has_older_files: bool
+    before: Metadata,
+    after: Metadata,
+    version: int,
+    path: str,
+    has_older_files: bool,
+    restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
-    """One metaData action after another. ``has_older_files``: whether files of the earlier one stay live."""
+    """One metaData action after another. ``has_older_files``: whether files of the earlier one stay live.
+    ``restored``: the actions one of which a restore brought back, if the commit is one: then its columns are compared
+    with these, because the files that are live after it were written under them."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id}, and is {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)
@@ -220,17 +257,43 @@ def examine_change(
             yield found("column-mapping-max-id-decreased", text, version, path)
     except CorruptTableError:
         pass  # examine_metadata reports it
+    if not has_older_files:
+        return
+    first: list[tuple[str, str]] = []
+    for each in [before] if restored is None else restored:
+        wrong = list(_changed_columns(each, after))
+        if not wrong:
+            first = []
+            break
+        first = first or wrong
+    marks = list(_changed_marks(before, after)) if restored is not None else []
+    yield from (found(rule, text, version, path) for rule, text in dict.fromkeys([*first, *marks]))
+
+
+def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
+    """The high-water marks of identity columns that go down, also by a restore."""
+    old, new = schema_of(before), schema_of(after)
+    for column in new.fields if old is not None and new is not None else ():
+        known = old.find(column.name) if old is not None else None
+        for rule, text in changed_identity(known, column, column.name) if known is not None else ():
+            if rule == "identity-mark-decreased":
+                yield rule, text
+
+
+def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
+    """How the columns, by which files that were written under ``before`` are read, changed."""
     old_schema, new_schema = schema_of(before), schema_of(after)
-    if not has_older_files or old_schema is None or new_schema is None:
+    if old_schema is None or new_schema is None:
         return
     if before.partition_columns != after.partition_columns and (
         physical_names(before, old_schema) != physical_names(after, new_schema)
     ):
         text = f"They were {list(before.partition_columns)}, and are {list(after.partition_columns)}."
-        yield found("partition-columns-changed", text, version, path)
-    if old == new:
-        for rule, text in _changed_columns(old_schema, new_schema, new):
-            yield found(rule, text, version, path)
+        yield "partition-columns-changed", text
+    modes = mapping_of(before), mapping_of(after)
+    if modes[0] == modes[1] or "id" not in modes:  # by ids, a file from before the mapping has no columns
+        yield from _changed_fields(_by_identity(old_schema, *modes), _by_identity(new_schema, *reversed(modes)))
+        yield from _changed_names(old_schema, new_schema, *modes)
 
 
 def physical_names(metadata: Metadata, schema: StructType) -> list[str]:
@@ -246,26 +309,59 @@ def physical_names(metadata: Metadata, schema: StructType) -> list[str]:
     return names
 
 
-def _changed_columns(old: StructType, new: StructType, mode: Mode) -> Iterator[tuple[str, str]]:
-    def identity(path: tuple[str, ...], column: StructField) -> Any:
-        return column.metadata.get(ID_KEY) if mode == "id" else (
-            column.metadata.get(PHYSICAL_NAME_KEY) if mode == "name" else tuple(name.lower() for name in path)
-        )  # fmt: skip
+def _changed_fields(
+    old: Mapping[Any, tuple[tuple[str, ...], StructField]], new: Mapping[Any, tuple[tuple[str, ...], StructField]]
+) -> Iterator[tuple[str, str]]:
+    for key, (path, column) in new.items():
+        if key in old:
+            name = ".".join(path)
+            yield from _changed_type(old[key][1], column, name)
+            yield from changed_identity(old[key][1], column, name)
 
-    earlier = {identity(path, column): (path, column) for path, column in columns_by_path(old)}
-    earlier.pop(None, None)
-    for path, column in columns_by_path(new):
-        name = ".".join(path)
-        known = earlier.get(identity(path, column))
-        if known is not None:
-            yield from _changed_type(known[1], column, name)
-            yield from changed_identity(known[1], column, name)
-        if mode == "none":
+
+def _by_identity(schema: StructType, mode: Mode, other: Mode) -> dict[Any, tuple[tuple[str, ...], StructField]]:
+    """The columns at every depth, with their paths, by what names them in files: with the mode ``id`` the id, otherwise
+    the physical names from the top. Names are folded if either of two modes is ``none``."""
+    known: dict[Any, tuple[tuple[str, ...], StructField]] = {}
+    for path, physical, column in _physical_paths(schema, mode):
+        if mode == "id":
+            key: Any = column.metadata.get(ID_KEY)
+        else:
+            key = tuple(name.lower() for name in physical) if "none" in (mode, other) else physical
+        if key is not None:
+            known[key] = (path, column)
+    return known
+
+
+def _physical_paths(schema: StructType, mode: Mode) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], StructField]]:
+    """Each column with its path by the names of the schema, and by those in files."""
+    physical: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
+    for path, column in columns_by_path(schema):
+        own = column.name if mode == "none" else column.metadata.get(PHYSICAL_NAME_KEY, column.name)
+        above = next(path[:end] for end in range(len(path) - 1, -1, -1) if path[:end] in physical)
+        physical[path] = (*physical[above], *path[len(above) : -1], str(own))
+        yield path, physical[path], column
+
+
+def _changed_names(old: StructType, new: StructType, before: Mode, after: Mode) -> Iterator[tuple[str, str]]:
+    """Columns that keep path and type and have another id or physical name. Where column mapping starts or ends only
+    the names count, which must be those of the schema without it."""
+    if before == after == "none":
+        return
+    earlier = {path: (physical, column) for path, physical, column in _physical_paths(old, before)}
+    for path, physical, column in _physical_paths(new, after):
+        known, same = earlier.get(path, (physical, column))
+        if same.data_type != column.data_type:
             continue
-        same = next((each for each_path, each in columns_by_path(old) if each_path == path), None)
-        if same is not None and _mapping_keys(same) != _mapping_keys(column) and same.data_type == column.data_type:
+        name = ".".join(path)
+        if before == after and _mapping_keys(same) != _mapping_keys(column):
             text = f"{name} had {_mapping_keys(same)}, and has {_mapping_keys(column)}."
             yield "column-mapping-column-changed", text
+        elif before != after and known[-1].lower() != physical[-1].lower():
+            yield (
+                "column-mapping-column-changed",
+                f"{name} is {known[-1]} in older files, and {physical[-1]} in new ones.",
+            )
 
 
 def _mapping_keys(column: StructField) -> tuple[Any, Any]:

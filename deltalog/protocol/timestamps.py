@@ -284,7 +284,7 @@ def to_epoch_ms(value: datetime.datetime | int | str) -> int:
     return since_epoch // datetime.timedelta(milliseconds=1)
 
 
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?\s*(Z|z|[+-]\d{2}:?\d{2})?")
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?\s*(Z|z|[+-]\d{2}(:?\d{2}){1,2})?")
 
 
 def parse_iso(text: str) -> datetime.datetime:
@@ -302,8 +302,10 @@ def parse_iso(text: str) -> datetime.datetime:
             return value
         if zone in "Zz":
             return value.replace(tzinfo=datetime.timezone.utc)
-        minutes = int(zone[1:3]) * 60 + int(zone[-2:])
-        offset = datetime.timedelta(minutes=minutes if zone[0] == "+" else -minutes)
+        # With seconds, too: so Spark writes local mean times, which most zones had until the end of the 19th century.
+        hours, minutes, seconds = (int(part) for part in re.findall(r"\d{2}", f"{zone}00")[:3])
+        offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        offset = offset if zone[0] == "+" else -offset
         return value.replace(tzinfo=datetime.timezone(offset))
     except ValueError:
         raise InvalidTimestampError(

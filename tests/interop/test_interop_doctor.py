@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deltalog import CheckReport, check
+from deltalog import CheckReport, DeltaTable, check
 from tests.support.spark import DeltaSpark
 
 ENABLED = "delta.enableInCommitTimestamps"
@@ -143,6 +143,101 @@ def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path
     report = check(path, deep=True)
     assert report.ok, str(report)
     assert report.examined.checkpoints > 0 and report.examined.rows > 1000
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
+def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, tmp_path: Path, zone: str) -> None:
+    """Statistics have local mean time, whose offset has seconds; and times that UTC has in the year 0 or 10000."""
+    path, setting = tmp_path / "old", "spark.sql.session.timeZone"
+    before = delta.spark.conf.get(setting)
+    delta.spark.conf.set(setting, zone)
+    try:
+        delta.sql(f"CREATE TABLE delta.`{path}` (id INT, at TIMESTAMP, wall TIMESTAMP_NTZ) USING delta")
+        texts = ("1850-06-01 10:11:12.123456", "1870-06-01 10:11:12.987654", "0001-01-01 00:00:00",
+                 "1930-01-01 00:00:00", "9999-12-31 23:59:59.999999")  # fmt: skip
+        for number, text in enumerate(texts):
+            delta.sql(f"INSERT INTO delta.`{path}` VALUES ({number}, TIMESTAMP'{text}', TIMESTAMP_NTZ'{text}')")
+        instants = {
+            row["id"]: row["text"]
+            for row in delta.sql(
+                f"SELECT id, date_format(to_utc_timestamp(at, '{zone}'), 'yyyy-MM-dd HH:mm:ss.SSSSSS') AS text "
+                f"FROM delta.`{path}` WHERE id < 2"
+            ).collect()
+        }
+    finally:
+        delta.spark.conf.set(setting, before)
+    commit = (path / "_delta_log" / f"{1:020d}.json").read_text()
+    assert "-07:52:58" in commit or "+05:53:28" in commit
+    assert_healthy(path)
+    snapshot = DeltaTable.open(path).snapshot()
+    for number, text in instants.items():
+        scan = snapshot.scan(where=f"at = '{text}Z'")
+        assert scan.to_arrow()["id"].to_pylist() == [number] and scan.files().num_rows == 1, text
+
+
+# What a restore crosses: statements before the restored version, and after it.
+CROSSED = {
+    "the start of column mapping": (
+        "",
+        ["SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "RENAME COLUMN id TO nr", "ADD COLUMNS (n INT)"],
+    ),
+    "a column that is dropped and added again": (
+        "'delta.columnMapping.mode' = 'name'", ["DROP COLUMN name", "ADD COLUMNS (name INT)"]
+    ),
+    "a widening": (
+        "'delta.enableTypeWidening' = 'true'", ["ALTER COLUMN id TYPE LONG", "ALTER COLUMN s.same TYPE LONG"]
+    ),
+    "the start of row tracking": ("", ["SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"]),
+    "the end of deletion vectors": (
+        "'delta.enableDeletionVectors' = 'true'", ["SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("crossed", CROSSED)
+def test_a_restore_has_no_error(delta: DeltaSpark, tmp_path: Path, crossed: str) -> None:
+    path, (properties, changes) = tmp_path / "restored", CROSSED[crossed]
+    listed = f"TBLPROPERTIES ({properties})" if properties else ""
+    delta.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, name STRING, s STRUCT<same: INT>, t STRUCT<same: STRING>, part INT) "
+        f"USING delta PARTITIONED BY (part) {listed}"
+    )
+    structs = "named_struct('same', 1), named_struct('same', 'a')"
+    delta.sql(f"INSERT INTO delta.`{path}` SELECT CAST(id AS INT), NULL, {structs}, 1 FROM range(10)")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE s.same = 1 AND id < 3")
+    for change in changes:
+        delta.sql(f"ALTER TABLE delta.`{path}` {change}")
+        assert_no_error(path)
+    changed = DeltaTable.open(path).version
+    for version in (2, changed, 1, changed):
+        delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
+        assert_no_error(path)
+        delta.sql(f"DELETE FROM delta.`{path}` WHERE t.same = 'b'")
+        delta.sql(f"UPDATE delta.`{path}` SET part = 2 WHERE part = 1")
+        assert_no_error(path)
+
+
+def test_versions_that_a_short_vacuum_makes_unreadable(delta: DeltaSpark, tmp_path: Path) -> None:
+    path, setting = tmp_path / "lost", "spark.databricks.delta.retentionDurationCheck.enabled"
+    vectors = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    delta.sql(f"CREATE TABLE delta.`{path}` (id LONG) USING delta {vectors}")
+    delta.sql(f"INSERT INTO delta.`{path}` SELECT id FROM range(0, 100, 1, 1)")
+    for number in (1, 2):
+        delta.sql(f"DELETE FROM delta.`{path}` WHERE id = {number}")
+    assert_healthy(path)
+    delta.spark.conf.set(setting, "false")
+    try:
+        delta.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    finally:
+        delta.spark.conf.unset(setting)
+    [finding] = [each for each in check(path).findings if each.rule == "version-lost"]
+    assert finding.message == "Files that they need: 1. Versions that are lost: 2.", finding
+    assert finding.path is not None and finding.path.startswith("deletion_vector_")
+
+
+def assert_no_error(path: Path) -> None:
+    report = check(path, deep=True)
+    assert report.ok, str(report)
 
 
 @pytest.mark.long

@@ -294,6 +294,12 @@ def data_file(path: Path) -> Path:
     return sorted(path.glob("**/*.parquet"), key=lambda file: ("_delta_log" in str(file), str(file)))[0]
 
 
+def removed_files(path: Path, version: int) -> list[Path]:
+    """The data files that a commit removes."""
+    lines = map(json.loads, commit(path, version).read_text().splitlines())
+    return [path / line["remove"]["path"] for line in lines if "remove" in line]
+
+
 def rewrite_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
     """A damage: a data file is replaced, and its add action has the new size."""
 

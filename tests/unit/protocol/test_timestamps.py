@@ -370,3 +370,24 @@ def test_milliseconds_survive_the_text(milliseconds: int) -> None:
 def test_times_beyond_the_calendar_stay_readable() -> None:
     assert timestamps.to_iso(2**63 - 1) == "9223372036854775807 ms"
     assert timestamps.describe(-(2**63)).startswith("-9223372036854775808 ms")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1850-06-01T10:11:12.123-07:52:58", -(7 * 3600 + 52 * 60 + 58)),
+        ("1850-06-01 10:11:12.123 +055328", 5 * 3600 + 53 * 60 + 28),
+        ("1930-01-01T00:00:00-00:44:30", -(44 * 60 + 30)),
+        ("0001-01-01T00:00:00+05:30", 5 * 3600 + 30 * 60),
+        ("9999-12-31T23:59:59.999-0800", -8 * 3600),
+    ],
+)
+def test_offsets_may_have_seconds(text: str, seconds: int) -> None:
+    """As Spark writes local mean times in statistics."""
+    assert timestamps.parse_iso(text).utcoffset() == datetime.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00+01:00:0", "2026-01-01T00:00+01:00:00:00", "2026-01-01T00:00+25:00"])
+def test_other_offsets_are_refused(text: str) -> None:
+    with pytest.raises(InvalidTimestampError):
+        timestamps.parse_iso(text)

@@ -15,13 +15,21 @@ from tests.support.doctor.damaged_tables import (
     partitioned,
     partitioned_by_number,
     plain,
+    removed_files,
     spelled_otherwise,
+    timed,
     with_second_vector,
     with_vectors,
 )
 from tests.support.doctor.damages.lines import INFO
 
 FILES: list[Damage] = [
+    case(
+        "removed file missing",
+        timed,
+        lambda path: removed_files(path, 4)[0].unlink(),
+        "version-lost",
+    ),
     case("data file missing", plain, lambda path: data_file(path).unlink(), "data-file-missing"),
     case(
         "data file cut",

@@ -1,0 +1,107 @@
+"""Files that were removed within the retention, and the versions that need them. Pure.
+
+Spec: PROTOCOL.md#add-file-and-remove-file. Readers of earlier versions need a removed file until its tombstone expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from deltalog.doctor.commit_lines import Actions
+from deltalog.doctor.live_files import LiveFiles, vector_id
+from deltalog.doctor.tombstones import MOST, Key
+from deltalog.errors import InvalidDataFileError, InvalidPropertyError
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.deletion_vectors import file_of
+from deltalog.protocol.retention import tombstone_cutoff_ms
+
+_RANGES = 20
+
+
+class Span(NamedTuple):
+    """The versions from ``first`` to ``last`` in which a file was live with a deletion vector, whose file is
+    ``vector``."""
+
+    path: str
+    vector: str | None
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class RemovedFiles:
+    """The files that commits removed, with the times in ms. ``is_whole``: they are not more than ``MOST``."""
+
+    now_ms: int
+    spans: dict[Key, list[tuple[Span, int]]] = field(default_factory=dict)
+    count: int = 0
+    is_whole: bool = True
+
+    def take(self, version: int, actions: Actions, live: LiveFiles, configuration: Mapping[str, str]) -> None:
+        """Add what a commit removes. ``live``: before the commit. ``configuration``: by whose retention a tombstone is
+        left out that has expired."""
+        for remove in actions.removes:
+            entry, time_ms = live.get(remove.path), remove.deletion_timestamp
+            vector = vector_id(remove.deletion_vector)
+            if entry is None or time_ms is None or live.vectors.get(remove.path) != vector:
+                continue
+            if not self._is_young(time_ms, configuration):
+                continue
+            span = Span(remove.path, _vector_file(remove.deletion_vector), entry.version, version - 1)
+            self.spans.setdefault((remove.path, vector), []).append((span, time_ms))
+            self.count += 1
+        if self.count > MOST:
+            self.is_whole = False
+            self.spans, self.count = {}, 0
+
+    def forget(self) -> None:
+        """Actions are missing: nothing is known of earlier versions."""
+        self.spans, self.count = {}, 0
+
+    def needed(self, configuration: Mapping[str, str], live: LiveFiles) -> list[Span]:
+        """Those that readers of versions within the retention need, without those of live files, which are examined
+        themselves."""
+        found = []
+        for (path, vector), spans in self.spans.items():
+            if path in live.packed and live.vectors.get(path) == vector:
+                continue
+            found += [span for span, time_ms in spans if self._is_young(time_ms, configuration)]
+        return found
+
+    def _is_young(self, time_ms: int, configuration: Mapping[str, str]) -> bool:
+        try:
+            return time_ms > tombstone_cutoff_ms(configuration, self.now_ms)
+        except InvalidPropertyError:
+            return False
+
+
+def _vector_file(vector: DeletionVector | None) -> str | None:
+    try:
+        return file_of(vector)
+    except InvalidDataFileError:
+        return None  # examined with its add action
+
+
+def names_of(spans: Iterable[Span]) -> list[str]:
+    """The files of spans as the log names them, each once."""
+    return list(dict.fromkeys(name for span in spans for name in (span.path, span.vector) if name is not None))
+
+
+def lost(spans: Iterable[Span], gone: set[str]) -> Iterator[Span]:
+    """The spans that need a file that is gone."""
+    return (span for span in spans if span.path in gone or span.vector in gone)
+
+
+def described(spans: Iterable[Span]) -> str:
+    """The versions of spans, such as ``3, 5 to 8``."""
+    ranges: list[list[int]] = []
+    for first, last in sorted((span.first, span.last) for span in spans):
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1][1] = max(ranges[-1][1], last)
+        else:
+            ranges.append([first, last])
+    texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
+    more = len(texts) - _RANGES
+    return ", ".join(texts[:_RANGES]) + (f" and {more} more ranges" if more > 0 else "")
