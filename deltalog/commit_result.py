@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class CommitResult:
     """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
     and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; unknown
-    numbers are left out."""
+    numbers are left out. ``operation``: as there, such as MERGE; None where no commit was made."""
 
     version: int
     timestamp_ms: int
@@ -18,6 +18,7 @@ class CommitResult:
     attempts: int
     txn_id: str
     operation_metrics: Mapping[str, str] = field(default_factory=dict, compare=False)
+    operation: str | None = field(default=None, compare=False)
 
     @property
     def skipped(self) -> bool:

@@ -14,7 +14,6 @@ from spark_ext.delta_table import DeltaTable, vacuum_options
 from spark_ext.reader import timestamp_ms
 from spark_ext.sql_context import Context, Target
 from spark_ext.sql_cursor import Cursor
-from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 from spark_ext.types import from_spark
 from spark_ext.vacuuming import vacuumed
@@ -304,9 +303,4 @@ def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
     while cursor.accept(","):
         names.append(cursor.path())
     cursor.finish()
-    return builder.executeZOrderBy(*map(_column_name, names))
-
-
-def _column_name(written: str) -> str:
-    """A name with dots as the verbs of a table take it."""
-    return written.replace("`", "") if "." in written else unquoted(written)
+    return builder.executeZOrderBy(*names)

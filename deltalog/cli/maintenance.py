@@ -10,6 +10,7 @@ import typer
 
 from deltalog.cli.options import Json, Table, open_table, vacuum_of
 from deltalog.cli.output import Output, facts_of, plural
+from deltalog.protocol.column_paths import parse_paths
 from deltalog.protocol.properties import LOG_RETENTION_MS, TARGET_FILE_SIZE
 
 _SHOWN = 20
@@ -104,7 +105,7 @@ def optimize(
     with out.progress("Reading the log", "Rewrote") as progress:
         optimizer = open_table(table).optimize
         compact = partial(optimizer.compact, full=True) if full else optimizer.compact
-        verb = partial(optimizer.z_order, z_order.split(",")) if z_order else compact
+        verb = partial(optimizer.z_order, parse_paths(z_order)) if z_order else compact
         report = (optimizer.purge if purge else verb)(
             where,
             size,

@@ -80,6 +80,7 @@ class Attempt:
             attempts,
             self.prepared.txn_id,
             self.prepared.reported_metrics,
+            self.prepared.operation,
         )
 
 

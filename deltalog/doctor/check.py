@@ -31,7 +31,8 @@ def check(
     called with what is examined, how much is done, and of how much.
 
     Raises CallError for a location that cannot be one. Cost: 3 LISTs, 1 GET for each file in the log, 1 HEAD for each
-    data file, also for those removed within the retention, and 1 GET or more for each footer. Memory: at most about 1.5 KB for each live file.
+    data file, also for those removed within the retention, and 1 GET or more for each footer. Memory: at most about
+    1.5 KB for each live file.
     """
     reader = LogReader(open_location(url, **storage_options), allowed_paths)
     return examine(reader, deep, progress, environment or Environment())

@@ -62,6 +62,14 @@ class CleanupReport:
         """The paths of the deleted files, below the table root."""
         return tuple(file.path for file in self.files if file.deleted)
 
+    def __repr__(self) -> str:
+        """The fields, with numbers in the place of files."""
+        return (
+            f"CleanupReport(table={self.table!r}, dry_run={self.dry_run}, cutoff_ms={self.cutoff_ms}, "
+            f"first_version={self.first_version}, reason={self.reason!r}, unreachable={self.unreachable}, "
+            f"files={len(self.files)}, deleted={len(self.deleted)})"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """All fields, as JSON-compatible values."""
         return {

@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#in-commit-timestamps.
 
 from __future__ import annotations
 
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,11 @@ from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, 
 
 class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None where the commit lacks the
-    in-commit timestamp that it requires; it is not replaced by another time."""
+    in-commit timestamp that it requires; it is not replaced by another time.
+
+    It is a mapping, too, of the names and values of ``to_json``: ``entry["operation"]``, ``dict(entry)``, and
+    ``pandas.DataFrame(table.history())`` or ``pyarrow.Table.from_pylist`` with a column of each.
+    """
 
     version: int
     timestamp_ms: int | None
@@ -27,9 +32,38 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     commit_info: dict[str, Any]
 
     def __repr__(self) -> str:
-        """All fields but commitInfo, which is long."""
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__[:-1])
+        """The fields, and of commitInfo, which is long, the operation, its figures and the user metadata."""
+        names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
+        shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
+
+    def keys(self) -> KeysView[str]:
+        """The names of ``to_json``."""
+        return self.to_json().keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The values of ``to_json``."""
+        return self.to_json().values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """The names and values of ``to_json``."""
+        return self.to_json().items()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a name, or ``default`` where there is no such name."""
+        return self.to_json().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.to_json()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_json())
+
+    def __len__(self) -> int:
+        return len(self.to_json())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.to_json()
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
@@ -99,6 +133,10 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
             "file_modification_time_ms": self.file_modification_time_ms,
             "size_bytes": self.size_bytes,
         }
+
+
+# Not a base class: its metaclass is another one. By this pandas takes entries for rows.
+Mapping.register(CommitEntry)
 
 
 @dataclass(frozen=True, slots=True)

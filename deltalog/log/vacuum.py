@@ -275,6 +275,15 @@ class VacuumReport:
             "full": self.full,
         }
 
+    def __repr__(self) -> str:
+        """The fields, with numbers in the place of files and directories."""
+        return (
+            f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
+            f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
+            f"size_bytes={self.size_bytes}, deleted={dict(self.deleted)}, directories={len(self.directories)}, "
+            f"kept={dict(self.kept)}, commits={self.commits}, full={self.full})"
+        )
+
     def facts(self) -> list[tuple[str, str]]:
         """The report as pairs of a label and a text."""
         verb = "would be deleted" if self.dry_run else "deleted"

@@ -158,7 +158,7 @@ def purge(handle: TableHandle, options: Options) -> OptimizeReport:
     return run(handle, options, Job("REORG", parameters, rewritten), snapshot, files, bins)
 
 
-def z_order(handle: TableHandle, columns: Sequence[str], options: Options) -> OptimizeReport:
+def z_order(handle: TableHandle, columns: Sequence[str | Sequence[str]], options: Options) -> OptimizeReport:
     """See ``TableOptimizer.z_order``."""
     snapshot, files = _selected(handle, options)
     if snapshot.clustering_columns:
@@ -168,7 +168,7 @@ def z_order(handle: TableHandle, columns: Sequence[str], options: Options) -> Op
         )
     paths = column_paths(columns, snapshot.schema, snapshot.partition_columns)
     _check_statistics(snapshot, paths)
-    names = canonical_json([".".join(path) for path in paths])
+    names = canonical_json([path_text(path) for path in paths])
     parameters = {"predicate": options.predicate_text, "zOrderBy": names, "clusterBy": "[]", "auto": False}
     rewrite = ZOrder(paths, options.target_bytes(snapshot), options.threads)
     bins = whole_partitions(files, SORTED_BYTES)

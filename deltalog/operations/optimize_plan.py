@@ -276,6 +276,16 @@ class OptimizeReport:
             "commits": [commit.version for commit in self.commits],
         }
 
+    def __repr__(self) -> str:
+        """The fields, with numbers in the place of files and versions in that of commits."""
+        return (
+            f"OptimizeReport(table={self.table!r}, operation={self.operation!r}, dry_run={self.dry_run}, "
+            f"version={self.version}, considered={self.considered}, bins={self.bins}, partitions={self.partitions}, "
+            f"removed={len(self.removed)}, removed_bytes={self.removed_bytes}, added={len(self.added)}, "
+            f"added_bytes={self.added_bytes}, deletion_vectors={self.deletion_vectors}, rows={self.rows}, "
+            f"left={self.left}, commits={[commit.version for commit in self.commits]})"
+        )
+
     def facts(self) -> list[tuple[str, str]]:
         """The report as pairs of a label and a text."""
         verb = "would be rewritten" if self.dry_run else "rewritten"

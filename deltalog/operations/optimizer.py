@@ -69,7 +69,7 @@ class TableOptimizer:
 
     def z_order(
         self,
-        columns: Sequence[str],
+        columns: Sequence[str | Sequence[str]],
         where: Predicate | str | None = None,
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
@@ -83,7 +83,8 @@ class TableOptimizer:
         """Rewrite all files of the chosen partitions with rows that are close in ``columns`` close together, so that
         conditions on any of these leave out most files. Each call rewrites all of them.
 
-        ``columns``: names; ``a.b`` is a field of a struct. Raises CallError also for columns that cannot be compared
+        ``columns``: paths, as of ``cluster_by``: ``a.b`` is a field of a struct, and a name that has dots is in
+        backticks, or each path a list of names. Raises CallError also for columns that cannot be compared
         or have no statistics, and for a clustered table. Cost: as ``compact``, the key columns read once more, and
         temporary files on the local disk of at most the rows' size. Memory: about 100 MiB, and 100 MiB for each task.
         """

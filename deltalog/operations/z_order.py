@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import FALSE, int64s, scalar
 from deltalog.errors import CallError
 from deltalog.expressions.bind import find_fields
+from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
 #: The bits of the number of a range; fewer where there are many columns.
@@ -25,14 +26,18 @@ _BITS = 12
 _ALL_BITS = 62
 
 
-def column_paths(names: Sequence[str], schema: StructType, partition_columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """The columns that a caller names, each as its path in the schema; ``a.b`` is a field of a struct. Raises CallError
-    for columns that are not there, named twice, or cannot be compared."""
-    paths: list[tuple[str, ...]] = []
-    for name in names:
-        given = (name,) if schema.find(name) is not None else tuple(name.split("."))
-        fields = find_fields(given, schema)
+def column_paths(
+    columns: Sequence[str | Sequence[str]], schema: StructType, partition_columns: Sequence[str]
+) -> list[Path]:
+    """The columns that a caller names, each as its path in the schema. Raises CallError for columns that are not there,
+    named twice, or cannot be compared."""
+    if isinstance(columns, str):
+        raise CallError(f"The columns to order by are a list, as in [{columns!r}].")
+    paths: list[Path] = []
+    for column in columns:
+        fields = find_fields(parse_path(column), schema)
         path = tuple(field.name for field in fields)
+        name = path_text(path)
         if path[0] in partition_columns:
             raise CallError(
                 f"{name} is a partition column. Z-Ordering can only be performed on data columns, within partitions. "

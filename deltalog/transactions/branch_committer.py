@@ -97,5 +97,6 @@ class BranchCommitter(Committer):
         for version, info in zip(versions, reader.commit_infos(versions), strict=True):
             if info is not None and info.txn_id == prepared.txn_id:
                 ict_ms = required_ict(info, version, reader.store.url)
-                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, prepared.reported_metrics)
+                metrics = prepared.reported_metrics
+                return CommitResult(version, ict_ms, ict_ms, 1, prepared.txn_id, metrics, prepared.operation)
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import decimal
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -194,3 +196,26 @@ def test_rows_that_are_lost_on_the_way_are_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RowCountError):
         table.optimize.z_order(["id"])
     assert lost[0]
+
+
+def test_columns_are_spelled_as_in_cluster_by(tmp_path: Path) -> None:
+    """A column whose name has dots beside a struct that has a field of the same path."""
+    data = pa.table({"a.b": [3, 1], "a": [{"b": 1}, {"b": 2}], "odd `name": [1, 2]})
+    table = DeltaTable.create(tmp_path, data.schema, data=data, properties={"delta.columnMapping.mode": "name"})
+    for spelled, path in (
+        ("`a.b`", ("a.b",)),
+        ("a.b", ("a", "b")),
+        (["A.B"], ("a.b",)),
+        ("`odd ``name`", ("odd `name",)),
+    ):
+        assert column_paths([spelled], table.schema, ()) == [path]
+        assert table.optimize.z_order([spelled]).rows == 2
+        by = table.history(1)[0].operation_parameters["zOrderBy"]
+        table.cluster_by([spelled])
+        assert table.snapshot().clustering_columns == (path,)
+        table.cluster_by([])
+        assert column_paths(json.loads(by), table.schema, ()) == [path]
+    with pytest.raises(CallError, match=r"are a list, as in \['id'\]"):
+        table.optimize.z_order("id")
+    with pytest.raises(CallError, match="is not the path of a column"):
+        table.optimize.z_order(["a..b"])
