@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltalog.cli.options import storage_options, taking_options
+from deltalog.cli.options import examples, storage_options, taking_options
 from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def _manager(
 # ---------------------------------------------------------------------------------------------- transactions
 
 
-@txn.command()
+@txn.command(
+    epilog=examples("deltalog txn start bank.db", "deltalog txn start bank.db --serializable --idle-timeout 60")
+)
 @taking_options
 def start(
     catalog: _Catalog,
@@ -84,7 +86,7 @@ def start(
         Output(as_json).print(made)
 
 
-@txn.command()
+@txn.command(epilog=examples("deltalog txn commit bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """Commit a transaction: its changes become the next versions of its tables, all or none. Idempotent."""
@@ -94,7 +96,7 @@ def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
     _show(out, manager.describe_transaction(transaction_id))
 
 
-@txn.command()
+@txn.command(epilog=examples("deltalog txn cancel bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """End a transaction without effect, and delete the files that it wrote. Idempotent."""
@@ -103,7 +105,7 @@ def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
-@txn.command()
+@txn.command(epilog=examples("deltalog txn extend bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """Record activity of a transaction, so that it is not aborted by its idle timeout."""
@@ -112,14 +114,17 @@ def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
-@txn.command()
+@txn.command(epilog=examples("deltalog txn describe bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482 --json"))
 @taking_options
 def describe(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
     """The state of a transaction."""
     _show(Output(as_json), _manager(catalog).describe_transaction(transaction_id))
 
 
-@txn.command("list")
+@txn.command(
+    "list",
+    epilog=examples("deltalog txn list bank.db --status ACTIVE", "deltalog txn list dynamodb:bank --limit 20 --json"),
+)
 @taking_options
 def list_transactions(
     catalog: _Catalog,
@@ -196,7 +201,7 @@ def _time(ms: int) -> str:
 # ---------------------------------------------------------------------------------------------------- tables
 
 
-@tables.command()
+@tables.command(epilog=examples("deltalog tables register bank.db bank.accounts /data/accounts"))
 @taking_options
 def register(
     catalog: _Catalog,
@@ -218,7 +223,7 @@ def register(
         out.print(f"{record.name} is managed by {manager.coordinator.url} from version {head.version} on.")
 
 
-@tables.command("list")
+@tables.command("list", epilog=examples("deltalog tables list bank.db", "deltalog tables list dynamodb:bank --json"))
 @taking_options
 def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
     """The tables of a catalog: their locations and latest versions."""
@@ -235,7 +240,7 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
     out.print(table)
 
 
-@tables.command()
+@tables.command(epilog=examples("deltalog tables drop bank.db bank.accounts"))
 @taking_options
 def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Publish all commits of a table and remove it from a catalog. Its files stay, and ``register`` adds it again."""
@@ -248,7 +253,7 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
         out.print(f"{record.name} is no longer in the catalog; its files stay at {record.url}.")
 
 
-@tables.command()
+@tables.command(epilog=examples("deltalog tables release bank.db bank.accounts"))
 @taking_options
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Return a table to access by its path: a commit removes the table feature, and the catalog removes the table.
@@ -265,7 +270,7 @@ def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
         out.print(f"{record.name} is no longer in the catalog; it is read and written by its path, {record.url}.")
 
 
-@tables.command()
+@tables.command(epilog=examples("deltalog tables publish bank.db bank.accounts"))
 @taking_options
 def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Copy ratified commits of a table to its log, which writers do after each commit."""
@@ -278,7 +283,7 @@ def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
         out.print(f"{record.name}: {count} commits were published; the log is at version {head.published_version}.")
 
 
-@tables.command("restart-timestamps")
+@tables.command("restart-timestamps", epilog=examples("deltalog tables restart-timestamps bank.db bank.accounts"))
 @taking_options
 def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Restart in-commit timestamps from the current time, for a table whose last one is ahead of the clock."""
@@ -290,7 +295,7 @@ def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -
         out.print(f"{name}: in-commit timestamps restart from the current time at version {version}.")
 
 
-@tables.command()
+@tables.command(epilog=examples("deltalog tables recover bank.db --retention-days 7"))
 @taking_options
 def recover(
     catalog: _Catalog,
@@ -315,7 +320,11 @@ def recover(
         )
 
 
-@tables.command()
+@tables.command(
+    epilog=examples(
+        "deltalog tables resync bank.db --dry-run", "deltalog tables resync bank.db --keep-log bank.accounts"
+    )
+)
 @taking_options
 def resync(
     catalog: _Catalog,

@@ -572,7 +572,7 @@ def check(
         raise typer.Exit(1)
 
 
-app.command("serve")(catalog.serve)
+app.command("serve", epilog=_examples("deltalog serve bank.db", "deltalog serve bank.db --port 8751"))(catalog.serve)
 app.add_typer(catalog.txn, name="txn")
 app.add_typer(catalog.tables, name="tables")
 app.add_typer(commit_tables.app, name="commit-table")

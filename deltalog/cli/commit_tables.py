@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltalog.cli.options import storage_options, taking_options
+from deltalog.cli.options import examples, storage_options, taking_options
 from deltalog.cli.output import Output
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(epilog=examples("deltalog commit-table create delta_log --kind s3-dynamodb"))
 @taking_options
 def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
     """Create the table and wait until it is active: billed by the request, old items expire.
@@ -40,7 +40,7 @@ def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
     _show(out, table, as_json)
 
 
-@app.command()
+@app.command(epilog=examples("deltalog commit-table show delta_log --kind s3-dynamodb"))
 @taking_options
 def show(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
     """Show whether the table exists and has the right keys. Changes nothing."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deltalog.cli.options import examples
 from deltalog.cli.output import Output, plain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _Case = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="For scripts: one JSON document.")]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("deltalog conformance list --area reading"))
 def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -> None:
     """Show the cases: id, area, and what each is about."""
     from deltalog.conformance import SUITE_VERSION
@@ -44,7 +45,12 @@ def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -
     out.print(table, f"{len(chosen)} cases, suite {SUITE_VERSION}.")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "deltalog conformance run --engine polars --area reading",
+        "deltalog conformance run --engine my_package:MyEngine --json > mine.json",
+    )
+)
 def run(
     engine: Annotated[
         str,
@@ -86,7 +92,7 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command("report")
+@app.command("report", epilog=examples("deltalog conformance report mine.json polars.json"))
 def show_report(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Documents that run --json wrote.")],
     as_json: _Json = False,
@@ -103,7 +109,7 @@ def show_report(
         out.print(report.markdown(rows).rstrip("\n"))
 
 
-@app.command()
+@app.command(epilog=examples("deltalog conformance export cases"))
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory, or an empty one.")],
     area: _Area = None,

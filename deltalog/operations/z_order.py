@@ -31,8 +31,6 @@ def column_paths(
 ) -> list[Path]:
     """The columns that a caller names, each as its path in the schema. Raises CallError for columns that are not there,
     named twice, or cannot be compared."""
-    if isinstance(columns, str):
-        raise CallError(f"The columns to order by are a list, as in [{columns!r}].")
     paths: list[Path] = []
     for column in columns:
         fields = find_fields(parse_path(column), schema)

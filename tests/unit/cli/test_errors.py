@@ -8,11 +8,13 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import typer
 
 import deltalog
 from deltalog import ClockDriftWarning, DeltaTable
@@ -128,11 +130,23 @@ def test_no_command_is_help(cli: Cli) -> None:
         assert command in ran.out
 
 
-@pytest.mark.parametrize("command", [*READING, "demo"])
-def test_help_has_examples(cli: Cli, command: str) -> None:
-    ran = cli(command, "--help")
+def commands_of(group: Any, *above: str) -> Iterator[tuple[str, ...]]:
+    for name, each in group.commands.items():
+        yield from commands_of(each, *above, name) if hasattr(each, "commands") else [(*above, name)]
+
+
+COMMANDS = [*commands_of(typer.main.get_command(commands.app))]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_every_command_has_examples(cli: Cli, command: tuple[str, ...]) -> None:
+    ran = cli(*command, "--help")
     assert ran.status == 0
-    assert f"deltalog {command}" in ran.out.split("Examples", 1)[1]
+    assert f"deltalog {' '.join(command)} " in ran.out.split("Examples", 1)[1].replace("\n", " \n")
+
+
+def test_there_are_commands_in_groups() -> None:
+    assert {("history",), ("serve",), ("txn", "start"), ("tables", "resync"), ("commit-table", "show")} <= {*COMMANDS}
 
 
 def test_a_data_file_that_is_gone(cli: Cli, late: Path) -> None:

@@ -1,0 +1,77 @@
+"""The installed packages are typed for programs that use them: mypy knows results, and refuses wrong calls."""
+
+from __future__ import annotations
+
+import site
+import subprocess
+import sys
+import venv
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CORE = """
+import deltalog
+
+table = deltalog.DeltaTable.open("t")
+number: int = table.append([{"id": 1}]).version
+entries: list[deltalog.CommitEntry] = table.history()
+found: bool = deltalog.check("t").ok
+text: str = table.version  # E: Incompatible types in assignment
+table.restore()
+table.nothing()  # E: "DeltaTable" has no attribute "nothing"
+"""
+SPARK = """
+import spark_ext
+from pyspark.sql import DataFrame, SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+result: spark_ext.WriteResult = spark_ext.write(spark.range(3)).mode("append").option("mergeSchema", True).save("t")
+table: spark_ext.DeltaTable = spark_ext.DeltaTable.forPath(spark, "t")
+rows: spark_ext.WriteResult = table.merge(spark.range(3), "a = b").whenMatchedUpdateAll().execute()
+deleted: spark_ext.WriteResult = table.delete("id = 1")
+frame: DataFrame = spark_ext.read(spark).option("versionAsOf", 1).load("t")
+answer: DataFrame = spark_ext.sql(spark, "SELECT 1")
+text: str = result.version  # E: Incompatible types in assignment
+spark_ext.nothing  # E: Module has no attribute "nothing"
+spark_ext.write(spark.range(3)).save(1)  # E: incompatible type "int"
+"""
+
+
+def checked(tmp_path: Path, program: str) -> list[str]:
+    """What mypy says of a program in an environment that has the two packages beside those of this one."""
+    made = tmp_path / "venv"
+    venv.create(made, with_pip=False)
+    [packages] = (made / "lib").glob("python*/site-packages")
+    for name in ("deltalog", "spark_ext"):
+        (packages / name).symlink_to(ROOT / name)
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
+    (tmp_path / "program.py").write_text(program)
+    python = ["--python-executable", str(made / "bin" / "python"), "--cache-dir", str(tmp_path / "cache")]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *python, "--config-file", "", "program.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith("program.py")]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [CORE, pytest.param(SPARK, marks=pytest.mark.skipif(not find_spec("pyspark"), reason="no PySpark"))],
+    ids=["deltalog", "spark_ext"],
+)
+def test_programs_are_checked_with_the_types_of_the_packages(tmp_path: Path, program: str) -> None:
+    wanted = {
+        number: line.partition("  # E: ")[2] for number, line in enumerate(program.splitlines(), 1) if "  # E: " in line
+    }
+    said = {int(line.split(":")[1]): line for line in checked(tmp_path, program) if " error: " in line}
+    assert said.keys() == wanted.keys(), said
+    assert [said[number] for number, text in wanted.items() if text not in said[number]] == []
+
+
+def test_each_package_says_that_it_is_typed() -> None:
+    assert (ROOT / "deltalog" / "py.typed").exists() and (ROOT / "spark_ext" / "py.typed").exists()
