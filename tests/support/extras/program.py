@@ -301,14 +301,16 @@ def of_s3(path: Path, options: argparse.Namespace) -> None:
 def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     import pyarrow as pa
 
-    from deltalog import TransactionManager
+    from deltalog import TransactionManager, create_commit_table
     from deltalog.catalog.dynamodb import DynamoDBCoordinator
 
     settings = {"key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"}}
     if options.s3 is None:  # the same server has DynamoDB
         refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
         return
-    coordinator = DynamoDBCoordinator(f"bank-{options.bucket}", settings, endpoint_url=options.s3)
+    name = f"bank-{options.bucket}"
+    create_commit_table(name, "catalog", **settings, endpoint_url=options.s3)
+    coordinator = DynamoDBCoordinator(name, settings, endpoint_url=options.s3)
     manager = TransactionManager(coordinator)
     manager.create_table("bank.t", str(path / "managed"), pa.schema([("id", pa.int64())]))
     transaction = manager.transaction()
