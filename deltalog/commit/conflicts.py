@@ -279,9 +279,9 @@ def _conflict(
     read = prepared.read_version
     since = "meanwhile" if read is None else f"after version {read}, from which this commit was planned"
     return kind(
-        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another writer {since}, "
-        f"{what}. Nothing was committed; read the table again and repeat the operation "
-        "(DeltaTable.retrying does both).",
+        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another transaction, "
+        f"perhaps of this session, {since}, {what}. Nothing was committed; read the table again and repeat the "
+        "operation (DeltaTable.retrying does both).",
         winning_version=winner.version,
         winning_operation=operation,
         read_version=read,
