@@ -1,29 +1,30 @@
 """Columns of a table as expressions of its rows: what an UPDATE sets, or a clause of a MERGE. Spark evaluates them.
 
-A value becomes one of its column's type as in a checked cast: one that does not fit fails the job, also in sessions
-without ANSI mode, whose own casts make it null or another value.
+Values become those of their columns' types by ``fitting``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import arguments
 from spark_ext.errors import explained
 from spark_ext.exact import named, quoted
-from spark_ext.rules import refuse
+from spark_ext.fitting import Fitting, Missing, Value, extended, is_same, positioned, struct_text, typed
 from spark_ext.types import spark_type
 
 # What a caller may give for a value or a condition: SQL text, or a column of Spark.
 Expression = Any
-_NEW = "__deltalog_new_{}"
-_NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
+Path = tuple[str, ...]
+_NEW = "__deltalog_new_{}_{}"
 
 
 def as_column(expression: Expression, what: str) -> Column:
@@ -44,7 +45,18 @@ def text_of(expression: Expression) -> str:
     return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
 
 
-Path = tuple[str, ...]
+@dataclass(frozen=True)
+class Assignments:
+    """What a statement sets: the new values of columns, or fields of structs, by their paths. ``missing``: what becomes
+    of fields of structs that a value lacks."""
+
+    values: Mapping[Path, Column]
+    missing: Missing = "refused"
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that are set, or of which fields are."""
+        return {path[0] for path in self.values}
 
 
 def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias: str | None) -> dict[Path, Column]:
@@ -64,17 +76,22 @@ def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias:
 def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
     if not isinstance(name, str):
         raise deltalog.CallError(f"The columns to set are named by text, not by {name!r}.")
-    parts = _parts(name)
-    if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
-        parts = parts[1:]
     path, level = list[str](), schema
-    for part in parts:
+    for part in parts_of(name, alias, schema):
         field = level.find(part) if isinstance(level, deltalog.StructType) else None
         if field is None:
             raise deltalog.CallError(f"There is no column {name} to set. The table has {', '.join(schema.names)}.")
         path.append(field.name)
         level = field.data_type  # type: ignore[assignment]
     return tuple(path)
+
+
+def parts_of(name: str, alias: str | None, schema: deltalog.StructType) -> list[str]:
+    """The parts of a dotted name, without an alias in front; which it is not where the schema has such a column."""
+    parts = _parts(name)
+    if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
+        return parts[1:]
+    return parts
 
 
 def _parts(name: str) -> list[str]:
@@ -95,55 +112,124 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
-def value_of(column: deltalog.StructField, sets: Mapping[Path, Column], old: Column) -> Column | None:
-    """The new value of a column of which the column itself or fields are set; None where nothing of it is."""
-    own = {path: value for path, value in sets.items() if path[0] == column.name}
-    return _value((column.name,), column.data_type, own, old) if own else None
+@dataclass(frozen=True)
+class NewValues:
+    """The new values of one statement, or of one outcome of it, as columns of a frame that are ``named`` by ``number``
+    and have types once the frame is there."""
+
+    sets: Assignments
+    number: int = 0
+
+    def named(self, when: Column | None = None) -> Iterator[Column]:
+        """The columns. ``when``: they are computed only in rows for which this is true: a new value that fails for an
+        unchanged row must not fail the job."""
+        for n, value in enumerate(self.sets.values.values()):
+            yield (value if when is None else F.when(when, value)).alias(_NEW.format(self.number, n))
+
+    def of(
+        self, column: deltalog.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
+    ) -> Column | None:
+        """The new value of a column of the table, in its type; None where nothing of it is set. ``types``: of the
+        columns of the frame, which have the old values under the names of the table's columns; ``has_old``: also this
+        one's. A sentence in ``problems`` for each reason why a value does not fit."""
+        path, want = (column.name,), spark_type(column.data_type)
+        old = Value(quoted(column.name), types[column.name]) if has_old else None
+        new = {
+            each: Value(quoted(_NEW.format(self.number, n)), types[_NEW.format(self.number, n)])
+            for n, each in enumerate(self.sets.values)
+            if each[0] == column.name
+        }
+        if not new:
+            return None
+        return typed(self._text(path, want, new, old, problems), new.get(path), want)
+
+    def _text(self, path: Path, want: Any, new: Mapping[Path, Value], old: Value | None, problems: list[str]) -> str:
+        where = ".".join(path)
+        if path in new:
+            return Fitting(self.sets.missing, problems).text(new[path], want, where, old)
+        if not any(each[: len(path)] == path for each in new):
+            return "null" if old is None else Fitting("null", problems).text(old, want, where)
+        return struct_text(
+            (each.name, self._text((*path, each.name), each.dataType, new, old and old.child(each.name), problems))
+            for each in want.fields
+        )
 
 
-def _value(path: Path, data_type: Any, sets: Mapping[Path, Column], old: Column) -> Column:
-    if path in sets:
-        return sets[path]
-    if not any(each[: len(path)] == path for each in sets):
-        return old
-    fields = []
-    for field in data_type.fields:
-        below = (*path, field.name)
-        value = _value(below, field.data_type, sets, old.getField(field.name))
-        if below in sets and not isinstance(spark_type(field.data_type), _NESTED):
-            value = value.cast(spark_type(field.data_type))
-        fields.append(value.alias(field.name))
-    return F.struct(*fields)
+def changed(
+    rows: DataFrame,
+    fields: Sequence[deltalog.StructField],
+    sets: Assignments,
+    carried: Sequence[Column],
+    url: str,
+    column_of: Callable[[str], Column | None] = named,
+    left_out: Collection[str] = (),
+) -> DataFrame:
+    """Rows with the new values, in the types of the table's ``fields``; without columns that have neither a new nor an
+    old value. ``carried``: columns that follow. ``column_of``: the old value of a column; None where the rows do not
+    have it. ``left_out``: columns that have to be computed again. Raises SchemaMismatchError."""
+    new, problems = NewValues(sets), list[str]()
+    old = {each.name: column_of(each.name) for each in fields if each.name not in left_out}
+    kept = [value.alias(name) for name, value in old.items() if value is not None]
+    frame = rows.select(*kept, *new.named(), *carried)
+    types = {each.name: each.dataType for each in frame.schema.fields}
+    columns = []
+    for each in fields:
+        has_old = old.get(each.name) is not None
+        value = new.of(each, types, has_old, problems)
+        if value is not None:
+            columns.append(value.alias(each.name))
+        elif has_old:
+            kept_value = Value(quoted(each.name), types[each.name])
+            columns.append(Fitting("null").column(kept_value, spark_type(each.data_type), each.name).alias(each.name))
+    refuse(problems, url)
+    others = frame.columns[len(kept) + len(sets.values) :]
+    with explained_casts(url):
+        return frame.select(*columns, *map(quoted, others))
 
 
-def fitted(frame: DataFrame, columns: Sequence[deltalog.StructField], carried: Sequence[str]) -> DataFrame:
-    """Rows whose columns are the new values, in the types of the table's ``columns``; structs, lists and maps as they
-    are. The columns ``carried`` follow."""
-    numbered = frame.select(
-        *(named(field.name).alias(_NEW.format(n)) for n, field in enumerate(columns)), *map(quoted, carried)
-    )
-    have = frame.schema
-    fitting = [
-        value_that_fits(_NEW.format(n), have[field.name].dataType, field).alias(field.name)
-        for n, field in enumerate(columns)
-    ]
-    return numbered.select(*fitting, *map(quoted, carried))
+def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], url: str) -> DataFrame:
+    """Rows whose columns are given for ``fields``, in which the fields of structs have the table's names of their
+    positions, at every depth. Columns that are not in ``fields`` stay. Raises SchemaMismatchError."""
+    problems, columns = list[str](), []
+    wanted = {each.name: spark_type(each.data_type) for each in fields}
+    for each in rows.schema.fields:
+        kind = positioned(each.dataType, wanted.get(each.name), each.name, problems)
+        is_named = is_same(each.dataType, kind)
+        columns.append(named(each.name) if is_named else named(each.name).cast(kind).alias(each.name))
+    refuse(problems, url)
+    return rows.select(*columns)
 
 
-def value_that_fits(name: str, have: spark_types.DataType, field: deltalog.StructField) -> Column:
-    """The column ``name``, whose type is ``have``, in the type of the table's ``field``; structs, lists and maps as
-    they are."""
-    want = spark_type(field.data_type)
-    if isinstance(have, spark_types.NullType):
-        return F.lit(None).cast(want)
-    if have == want or isinstance(have, _NESTED) or isinstance(want, _NESTED):
-        return named(name)
-    cast = F.expr(f"try_cast({name} as {_type_name(want)})")
-    wrong = refuse(f"a new value of column {field.name} is not one of its type, {field.data_type}")
-    return F.coalesce(cast, F.when(named(name).isNotNull(), wrong).cast(want))
+def inserted(rows: DataFrame, fields: Sequence[deltalog.StructField], carried: Sequence[str], url: str) -> DataFrame:
+    """Rows whose columns are given for ``fields``, in their types. Fields of structs are found by their names; those
+    that the table lacks stay. The columns ``carried`` follow. Raises SchemaMismatchError."""
+    fitting, columns = Fitting(), []
+    have = {each.name: each.dataType for each in rows.schema.fields}
+    for each in fields:
+        value = Value(quoted(each.name), have[each.name])
+        want = extended(value.data_type, spark_type(each.data_type))
+        columns.append(fitting.column(value, want, each.name).alias(each.name))
+    refuse(fitting.problems, url)
+    with explained_casts(url):
+        return rows.select(*columns, *map(quoted, carried))
 
 
-def _type_name(data_type: spark_types.DataType) -> str:
-    """By a name that does not depend on the session (spark.sql.timestampType)."""
-    name = str(data_type.simpleString())
-    return "timestamp_ltz" if name == "timestamp" else name
+def refuse(problems: Sequence[str], url: str) -> None:
+    """Raise SchemaMismatchError where there are reasons why new values do not fit."""
+    if problems:
+        found = "\n".join(f"- {each}" for each in dict.fromkeys(problems))
+        raise deltalog.SchemaMismatchError(f"The new values do not fit the table at {url}:\n{found}")
+
+
+@contextlib.contextmanager
+def explained_casts(url: str) -> Iterator[None]:
+    """Turns Spark's error for a cast that there is not, as from numbers to dates, into a SchemaMismatchError."""
+    try:
+        yield
+    except AnalysisException as error:
+        text = str(error)
+        if "DATATYPE_MISMATCH.CAST" not in text:
+            raise
+        raise deltalog.SchemaMismatchError(
+            f"The new values do not fit the table at {url}: {text.partition(' SQLSTATE')[0]}"
+        ) from error

@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import file_sizes, mapped
-from spark_ext.assigned import fitted
+from spark_ext.assigned import explained_casts
 from spark_ext.conform import conformed, moved, problems, stored_schema
 from spark_ext.counted import Count, RowCount
-from spark_ext.exact import named, quoted
+from spark_ext.exact import quoted
 from spark_ext.execution import Job, explained
 from spark_ext.files import rows_of
+from spark_ext.fitting import Fitting, Value
 from spark_ext.saving import job_of
 from spark_ext.types import from_spark, spark_type
 from spark_ext.write_options import WriteRequest
@@ -34,7 +35,7 @@ class ChangedFiles:
 
     def __init__(self, transaction: deltalog.Transaction, request: WriteRequest, url: str) -> None:
         self._transaction = transaction
-        self._url = url
+        self.url = url
         self.rules: Any = transaction.row_writer.rules()
         self.target = transaction.schema
         self._partition_columns = list(transaction.metadata.partition_columns)
@@ -66,18 +67,17 @@ class ChangedFiles:
             raise
 
     def new_rows(self, rows: DataFrame, carried: Sequence[str], is_new: bool) -> DataFrame:
-        """New values as the files hold them: in the table's types, filled in and checked by its rules. ``carried``:
+        """New values, in the table's types, as the files hold them: filled in and checked by its rules. ``carried``:
         columns beside those of the table. ``is_new``: the rows are inserted. Raises SchemaMismatchError."""
-        present = [field for field in self.target.fields if field.name in rows.columns]
-        frame = fitted(rows, present, carried)
-        data = stored_schema(from_spark(frame.drop(*carried).schema))
+        with explained_casts(self.url):
+            data = stored_schema(from_spark(rows.drop(*carried).schema))
         found = list(problems(self.target, data, False, ""))
         if found:
             raise deltalog.SchemaMismatchError(
-                f"The new values do not fit the table at {self._url}:\n" + "\n".join(f"- {each}" for each in found)
+                f"The new values do not fit the table at {self.url}:\n" + "\n".join(f"- {each}" for each in found)
             )
         names, native = self._partition_columns, self._is_native
-        frame = conformed(frame, data, self.target, names, self.rules, None, native, carried, is_new)
+        frame = conformed(rows, data, self.target, names, self.rules, None, native, carried, is_new)
         return self._under_stored_names(frame, carried)
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
@@ -92,10 +92,12 @@ class ChangedFiles:
         for column in self.target.fields:
             given, want = have.find(column.name), spark_type(column.data_type)
             if given is None:
-                columns.append(F.lit(None).cast(want).alias(column.name))
+                value = F.lit(None).cast(want)
             else:
-                is_same = spark_type(given.data_type) == want
-                columns.append(named(column.name) if is_same else named(column.name).cast(want).alias(column.name))
+                value = Fitting("null").column(
+                    Value(quoted(column.name), spark_type(given.data_type)), want, column.name
+                )
+            columns.append(value.alias(column.name))
         return rows.select(*columns, *map(quoted, carried))
 
     def write(
@@ -114,7 +116,7 @@ class ChangedFiles:
         Raises RowCountError where other rows were written, by the job's count or by the files'; the errors of the
         table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the job.
         """
-        job = job_of(self._url)
+        job = job_of(self.url)
         self._jobs.append(job)
         columns = tuple(
             deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
@@ -140,7 +142,7 @@ class ChangedFiles:
         if found is None or written is None or found == written:
             return
         raise deltalog.RowCountError(
-            f"{self._url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
+            f"{self.url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
             "check that no other program changes data files, and that the query has the same rows when it runs again.",
             written=written,
             found=found,
@@ -153,7 +155,7 @@ class ChangedFiles:
         self.check_count(found[0], written[0])
         if written != found:
             raise deltalog.RowCountError(
-                f"{self._url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
+                f"{self.url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
                 "Nothing was committed; check that the query has the same rows when it runs again.",
                 written=written[0],
                 found=found[0],

@@ -37,7 +37,9 @@ class DeltaMergeBuilder:
         return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Give each column of the table that of the source with the same name, up to case."""
+        """Give each column of the table that of the source with the same name, up to case. With schema evolution the
+        columns that the source lacks keep their values, and so do fields of structs, but for those in lists and maps;
+        without it they are refused."""
         return self._with("matched", "update", condition, None)
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
@@ -69,7 +71,8 @@ class DeltaMergeBuilder:
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add the columns of the source that the clauses use and the table lacks."""
+        """Add the columns, and fields of structs, of the source that the clauses set and the table lacks. Types of the
+        table stay, and values are cast to them, unless ``delta.enableTypeWidening`` allows wider ones."""
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:

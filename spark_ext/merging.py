@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -18,19 +18,20 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import found_rows, pruning, rewritten_rows
-from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
+from spark_ext.assigned import Assignments, Expression, Path, as_column, changed, parts_of, targets, text_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.conform import check_unique, stored_schema
 from spark_ext.counted import RowCount, SumOfCounts, counts_are_not_sent
 from spark_ext.exact import named, quoted
 from spark_ext.files import rows_of
+from spark_ext.fitting import Missing
 from spark_ext.found_rows import MARK
 from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
 from spark_ext.reads import reads_of
 from spark_ext.results import WriteResult
 from spark_ext.row_verbs import Removal, Rows, committed, new_values, not_committed
 from spark_ext.scan import FILE, OUTCOME, ROW, STAYS, Beside
-from spark_ext.types import from_spark
+from spark_ext.types import from_spark, without_void
 from spark_ext.write_options import WriteRequest
 from spark_ext.write_plan import WritePlan, recorded_transaction
 
@@ -227,7 +228,7 @@ class _Plan:
         request: WriteRequest,
         bounds: deltalog.Predicate | None,
     ) -> _Plan:
-        given = stored_schema(from_spark(asked.source.schema))
+        given = stored_schema(from_spark(without_void(asked.source.schema)))
         check_unique(given)
         evolves = asked.evolves or bool(request.options.get("mergeSchema"))
         if evolves:
@@ -405,25 +406,21 @@ class _Plan:
             others = self.source.join(rows, self.condition, "left_anti")
         chosen = others.where(self._number("not matched") == number)
         sets = self._sets(clause)
-        columns = []
-        for each in self.files.target.fields:
-            value = value_of(each, sets, F.lit(None))
-            if value is not None:
-                columns.append(value.alias(each.name))
-        columns += [F.lit(None).cast("bigint").alias(name) for name in tracked]
-        return self.files.new_rows(chosen.select(*columns), tracked, is_new=True)
+        carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
+        new = changed(chosen, self.files.target.fields, sets, carried, self.files.url, lambda name: None)
+        return self.files.new_rows(new, tracked, is_new=True)
 
     def _target_column(self, name: str) -> Column | None:
         """A column of the table in a join with the source; None for one that the merge adds."""
         names = [each.lower() for each in self.rows.layout.schema.names]
         return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
 
-    def _sets(self, clause: Clause) -> dict[Path, Column]:
+    def _sets(self, clause: Clause) -> Assignments:
         if clause.sets is not None:
             found = targets(clause.sets, self.files.target, self.rows.alias)
             if clause.action == "insert" and any(len(path) > 1 for path in found):
                 raise deltalog.CallError("Inserts give values to whole columns, not to fields of structs.")
-            return found
+            return Assignments(found, "null" if self.evolves else "refused")
         given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
         fields = self.files.target.fields
         missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.filled]
@@ -432,7 +429,11 @@ class _Plan:
                 f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. Give "
                 "the columns with their values, or use withSchemaEvolution()."
             )
-        return {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
+        others: Missing = "refused"
+        if self.evolves:
+            others = "kept" if clause.action == "update" else "null"
+        values: dict[Path, Column] = {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
+        return Assignments(values, others)
 
     def _old_rows_as_changes(self, found: _Found) -> list[deltalog.AddFile]:
         """Write the change files of rows as they were."""
@@ -494,14 +495,32 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
 
 
 def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:
-    """Stage the columns of the source that the clauses use and the table lacks."""
-    setting = [clause for clause in asked.clauses if clause.action != "delete"]
-    fields = list(given.fields)
-    if all(clause.sets is not None for clause in setting):
-        prefix = "" if alias is None else f"{alias}."
-        names = {name.removeprefix(prefix).strip("`").lower() for clause in setting for name in clause.sets or ()}
-        fields = [field for field in fields if field.name.lower() in names]
-    transaction.merge_schema(deltalog.StructType(tuple(fields)))
+    """Stage the columns, and fields of structs, of the source that the clauses set and the table lacks. Those that it
+    has keep their types, to which values are cast, unless the table's types are widened."""
+    schema, paths = transaction.schema, set[Path]()
+    for clause in asked.clauses:
+        if clause.action == "delete" or clause.group == "not matched by source":
+            continue
+        if clause.sets is None:
+            paths.update((name.lower(),) for name in given.names)
+        else:
+            names = (name for name in clause.sets if isinstance(name, str))
+            paths.update(tuple(part.lower() for part in parts_of(name, alias, schema)) for name in names)
+    transaction.merge_schema(_selected(given, paths), keeps_types=True)
+
+
+def _selected(source: deltalog.StructType, paths: Collection[Path]) -> deltalog.StructType:
+    """The columns of the source, and fields of its structs, at these paths in lower case."""
+    fields = []
+    for each in source.fields:
+        below = [path[1:] for path in paths if path[0] == each.name.lower()]
+        if () in below:
+            fields.append(each)
+        elif below and isinstance(each.data_type, deltalog.StructType):
+            inner = _selected(each.data_type, below)
+            if inner.fields:
+                fields.append(replace(each, data_type=inner))
+    return deltalog.StructType(tuple(fields))
 
 
 def _where(
@@ -532,7 +551,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
     assert snapshot is not None
     if alias is None or not isinstance(asked.condition, str):
         return []
-    fields = stored_schema(from_spark(asked.source.schema)).fields
+    fields = stored_schema(from_spark(without_void(asked.source.schema))).fields
     types = {field.name.lower(): field.data_type for field in fields}
     if len(types) < len(fields):
         return []  # it is refused

@@ -7,33 +7,30 @@ for changed rows only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext.assigned import Path, value_of, value_that_fits
+from spark_ext.assigned import Assignments, NewValues, explained_casts, refuse
 from spark_ext.changed_files import ChangedFiles
-from spark_ext.conform import stored_schema
 from spark_ext.exact import named, quoted
 from spark_ext.found_rows import MARK, mark
 from spark_ext.scan import OUTCOME, STAYS
-from spark_ext.types import CHAR_VARCHAR, from_spark
-
-_NEW = "__deltalog_new_{}_{}"
+from spark_ext.types import CHAR_VARCHAR
 
 
 def of(
     rows: DataFrame,
     files: ChangedFiles,
-    updates: Mapping[int, Mapping[Path, Column] | None],
+    updates: Mapping[int, Assignments | None],
     tracked: Sequence[str],
     column_of: Callable[[str], Column | None] = named,
     is_marked: bool = False,
 ) -> DataFrame | None:
     """The rows as files hold them. None where one scan is not enough: in a table with rules for its rows, with new
-    columns, or for new values that are structs, lists or maps of another type.
+    columns, or where something of a new value must not be null.
 
     ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values for each outcome except STAYS; None for
     an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old
@@ -46,45 +43,41 @@ def of(
     if deleted:
         rows = rows.where(~named(OUTCOME).isin(deleted))
     old = {field.name: column_of(field.name) for field in fields}
-    new: dict[str, Column] = {}
-    for outcome, sets in updates.items():
-        for n, field in enumerate(fields) if sets else ():
-            before = old[field.name]
-            assert sets is not None and before is not None
-            value = value_of(field, sets, before)
-            if value is not None:
-                # The outcome is tested first: a new value that fails for an unchanged row must not fail the job.
-                new[_NEW.format(outcome, n)] = F.when(named(OUTCOME) == outcome, value)
+    new = {outcome: NewValues(sets, outcome) for outcome, sets in updates.items() if sets is not None}
+    set_fields = [field for field in fields if any(field.name in each.sets.columns for each in new.values())]
+    if any(_has_not_null(field.data_type) for field in set_fields):
+        return None
     kept = [column.alias(name) for name, column in old.items() if column is not None]
     carried = [*tracked, *([MARK] if is_marked else [])]
     if is_marked:
         rows = rows.select("*", F.when(named(OUTCOME) != STAYS, mark()).alias(MARK))
-    frame = rows.select(*kept, OUTCOME, *map(quoted, carried), *(value.alias(name) for name, value in new.items()))
-    have = {field.name: field.dataType for field in frame.schema.fields}
-    columns = []
-    for n, field in enumerate(fields):
+    values = [value for outcome, each in new.items() for value in each.named(named(OUTCOME) == outcome)]
+    frame = rows.select(*kept, OUTCOME, *map(quoted, carried), *values)
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    columns, problems = [], list[str]()
+    for field in fields:
         column = named(field.name)
-        for outcome in updates:
-            name = _NEW.format(outcome, n)
-            if name in new:
-                if not _can_fit(have[name], field):
-                    return None
-                fitting = value_that_fits(name, have[name], field)
-                column = F.when(named(OUTCOME) == outcome, fitting).otherwise(column)
+        for outcome, each in new.items():
+            value = each.of(field, types, True, problems)
+            if value is not None:
+                column = F.when(named(OUTCOME) == outcome, value).otherwise(column)
         columns.append(column.alias(field.name))
+    refuse(problems, files.url)
     if tracked:
         row_id, version = map(named, tracked)
         columns += [row_id, F.when(named(OUTCOME) == STAYS, version).alias(tracked[1])]
-    return files.old_rows(frame.select(*columns, *([MARK] if is_marked else [])), carried)
+    with explained_casts(files.url):
+        rewritten = frame.select(*columns, *([MARK] if is_marked else []))
+    return files.old_rows(rewritten, carried)
 
 
-def _can_fit(given: spark_types.DataType, field: deltalog.StructField) -> bool:
-    """Whether ``value_that_fits`` can convert a value to the column's type: it cannot convert structs, lists or maps of
-    another type."""
-    if isinstance(given, spark_types.NullType):
-        return True
-    nested = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
-    if not isinstance(given, nested) and isinstance(field.data_type, deltalog.PrimitiveType):
-        return True
-    schema = stored_schema(from_spark(spark_types.StructType([spark_types.StructField("value", given)])))
-    return schema.fields[0].data_type == field.data_type
+def _has_not_null(data_type: Any) -> bool:
+    """Whether something in a struct, list or map must not be null, which ``old_rows`` does not check."""
+    if isinstance(data_type, deltalog.StructType):
+        return any(not field.nullable or _has_not_null(field.data_type) for field in data_type.fields)
+    if isinstance(data_type, deltalog.ArrayType):
+        return not data_type.contains_null or _has_not_null(data_type.element_type)
+    if isinstance(data_type, deltalog.MapType):
+        not_null = not data_type.value_contains_null or _has_not_null(data_type.value_type)
+        return not_null or _has_not_null(data_type.key_type)
+    return False

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import entries, found_rows, pruning, rewritten_rows
-from spark_ext.assigned import Expression, Path, as_column, targets, text_of, value_of
+from spark_ext.assigned import Assignments, Expression, as_column, changed, targets, text_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.counted import RowCount, counts_are_not_sent
 from spark_ext.entries import Entry
@@ -197,7 +197,7 @@ def update(
     SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another one.
     """
     parameters = {} if condition is None else {"predicate": json.dumps([text_of(condition)])}
-    assigned = targets(sets, table.snapshot().schema, alias)
+    assigned = Assignments(targets(sets, table.snapshot().schema, alias))
 
     def staged(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
         return _updated(removal, files, assigned)
@@ -220,7 +220,7 @@ def _deleted(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int
     return metrics
 
 
-def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column]) -> dict[str, int]:
+def _updated(removal: Removal, files: ChangedFiles, sets: Assignments) -> dict[str, int]:
     """Stage an update. Returns the operation metrics."""
     found, tracked = removal.found, removal.tracked
     metrics = found.stage()
@@ -229,7 +229,7 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column])
     if marks is not None:
         mark, carried, count = found_rows.mark(), (*tracked, MARK), RowCount(MARK)
 
-    def changed() -> DataFrame:
+    def updated_rows() -> DataFrame:
         old = removal.removed(with_ids=True)
         return files.new_rows(new_values(old, files, sets, tracked, mark=mark), carried, is_new=False)
 
@@ -240,12 +240,12 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column])
         if both is None:
             kept = removal.kept()
             kept = kept if marks is None else kept.withColumn(MARK, F.lit(None).cast("bigint"))
-            both = changed().union(files.old_rows(kept, carried))
+            both = updated_rows().union(files.old_rows(kept, carried))
         files.write(both, total, tracked, count=count)
     else:
         if found.num_moved_rows:
             files.write(files.old_rows(removal.kept(), tracked), found.num_moved_rows, tracked)
-        new = changed()
+        new = updated_rows()
         if found.has_change_feed:
             new = new.withColumn(CHANGE_TYPE, F.lit("update_postimage"))
         adds = files.write(new, updated, (*tracked, *([CHANGE_TYPE] if found.has_change_feed else [])), count=count)
@@ -264,31 +264,23 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Mapping[Path, Column])
 def new_values(
     old: DataFrame,
     files: ChangedFiles,
-    sets: Mapping[Path, Column],
+    sets: Assignments,
     tracked: Sequence[str],
     column_of: Callable[[str], Column | None] = named,
     mark: Column | None = None,
 ) -> DataFrame:
-    """The new rows, without generated columns that have to be computed again. The commit version of a changed row is
-    that of its new file. ``column_of``: the old value of a column; None where the rows do not have it. ``mark``: what
-    the rows have as MARK."""
-    own = {path[0] for path in sets}
+    """The new rows, in the table's types, without generated columns that have to be computed again. The commit version
+    of a changed row is that of its new file. ``column_of``: the old value of a column; None where the rows do not have
+    it. ``mark``: what the rows have as MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
-        files.rules.identities.check_assigned(own)
-    recomputed = {check.generates for check in files.rules.checks if check.generates} - own
-    columns = []
-    for each in files.target.fields:
-        if each.name not in recomputed:
-            before = column_of(each.name)
-            value = value_of(each, sets, F.lit(None) if before is None else before)
-            new = before if value is None else value
-            if new is not None:
-                columns.append(new.alias(each.name))
+        files.rules.identities.check_assigned(sets.columns)
+    recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns
+    carried = []
     if tracked:
-        columns += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
+        carried += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
     if mark is not None:
-        columns.append(mark.alias(MARK))
-    return old.select(*columns)
+        carried.append(mark.alias(MARK))
+    return changed(old, files.target.fields, sets, carried, files.url, column_of, recomputed)
 
 
 @dataclass

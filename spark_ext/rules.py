@@ -24,7 +24,12 @@ _OUTSIDE = "a row lies outside of the replaced rows, "
 
 def refuse(message: str) -> Column:
     """A value that fails the job, with a message that becomes an error of deltalog."""
-    return F.raise_error(F.lit(f"DELTALOG: {message} :DELTALOG"))
+    return F.raise_error(F.lit(refusal(message)))
+
+
+def refusal(message: str) -> str:
+    """The text by which ``REFUSAL`` finds the message in Spark's."""
+    return f"DELTALOG: {message} :DELTALOG"
 
 
 def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[str]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import copy_statements, names, sql_columns
-from spark_ext.assigned import fitted
+from spark_ext.assigned import at_their_positions, inserted
 from spark_ext.delta_table import DeltaTable
 from spark_ext.saving import save
 from spark_ext.sql_context import Context, Named, default_of, duplicates
@@ -194,7 +194,8 @@ def insert(context: Context, cursor: Cursor) -> DataFrame | None:
     if where is not None:
         options["replaceWhere"] = where
     mode = "append" if where is None and not overwrites else "overwrite"
-    save(_fitted(rows, schema), WriteRequest(mode=mode, options=options), PathTarget(found.core), must_exist=True)
+    rows = _fitted(rows, schema, by_name, found.core.url)
+    save(rows, WriteRequest(mode=mode, options=options), PathTarget(found.core), must_exist=True)
     return context.nothing()
 
 
@@ -260,9 +261,18 @@ def _positioned(rows: DataFrame, columns: Sequence[str], url: str, are_listed: b
     return rows.toDF(*columns)
 
 
-def _fitted(rows: DataFrame, schema: deltalog.StructType) -> DataFrame:
-    """The rows with the types of the table's columns, as a checked cast makes them."""
-    known: Mapping[str, deltalog.StructField | None] = {name: schema.find(name) for name in rows.columns}
+def _fitted(rows: DataFrame, schema: deltalog.StructType, by_name: bool, url: str) -> DataFrame:
+    """The rows with the names and types of the table's columns, as a checked cast makes them; columns that it lacks
+    stay. ``by_name``: also the fields of structs are found by their names. Raises SchemaMismatchError."""
+    known = {name: schema.find(name) for name in rows.columns}
+    twice = duplicates(rows.columns)
+    if twice:
+        raise deltalog.SchemaMismatchError(
+            f"The query of an INSERT into {url} has the column {twice[0]} more than once."
+        )
     fields = [each for each in known.values() if each is not None]
     others = [name for name, each in known.items() if each is None]
-    return fitted(rows, fields, others) if fields else rows
+    rows = rows.withColumnsRenamed({name: each.name for name, each in known.items() if each is not None})
+    if not by_name:
+        rows = at_their_positions(rows, fields, url)
+    return inserted(rows, fields, others, url) if fields else rows

@@ -59,6 +59,30 @@ def from_spark(schema: spark_types.StructType) -> deltalog.StructType:
     return deltalog.StructType.from_json(plain.json())
 
 
+def without_void(schema: spark_types.StructType) -> spark_types.StructType:
+    """The schema without columns, and fields of structs, of NULLs without a type."""
+    return spark_types.StructType(_typed_fields(schema))
+
+
+def _typed_fields(schema: spark_types.StructType) -> list[spark_types.StructField]:
+    return [
+        spark_types.StructField(field.name, _typed(field.dataType), field.nullable, field.metadata)
+        for field in schema.fields
+        if not isinstance(field.dataType, spark_types.NullType)
+    ]
+
+
+def _typed(data_type: spark_types.DataType) -> spark_types.DataType:
+    if isinstance(data_type, spark_types.StructType):
+        return spark_types.StructType(_typed_fields(data_type))
+    if isinstance(data_type, spark_types.ArrayType):
+        return spark_types.ArrayType(_typed(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, spark_types.MapType):
+        value = _typed(data_type.valueType)
+        return spark_types.MapType(_typed(data_type.keyType), value, data_type.valueContainsNull)
+    return data_type
+
+
 def _plain_field(field: spark_types.StructField, path: str) -> spark_types.StructField:
     if isinstance(field.dataType, (spark_types.CharType, spark_types.VarcharType)):
         metadata = {**field.metadata, CHAR_VARCHAR: field.dataType.simpleString()}

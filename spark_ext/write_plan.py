@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
-from spark_ext import conditions, mapped
+from spark_ext import conditions, mapped, rules
 from spark_ext.conform import check_unique, problems, stored_schema
 from spark_ext.defaults import PROPERTY_DEFAULTS
-from spark_ext.reads import reads_of
+from spark_ext.reads import Read, reads_of
 from spark_ext.targets import NewTable, Target
 from spark_ext.types import from_spark
 from spark_ext.write_options import WriteRequest
@@ -126,7 +126,7 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
 def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, data: deltalog.StructType) -> WritePlan:
     """A write to an existing table."""
     expected = request.options.get("expectedVersion")
-    reads = reads_of(df, table) if expected is None else ()
+    reads = _reads(df, table) if expected is None else ()
     transaction = table.transaction(reads=reads, expected_version=expected)
     snapshot = transaction.snapshot
     assert snapshot is not None
@@ -160,6 +160,17 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
         and conditions.may_differ(df.sparkSession, replacement, snapshot.schema)
     )
     return WritePlan(transaction, data, transaction.schema, names, replacement, is_checked_again)
+
+
+def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
+    """As ``reads_of``. Constants that do not fit fail already when Spark plans the rows."""
+    try:
+        return reads_of(df, table)
+    except deltalog.CallError as error:
+        found = rules.REFUSAL.search(str(error))
+        if found is None:
+            raise
+        raise deltalog.SchemaMismatchError(f"The data does not fit the table at {table.url}: {found[1]}.") from error
 
 
 def recorded_transaction(request: WriteRequest, plan: WritePlan) -> str | None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 import deltalog
 from spark_ext import stores
+from spark_ext.assigned import at_their_positions
 from spark_ext.paths import Location, check_format, not_here
 from spark_ext.results import WriteResult
 from spark_ext.saving import save
@@ -115,10 +116,12 @@ class Writer:
         return save(self._df, self._request, named_target(self._df, name, self._path))
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> WriteResult:
-        """Write the rows to a table of the session's catalog by the positions of the columns, not by their names.
+        """Write the rows to a table of the session's catalog by the positions of the columns, and of the fields of
+        structs, not by their names.
 
         ``overwrite``: replace the rows of the table; None: if the mode is ``overwrite``. Raises TableNotFoundError,
-        SchemaMismatchError if the table does not have as many columns, and as ``save``.
+        SchemaMismatchError if the table does not have as many columns, or a struct has the table's fields in another
+        order, and as ``save``.
         """
         self._refuse_path("insertInto")
         if self._request.partition_by is not None:
@@ -128,7 +131,8 @@ class Writer:
         table = target.existing(self._df.sparkSession, self._request.storage)
         if table is None:
             raise deltalog.TableNotFoundError(f"The session's catalog has no table {tableName}.")
-        names = table.snapshot().schema.names
+        schema = table.snapshot().schema
+        names = schema.names
         if len(names) != len(self._df.columns):
             raise deltalog.SchemaMismatchError(
                 f"{tableName} has {len(names)} columns ({', '.join(names)}) and the data has {len(self._df.columns)}. "
@@ -136,7 +140,8 @@ class Writer:
             )
         # The table is open, with the options of its store.
         request = self._request.having(mode="overwrite" if replaces else "append", storage={})
-        return save(self._df.toDF(*names), request, PathTarget(table), must_exist=True)
+        rows = at_their_positions(self._df.toDF(*names), schema.fields, table.url)
+        return save(rows, request, PathTarget(table), must_exist=True)
 
     def _refuse_path(self, call: str) -> None:
         if self._path is not None:

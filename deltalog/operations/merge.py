@@ -31,7 +31,7 @@ from deltalog.operations.merge_scan import INSERT_ROWS, Found, Sides, TargetScan
 from deltalog.operations.merge_source import PreparedSource, SourceRows
 from deltalog.operations.table_rules import TableRules
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
-from deltalog.protocol import features, row_tracking, widening
+from deltalog.protocol import features, row_tracking
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
@@ -99,8 +99,7 @@ class _Plan:
         target = Relation(asked.target_alias, transaction.schema)
         source = Relation(asked.source_alias, StructType.from_arrow(rows.rows.schema))
         if asked.evolves:
-            widens = widening.automatic(transaction.metadata.configuration)
-            transaction.merge_schema(columns_to_merge(asked.clauses, target, source.schema, widens))
+            transaction.merge_schema(columns_to_merge(asked.clauses, target, source.schema), keeps_types=True)
         now, rules = transaction.row_writer.now(), transaction.row_writer.rules()
         predicate = as_predicate(asked.predicate)
         if predicate is None:

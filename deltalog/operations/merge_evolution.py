@@ -5,26 +5,20 @@ Spec: PROTOCOL.md#change-metadata, #type-widening.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
 
 from deltalog.expressions.relations import Relation
 from deltalog.operations.merge_clauses import Clause, without_alias
 from deltalog.protocol.column_paths import parse_path
 from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
 
-Widens = Callable[[DataType, DataType], bool]
 Path = tuple[str, ...]
 
 
-def columns_to_merge(
-    clauses: Iterable[Clause], target: Relation, source: StructType, widens: Widens | None
-) -> StructType:
-    """The columns and fields of the source that clauses set, as ``Transaction.merge_schema`` takes them. Those that
-    the table has keep its types, unless ``widens`` says that a type is widened to the source's. Columns of nulls
-    without a type are left out. Raises CallError for a name that neither side has."""
-    paths = {path for clause in clauses for path in _paths(clause, target, source)}
-    return _reconciled(target.schema, _selected(source, paths), widens)
+def columns_to_merge(clauses: Iterable[Clause], target: Relation, source: StructType) -> StructType:
+    """The columns and fields of the source that clauses set, for ``Transaction.merge_schema``. Columns of nulls without
+    a type are left out. Raises CallError for a name that neither side has."""
+    return _selected(source, {path for clause in clauses for path in _paths(clause, target, source)})
 
 
 def _paths(clause: Clause, target: Relation, source: StructType) -> Iterator[Path]:
@@ -46,35 +40,22 @@ def _selected(source: StructType, paths: Collection[Path]) -> StructType:
     for field in source.fields:
         below = [path[1:] for path in paths if path[0] == field.name.lower()]
         if () in below:
-            fields.append(field)
+            if field.data_type != VOID:
+                fields.append(StructField(field.name, _typed(field.data_type)))
         elif below and isinstance(field.data_type, StructType):
             inner = _selected(field.data_type, below)
             if inner.fields:
-                fields.append(replace(field, data_type=inner))
+                fields.append(StructField(field.name, inner))
     return StructType(tuple(fields))
 
 
-def _reconciled(table: StructType, data: StructType, widens: Widens | None) -> StructType:
-    fields = []
-    for field in data.fields:
-        known = table.find(field.name)
-        if known is not None:
-            fields.append(replace(field, data_type=_type(known.data_type, field.data_type, widens)))
-        elif field.data_type != VOID:
-            fields.append(StructField(field.name, field.data_type))
-    return StructType(tuple(fields))
-
-
-def _type(table: DataType, data: DataType, widens: Widens | None) -> DataType:
-    if isinstance(table, StructType) and isinstance(data, StructType):
-        return _reconciled(table, data, widens)
-    if isinstance(table, ArrayType) and isinstance(data, ArrayType):
-        return ArrayType(_type(table.element_type, data.element_type, widens), table.contains_null)
-    if isinstance(table, MapType) and isinstance(data, MapType):
-        key, value = (
-            _type(table.key_type, data.key_type, widens),
-            _type(table.value_type, data.value_type, widens),
-        )
-        return MapType(key, value, table.value_contains_null)
-    becomes_data = table == VOID or (widens is not None and widens(table, data))
-    return data if becomes_data else table
+def _typed(data_type: DataType) -> DataType:
+    """A type without the fields of structs that have none."""
+    if isinstance(data_type, StructType):
+        typed = (StructField(each.name, _typed(each.data_type)) for each in data_type.fields if each.data_type != VOID)
+        return StructType(tuple(typed))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_typed(data_type.element_type), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        return MapType(_typed(data_type.key_type), _typed(data_type.value_type), data_type.value_contains_null)
+    return data_type

@@ -328,13 +328,15 @@ class Transaction:
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
-    def merge_schema(self, data: StructType) -> None:
+    def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
         """Stage the columns that ``data`` has and the table lacks, at the end and nullable, also in structs.
 
         A column without a type (void) gets that of the data. With ``delta.enableTypeWidening`` a column becomes as wide
-        as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit.
+        as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit,
+        unless ``keeps_types``, for values that are cast to the table's types.
         """
-        merged = merge_schemas(self.schema, data, widening.automatic(self.metadata.configuration))
+        widens = widening.automatic(self.metadata.configuration)
+        merged = merge_schemas(self.schema, data, widens, keeps_types)
         if merged != self.schema:
             self.set_schema(widening.recorded(self.schema, merged))
 

@@ -152,19 +152,23 @@ def holds_all(wide: DataType, narrow: DataType) -> bool:
 
 @checked
 def merge_schemas(
-    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None = None
+    table: StructType,
+    data: StructType,
+    widens: Callable[[DataType, DataType], bool] | None = None,
+    keeps_types: bool = False,
 ) -> StructType:
     """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
 
     ``widens`` says which types of the table may become those of the data. Raises SchemaMismatchError when a column
-    that both have differs in type otherwise, and as ``check_unique_names`` for the data.
+    that both have differs in type otherwise, unless ``keeps_types``: then it stays as the table has it; and as
+    ``check_unique_names`` for the data.
     """
     check_unique_names(data)
-    return _merge_structs(table, data, widens)
+    return _merge_structs(table, data, widens, keeps_types)
 
 
 def _merge_structs(
-    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None
+    table: StructType, data: StructType, widens: Callable[[DataType, DataType], bool] | None, keeps_types: bool
 ) -> StructType:
     merged = []
     for column in table.fields:
@@ -172,23 +176,31 @@ def _merge_structs(
         if given is None:
             merged.append(column)
             continue
-        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens)
+        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens, keeps_types)
         merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
     added = [f for f in data.fields if table.find(f.name) is None]
     return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))
 
 
 def _merge_types(
-    table: DataType, data: DataType, name: str, widens: Callable[[DataType, DataType], bool] | None
+    table: DataType,
+    data: DataType,
+    name: str,
+    widens: Callable[[DataType, DataType], bool] | None,
+    keeps_types: bool,
 ) -> DataType:
+    def merged(table: DataType, data: DataType) -> DataType:
+        return _merge_types(table, data, name, widens, keeps_types)
+
     if isinstance(table, StructType) and isinstance(data, StructType):
-        return _merge_structs(table, data, widens)
+        return _merge_structs(table, data, widens, keeps_types)
     if isinstance(table, ArrayType) and isinstance(data, ArrayType):
-        return ArrayType(_merge_types(table.element_type, data.element_type, name, widens), table.contains_null)
+        return ArrayType(merged(table.element_type, data.element_type), table.contains_null)
     if isinstance(table, MapType) and isinstance(data, MapType):
-        key = _merge_types(table.key_type, data.key_type, name, widens)
-        return MapType(key, _merge_types(table.value_type, data.value_type, name, widens), table.value_contains_null)
+        key, value = merged(table.key_type, data.key_type), merged(table.value_type, data.value_type)
+        return MapType(key, value, table.value_contains_null)
     if table == PrimitiveType("void") or (widens is not None and widens(table, data)):
         return data
-    _check_type(table, data, name)
+    if not keeps_types:
+        _check_type(table, data, name)
     return table

@@ -122,8 +122,11 @@ def test_matched_rows_that_no_clause_changes_are_not_inserted(spark: Any, table:
 OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
-    "a struct of another type": ("struct(id AS x) AS n", None, {"n": "struct(7 AS x)"}, [(7,), (3,)]),
-    "a list of another type": ("array(id) AS n", None, {"n": "array(cast(7 AS int))"}, [[7], [3]]),
+}
+# Values that are cast are made by one scan.
+CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
+    "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
+    "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),
 }
 
 
@@ -136,6 +139,15 @@ def test_what_one_scan_does_not_make(spark: Any, table: str, one_scan: list[bool
     target.update("id = 2", sets)
     found = {row["id"]: row["n"] for row in target.toDF().collect()}
     assert ([found[2], found[3]], one_scan) == (wanted, [False])
+
+
+@pytest.mark.parametrize("other", CAST)
+def test_one_scan_makes_values_of_other_types(spark: Any, table: str, one_scan: list[bool], other: str) -> None:
+    columns, sets, wanted = CAST[other]
+    target = numbers(spark, table, columns)
+    target.update("id = 2", sets)
+    found = {row["id"]: row["n"] for row in target.toDF().collect()}
+    assert ([found[2], found[3]], one_scan) == (wanted, [True])
 
 
 def test_a_source_with_other_rows_in_between_is_noticed(

@@ -7,7 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, ConcurrentAppendError, DeltaLogError, DeltaTable, MetadataChangedError, TableMerger
+from deltalog import (
+    CallError,
+    ConcurrentAppendError,
+    DeltaLogError,
+    DeltaTable,
+    MetadataChangedError,
+    SchemaMismatchError,
+    StructType,
+    TableMerger,
+)
 from deltalog.operations.row_writer import RowWriter
 from tests.support.core import environment, memory
 
@@ -236,3 +245,19 @@ def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, colu
     key = 1 if clause.startswith("update") else 2
     row = next(row for row in found(table) if row["id"] == key)
     assert row[column] == {"s": new, "l": [new], "m": [("k", new)], "d": {"in": new}}[column]
+
+
+def test_types_of_the_table_stay_where_values_are_cast() -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("s", pa.struct([("x", pa.int32())])), ("m", pa.map_("string", pa.int32()))]
+    )
+    data = pa.schema([("S", pa.struct([("X", pa.int64()), ("new", pa.int64())])), ("m", pa.map_("string", "string"))])
+    table = DeltaTable.create(memory(), schema, environment=environment())
+    with table.transaction() as transaction:
+        with pytest.raises(SchemaMismatchError, match="int"):
+            transaction.merge_schema(StructType.from_arrow(data))
+        transaction.merge_schema(StructType.from_arrow(data), keeps_types=True)
+        merged = transaction.schema.to_arrow()
+        transaction.abort()
+    assert merged.field("s").type == pa.struct([("x", pa.int32()), ("new", pa.int64())])
+    assert merged.field("m").type == pa.map_("string", pa.int32())
