@@ -14,6 +14,13 @@ NESTED = (
     "insert into {t} values (1, struct(1, 'a'), array(1)), (2, struct(2, 'b'), array(2, 3)), (3, null, null)",
 )
 
+DEEP = (
+    "create table {t} (id bigint, st struct<a: int, b: string>, l array<struct<x: int, y: int>>, "
+    "m map<string, struct<x: int, y: int>>, ll array<array<struct<x: int, y: int>>>) using delta",
+    "insert into {t} select id, struct(1, 'a'), array(struct(1, 2)), map('k', struct(1, 2)), "
+    "array(array(struct(1, 2))) from range(1, 4)",
+)
+
 TAGS = (
     "delta-spark tags a commit that keeps row ids, and repeats the name of the domain in its configuration; spark_ext "
     "does neither."

@@ -1,6 +1,6 @@
 """INSERT, CREATE TABLE and REPLACE TABLE in SQL."""
 
-from tests.interop.parity.deletes import BY_P, COLUMNS, FEED, PLAIN
+from tests.interop.parity.deletes import BY_P, COLUMNS, DEEP, FEED, PLAIN
 from tests.interop.parity.scenarios import statements
 
 DEFAULTS = (
@@ -17,6 +17,14 @@ DIFFERS = {
     "CREATE TABLE partitioned by a column that is not there": RESOLVED,
     "INSERT INTO with a column twice": TWICE,
     "INSERT INTO with text that is no number": "The error of the cast reaches delta-spark's caller by itself.",
+    "INSERT INTO with a struct whose fields are in another order": (
+        "Where the names of a struct's fields are those of the table's in another order, delta-spark takes them by "
+        "their positions or, where all columns of the query have the table's names and types, by their names; "
+        "spark_ext refuses them, unless BY NAME is given."
+    ),
+    "INSERT INTO by name with a struct of other types and in another order": (
+        "delta-spark takes fields by their positions as soon as a type differs; spark_ext by their names."
+    ),
     "MERGE with DEFAULT": "delta-spark does not take DEFAULT in MERGE.",
     "CREATE TABLE with a default": "The property that adds the feature is in the history of spark_ext alone.",
     "CREATE OR REPLACE TABLE": "By its path, delta-spark does not replace a table by one with other columns.",
@@ -50,6 +58,27 @@ statements(
         "INSERT OVERWRITE of a partition": "insert overwrite {t} partition (p = 'x') values (5, 'e')",
         "INSERT OVERWRITE of all partitions": "insert overwrite {t} values (5, 'e', 'z')",
         "INSERT INTO with REPLACE WHERE of a partition": "insert into {t} replace where p = 'x' values (5, 'e', 'x')",
+    },
+)
+statements(
+    DEEP,
+    {
+        "INSERT INTO with structs by position": "insert into {t} values (5, struct('6', 7), array(struct(8, 9L)), "
+        "map('k', struct(1, 2)), null)",
+        "INSERT INTO with a struct whose fields have other names": "insert into {t} (st, id) values (struct(6 as q, "
+        "'z' as a), 5)",
+        "INSERT INTO with a struct whose fields are in another order": "insert into {t} (id, st) values (5, struct('6' "
+        "as b, '7' as a))",
+        "INSERT INTO with a struct without one of its fields": "insert into {t} (id, st) values (5, struct(6 as a))",
+        "INSERT INTO with a struct with another field": "insert into {t} (id, st) values (5, struct(6, 'z', 7))",
+        "INSERT INTO by names in another case": "insert into {t} by name select struct(6 as a, 'z' as b) as ST, 5L as "
+        "ID",
+        "INSERT INTO with columns in another case": "insert into {t} (ST, Id) values (struct(6, 'z'), 5)",
+        "INSERT INTO by name with a struct of other types and in another order": "insert into {t} by name select 5 as "
+        "id, struct('7' as b, '6' as a) as st",
+        "INSERT INTO by name with a struct without one of its fields": "insert into {t} by name select 5L as id, "
+        "struct(6 as a) as st",
+        "INSERT INTO by name with a column twice, in another case": "insert into {t} by name select 5L as id, 6L as ID",
     },
 )
 statements(FEED, {"INSERT OVERWRITE with a change data feed": "insert overwrite {t} values (5, 'e', 'z')"})

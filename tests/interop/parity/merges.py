@@ -1,6 +1,6 @@
 """MERGE in SQL: clauses, sources, errors, schema evolution."""
 
-from tests.interop.parity.deletes import BY_P, FEED, NESTED, PLAIN, TAGS, TRACKED, VECTORS
+from tests.interop.parity.deletes import BY_P, DEEP, FEED, NESTED, PLAIN, TAGS, TRACKED, VECTORS
 from tests.interop.parity.scenarios import statements
 
 SOURCE = "(select * from values (1L, 'A', 'x'), (3L, 'C', 'y'), (9L, 'I', 'z') as v(id, s, p)) s"
@@ -18,12 +18,22 @@ DIFFERS = {
             "MERGE with all kinds of clauses",
             "MERGE with a condition on the table",
             "MERGE with schema evolution",
+            "MERGE with schema evolution adds fields",
+            "MERGE with schema evolution adds a field that it names",
             "MERGE with deletion vectors",
             "MERGE with a change data feed",
         ),
         ROWS,
     ),
     "MERGE with row tracking": f"{ROWS} {TAGS}",
+    "MERGE twice with one view of the table": (
+        "A view of spark_ext stays at the version that it was created with, and the second MERGE would overwrite what "
+        "the first one wrote by what was there before: it is a conflict. Read the table again. delta-spark reads the "
+        "latest version."
+    ),
+    "MERGE with schema evolution adds a field in lists of lists": (
+        "delta-spark cannot cast structs in lists of lists to those with another field."
+    ),
     "MERGE where a key is null": (
         "`numSourceRows`: delta-spark counts the rows that its plan reads, which leaves out the one whose key is null."
     ),
@@ -99,6 +109,10 @@ statements(
         "matched "
         "then update set s = s.s",
         "MERGE twice": (UPSERT, UPSERT),
+        "MERGE twice with one view of the table": (
+            "create or replace temporary view held as select * from {t}",
+            *("merge into {t} t using held h on t.id = h.id when matched then update set s = concat(h.s, 'x')",) * 2,
+        ),
     },
 )
 statements(
@@ -127,6 +141,33 @@ statements(
         "MERGE that inserts a struct": "merge into {t} t using (select 7L as id, struct(7 as a, 'g' as b) as st) s "
         "on t.id = "
         "s.id when not matched then insert (id, st) values (s.id, s.st)",
+    },
+)
+LESS = "(select 1L as id, struct(9 as a) as st, array(struct(9 as y)) as l, map('n', struct(9 as y)) as m) s"
+MORE = "(select 2L as id, struct(9 as a, 'z' as b, 7 as c) as st, {} as m, id as other from range(1)) s"
+EVOLVING = "merge with schema evolution into {t} t using "
+statements(
+    DEEP,
+    {
+        "MERGE with schema evolution of a source whose structs lack fields": f"{EVOLVING}{LESS} on t.id = s.id "
+        "when matched then update set *",
+        "MERGE with schema evolution inserts structs that lack fields": f"{EVOLVING}{LESS} on t.id = s.id + 9 "
+        "when not matched then insert *",
+        "MERGE with schema evolution of a struct that is null": f"{EVOLVING}(select 1L as id, cast(null as "
+        "struct<a: int>) as st) s on t.id = s.id when matched then update set *",
+        "MERGE with schema evolution sets a struct that lacks a field": f"{EVOLVING}{LESS} on t.id = s.id "
+        "when matched then update set st = s.st when not matched by source and t.id = 2 then update set st = struct(8 "
+        "as a)",
+        "MERGE of a source whose structs lack fields": f"merge into {{t}} t using {LESS} on t.id = s.id "
+        "when matched then update set t.st = s.st",
+        "MERGE with schema evolution adds fields": EVOLVING
+        + MORE.format("map('n', struct(7 as z, 9 as y))")
+        + " on t.id = s.id when matched then update set *",
+        "MERGE with schema evolution adds a field that it names": EVOLVING
+        + MORE.format("1")
+        + " on t.id = s.id when matched then update set st.c = s.st.c",
+        "MERGE with schema evolution adds a field in lists of lists": f"{EVOLVING}(select 1L as id, array(array(struct("
+        "7 as z, 9 as y))) as ll) s on t.id = s.id when matched then update set *",
     },
 )
 statements(

@@ -1,6 +1,6 @@
 """UPDATE in SQL: values, types, structs, rules of the table."""
 
-from tests.interop.parity.deletes import BY_P, FEED, NESTED, PLAIN, TAGS, TRACKED, VECTORS
+from tests.interop.parity.deletes import BY_P, DEEP, FEED, NESTED, PLAIN, TAGS, TRACKED, VECTORS
 from tests.interop.parity.scenarios import statements
 
 FILES = (
@@ -23,6 +23,9 @@ DIFFERS = {
     "UPDATE with row tracking": TAGS,
     "UPDATE with a query as the value": (
         "spark_ext refuses a subquery in a value: use MERGE with the query as its source."
+    ),
+    "UPDATE of a list of lists of structs whose fields are in another order": (
+        "delta-spark takes fields by their positions there, and by their names elsewhere; spark_ext by their names."
     ),
 }
 
@@ -84,6 +87,18 @@ statements(
         "UPDATE of a struct and its field": "update {t} set st = struct(9, 'z'), st.a = 1",
         "UPDATE of a list": "update {t} set l = array(7, 8) where id = 1",
         "UPDATE of an element of a list": "update {t} set l[0] = 7",
+    },
+)
+statements(
+    DEEP,
+    {
+        "UPDATE of a struct without one of its fields": "update {t} set st = struct(9 as a)",
+        "UPDATE of a struct with another field": "update {t} set st = struct(9 as a, 'z' as b, 1 as c)",
+        "UPDATE of a struct whose fields are in another order": "update {t} set st = struct('z' as B, 9L as a)",
+        "UPDATE of a list of structs without one of their fields": "update {t} set l = array(struct(9 as x))",
+        "UPDATE of a map of structs without one of their fields": "update {t} set m = map('k', struct(9 as x))",
+        "UPDATE of a list of lists of structs whose fields are in another order": "update {t} set ll = "
+        "array(array(struct(8 as y, 9 as x)))",
     },
 )
 statements(
