@@ -15,7 +15,7 @@ from spark_ext.sql_context import Context, Named
 from spark_ext.sql_cursor import Cursor
 from spark_ext.types import to_spark
 
-_DESCRIBED = "col_name string, data_type string, comment string"
+_DESCRIBED = "col_name string not null, data_type string not null, comment string"
 _Row = tuple[str | None, ...]
 
 
@@ -100,9 +100,10 @@ def show(context: Context, cursor: Cursor) -> DataFrame | None:
     if cursor.accept("create", "table"):
         named = context.named(cursor)
         if named.path is not None or named.location is not None:
-            raise deltalog.CallError(
+            raise deltalog.UnsupportedFeatureError(
                 "SHOW CREATE TABLE is not available for tables of deltalog, as in delta-spark. DESCRIBE EXTENDED has "
-                "the columns and the location, SHOW TBLPROPERTIES the properties."
+                "the columns and the location, SHOW TBLPROPERTIES the properties.",
+                features=("SHOW CREATE TABLE",),
             )
     return None
 
@@ -118,7 +119,7 @@ def _show_properties(context: Context, cursor: Cursor) -> DataFrame | None:
         cursor.expect(")")
         rows = [(key, dict(rows).get(key, f"Table {named.name} does not have property: {key}"))]
     cursor.finish()
-    return context.spark.createDataFrame(rows, "key string, value string")
+    return context.spark.createDataFrame(rows, "key string not null, value string not null")
 
 
 def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:

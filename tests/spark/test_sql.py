@@ -197,7 +197,6 @@ def test_other_tables_are_written(spark: Any, t: str) -> None:
         ("cache table v as select * from {t}", "createOrReplaceTempView"),
         ("drop table delta.`{p}`", "DROP TABLE cannot drop a table by its path"),
         ("explain drop table delta.`{p}`", "DROP statements"),
-        ("show create table {t}", "SHOW TBLPROPERTIES"),
         ("begin select * from {t}; end", "one at a time"),
         ("describe detail {t} limit 1", "limit 1 cannot follow"),
         ("describe history {t} limit x", "limit x cannot follow"),

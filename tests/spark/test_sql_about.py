@@ -83,7 +83,7 @@ def test_show_partitions(run: Any, tmp_path: Path, t: str) -> None:
 
 @pytest.mark.parametrize("t", ["{t}", "named"])
 def test_show_create_table_is_refused_by_name(run: Any, t: str) -> None:
-    with pytest.raises(deltalog.CallError, match="SHOW CREATE TABLE is not available"):
+    with pytest.raises(deltalog.UnsupportedFeatureError, match="SHOW CREATE TABLE is not available"):
         run(f"show create table {t}")
 
 
