@@ -94,6 +94,7 @@ if typing.TYPE_CHECKING:
     from deltalog.operations.restore import RestoreResult
     from deltalog.operations.row_removal import RowRemoval
     from deltalog.operations.transaction import Transaction
+    from deltalog.parquet.footers import open_parquet
     from deltalog.parquet.variant import variant_to_python
     from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
     from deltalog.protocol.identity_columns import identity_column
@@ -274,6 +275,7 @@ __all__ = [
     "job_directory_name",
     "leftover_kind",
     "merge_schemas",
+    "open_parquet",
     "open_store",
     "variant_to_python",
 ]
@@ -365,6 +367,7 @@ _MODULES = {
     "job_directory_name": "deltalog.protocol.leftovers",
     "leftover_kind": "deltalog.protocol.leftovers",
     "merge_schemas": "deltalog.protocol.schema_enforcement",
+    "open_parquet": "deltalog.parquet.footers",
     "open_store": "deltalog.storage.registry",
     "variant_to_python": "deltalog.parquet.variant",
 }

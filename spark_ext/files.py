@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import deltalog
 from spark_ext import paths
+from spark_ext.bounded_footers import schema_of
 
 # After a job that failed its directory is removed repeatedly, until no task recreates it: the interval, the number of
 # checks that must not find it, and the maximum of checks.
@@ -133,8 +133,8 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
     if segments or not os.path.basename(path).startswith("part-00000-"):
         return True
     try:
-        return bool(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
+        return bool(schema_of(path)[1])
+    except (pa.ArrowException, OSError, ValueError):
         return True  # a damaged file is refused, with an error that names it, when it is added
 
 

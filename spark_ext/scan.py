@@ -23,6 +23,7 @@ from pyspark.sql import types as spark_types
 
 import deltalog
 from spark_ext import file_lists, hive, paths
+from spark_ext.bounded_footers import MOST_ITEMS
 from spark_ext.entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry, value
 from spark_ext.exact import exact, is_exact, named, quoted, typed
 from spark_ext.stored import Layout, read_schema, read_schemas
@@ -416,7 +417,7 @@ def _arrow_scan(
     rows = [(path, paths.file_keys(path)[0]) for path in names]
     listed = spark.createDataFrame(rows, f"path string, {_FILE} string").repartition(min(len(rows), 64))
     columns = [*(field.name for field in schema.fields), *(field.name for field in keys)]
-    source = storage.source
+    source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Runs in a worker, which for a table on a disk may have pyarrow only: it captures nothing of this package.
@@ -441,7 +442,9 @@ def _arrow_scan(
         for each in inputs:
             for path, key in zip(each.column(0).to_pylist(), each.column(1).to_pylist(), strict=True):
                 start = 0
-                file = pyarrow.parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
+                file = pyarrow.parquet.ParquetFile(
+                    source(path), coerce_int96_timestamp_unit="us", thrift_container_size_limit=most_items
+                )
                 for batch in file.iter_batches(65536):
                     arrays = fitted(batch.schema.names, batch.columns, wanted, len(batch))
                     if with_keys:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import types as spark_types
 
 import deltalog
+from spark_ext.bounded_footers import schema_of
 from spark_ext.exact import public, public_metadata
 from spark_ext.types import to_spark
 
@@ -117,8 +117,8 @@ def read_schemas(
 
 def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
     try:
-        return pq.read_schema(source(path))
-    except (pa.ArrowException, OSError) as error:
+        return schema_of(source(path))[0]
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise deltalog.InvalidDataFileError(
             f"The data file {path} is missing or cannot be read, but the log names it: {error}. Restore it, or "
             "read a version that does not need it.",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.doctor.checksums import CheckpointSize
 from deltalog.doctor.commit_lines import TYPES, Actions, examine_bytes
@@ -30,6 +29,7 @@ from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import PartialState
 from deltalog.log.segment import Checkpoint
+from deltalog.parquet.footers import open_parquet
 from deltalog.protocol.actions import AddFile, DeletionVector, Sidecar
 from deltalog.protocol.paths import LogFileKind, log_path, place_of
 from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
@@ -117,7 +117,7 @@ class CheckpointExamination:
                 yield "checkpoint-unreadable", f"{name} cannot be read: {error}"
 
     def _small_of(self, source: Any) -> Iterator[tuple[str, str]]:
-        with pq.ParquetFile(source) as file:
+        with open_parquet(source) as file:
             footer, schema = file.metadata, file.schema_arrow
             groups = map(footer.row_group, range(footer.num_row_groups))
             check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
@@ -289,7 +289,7 @@ class CheckpointExamination:
         for name in self.checkpoint.names:
             with (
                 contextlib.closing(self.reader.store.open_input(log_path(name))) as source,
-                pq.ParquetFile(source) as file,
+                open_parquet(source) as file,
             ):
                 columns = [
                     each for each in ("add.path", "remove.path") if each.partition(".")[0] in file.schema_arrow.names

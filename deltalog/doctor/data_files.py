@@ -8,25 +8,24 @@ Spec: PROTOCOL.md#consistency-between-table-metadata-and-data-files, #per-file-s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltalog.doctor.file_entries import Rules, statistics, vector_rule
 from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
 from deltalog.doctor.findings import Finding, found
-from deltalog.doctor.footer_guard import GUARD, footer_of
 from deltalog.doctor.iceberg import active, examine_file
 from deltalog.doctor.identity import bounds_of, examine_values
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
+from deltalog.parquet.footers import open_parquet, read_footer
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.column_mapping import ID_KEY, lookup, physical_name
@@ -64,7 +63,6 @@ class DataExamination:
     rules: Rules
     version: int
     counts: Counts = field(default_factory=Counts)
-    _ahead: dict[str, tuple[bytes, str | None]] = field(default_factory=dict)
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
         """One live file. ``footer``: read it; ``rows``: read them, too."""
@@ -134,37 +132,15 @@ class DataExamination:
 
     def _footer(self, add: AddFile, store: LogStore, path: str) -> Iterator[tuple[str, str]]:
         try:
-            data, how = self._ahead.pop(add.path) if add.path in self._ahead else self._read_footer(store, path)
-            if how is not None:
-                yield "data-file-unreadable", f"Its footer ends the process that reads it, by {how}"
-                return
-            with pq.ParquetFile(pa.BufferReader(data)) as file:
-                footer, stored = file.metadata, list(file.schema_arrow)
-                self.counts.footers += 1
-                yield from self._types(stored)
-                yield from self._iceberg(stored, footer)
-                yield from self._statistics(add, footer, {each.name.lower(): each.type for each in stored})
+            with contextlib.closing(store.open_input(path)) as source:
+                footer = read_footer(source)
+            stored = list(footer.schema.to_arrow_schema())
+            self.counts.footers += 1
+            yield from self._types(stored)
+            yield from self._iceberg(stored, footer)
+            yield from self._statistics(add, footer, {each.name.lower(): each.type for each in stored})
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
-
-    @staticmethod
-    def _read_footer(store: LogStore, path: str) -> tuple[bytes, str | None]:
-        with contextlib.closing(store.open_input(path)) as source:
-            data = footer_of(source)
-        return data, GUARD.fatal([data])[0]
-
-    def read_ahead(self, adds: Iterable[AddFile]) -> None:
-        """Read the footers of files that are examined next, and see which end the process that reads them. What
-        cannot be read is left to ``examine``. Memory: the footers."""
-        self._ahead.clear()
-        found: dict[str, bytes] = {}
-        for add in adds:
-            with contextlib.suppress(*_READ_ERRORS):
-                store, path = self.files.find(add.path)
-                with contextlib.closing(store.open_input(path)) as source:
-                    found[add.path] = footer_of(source)
-        ends = GUARD.fatal(list(found.values()))
-        self._ahead.update({path: (data, how) for (path, data), how in zip(found.items(), ends, strict=True)})
 
     def _types(self, stored: list[pa.Field]) -> Iterator[tuple[str, str]]:
         mode = mapping_of(self.rules.metadata)
@@ -279,7 +255,7 @@ class DataExamination:
         if mapping_of(self.rules.metadata) == "id":
             return None
         store, path = self.files.find(add.path)
-        with contextlib.closing(store.open_input(path)) as source, pq.ParquetFile(source) as file:
+        with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
             return {name.lower() for name in file.schema_arrow.names}
 
     @cached_property

@@ -454,20 +454,6 @@ class Examination:
                 del self.live.packed[add.path]
                 yield add
 
-    def _with_footers(
-        self, examination: DataExamination, files: LogFiles, every: int
-    ) -> Iterator[tuple[AddFile, bool]]:
-        """The live files, and whether the footer of each is examined; footers are read some at a time."""
-        batch: list[tuple[AddFile, bool]] = []
-        for number, add in enumerate(self._live_adds(files)):
-            batch.append((add, self.deep or number % every == 0))
-            if len(batch) == _AT_ONCE * min(every, 10):
-                examination.read_ahead(each for each, chosen in batch if chosen)
-                yield from batch
-                batch = []
-        examination.read_ahead(each for each, chosen in batch if chosen)
-        yield from batch
-
     def _examine_removed(self, metadata: Metadata) -> None:
         """Whether files that were removed within the retention still exist. Cost: 1 HEAD for each of them, on a store
         over a network for the last ``FOOTERS``."""
@@ -505,7 +491,8 @@ class Examination:
         every = max(1, -(-total // FOOTERS))
         remote = self.reader.store.is_remote
         left_out = 0
-        for number, (add, chosen) in enumerate(self._with_footers(examination, files, every)):
+        for number, add in enumerate(self._live_adds(files)):
+            chosen = self.deep or number % every == 0
             if chosen or not remote:
                 self.collector.take(examination.examine(add, chosen, self.deep))
             else:

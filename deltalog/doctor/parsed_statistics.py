@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltalog.doctor.file_entries import Rules
 from deltalog.doctor.findings import Finding, found
 from deltalog.log.checkpoint.reader import LEAN
 from deltalog.log.file_statistics import Leaf, column_name, leaves_of, of_files
+from deltalog.parquet.footers import open_parquet
 from deltalog.storage.base import LogStore
 
 _PATH, _TEXT, _PARSED = "add.path", "add.stats", "add.stats_parsed"
@@ -33,7 +33,7 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
         return
     data_columns = [column for column in rules.schema.fields if column.name not in rules.partitions]
     leaves = leaves_of(type(rules.schema)(tuple(data_columns)), "none")
-    with contextlib.closing(store.open_input(path)) as source, pq.ParquetFile(source) as file:
+    with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
         stored = {file.schema.column(index).path for index in range(len(file.schema))}
         if _TEXT not in stored or f"{_PARSED}.numRecords" not in stored:
             return

@@ -6,17 +6,18 @@ Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import InvalidDataFileError, ObjectNotFoundError, RowCountError, SchemaMismatchError, StoreError
 from deltalog.operations.data_files import WriteLayout
-from deltalog.parquet import stats
+from deltalog.parquet import footers, stats
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
+from deltalog.parquet.footers import READ_ERRORS
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
@@ -86,7 +87,7 @@ def describe_files(
             stored = footer.schema.to_arrow_schema()
             without_id = _without_id(stored, layout) if layout.mapping == "id" else None
             twice = _name_twice(stored) if layout.mapping != "id" else None
-        except (pa.ArrowException, OSError) as error:
+        except READ_ERRORS as error:
             raise _not_readable(store, path, error) from error
         if without_id is not None:
             raise InvalidDataFileError(
@@ -121,14 +122,12 @@ def describe_files(
 
 
 def read_footer(store: LogStore, path: str) -> Any:
-    """The footer of a Parquet file (pyarrow.parquet.FileMetaData). Raises InvalidDataFileError where it is none, and
-    StoreError. Cost: 1 or 2 ranged GETs."""
+    """The footer of a Parquet file (pyarrow.parquet.FileMetaData), checked and reduced (``parquet.footers``). Raises
+    InvalidDataFileError where it is none, and StoreError. Cost: 1 or 2 ranged GETs."""
     try:
-        source = store.open_input(path)
-        with pq.ParquetFile(source) as file:
-            _check_readable(source, file.metadata)
-            return file.metadata
-    except (pa.ArrowException, OSError) as error:
+        with contextlib.closing(store.open_input(path)) as source:
+            return footers.read_footer(source)
+    except READ_ERRORS as error:
         if isinstance(error, StoreError) and not isinstance(error, ObjectNotFoundError):
             raise
         raise _not_readable(store, path, error) from error
@@ -139,14 +138,6 @@ def _not_readable(store: LogStore, path: str, error: Exception) -> InvalidDataFi
         f"{store.url}: {path} cannot be added: it is not a Parquet file that can be read ({error}).",
         path=path,
     )
-
-
-def _check_readable(source: Any, footer: Any) -> None:
-    """Raise OSError for a file with a plaintext footer and encrypted columns: reading such a column's metadata in
-    pyarrow ends the process. The footer of such a file is signed, and the signature counts in its length."""
-    source.seek(-8, 2)
-    if int.from_bytes(source.read(8)[:4], "little") != footer.serialized_size:
-        raise OSError("it has encrypted columns: its footer is signed")
 
 
 def check_rows(url: str, written: int | None, found: list[int]) -> None:

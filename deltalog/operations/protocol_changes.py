@@ -10,15 +10,23 @@ Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltalog.commit_result import CommitResult
-from deltalog.errors import CallError, DeltaLogError, FeatureDropIncompleteError, Outcome, UnsupportedFeatureError
+from deltalog.errors import (
+    CallError,
+    DeltaLogError,
+    FeatureDropIncompleteError,
+    InvalidCheckpointError,
+    Outcome,
+    StoreError,
+    UnsupportedFeatureError,
+)
 from deltalog.log.file_cache import FileCache
 from deltalog.log.file_tables import add_actions
 from deltalog.log.loader import load
@@ -26,6 +34,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.operations import clustering_columns
 from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
 from deltalog.protocol.codec import canonical_json
@@ -281,8 +290,18 @@ def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
         return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
     # A V2 checkpoint may have a classic name; only V2 has this column.
-    with pq.ParquetFile(reader.store.open_input(log_path(checkpoint.names[0]))) as file:
-        return "checkpointMetadata" in file.schema_arrow.names
+    path = log_path(checkpoint.names[0])
+    try:
+        with contextlib.closing(reader.store.open_input(path)) as source, open_parquet(source) as file:
+            return "checkpointMetadata" in file.schema_arrow.names
+    except StoreError:
+        raise
+    except READ_ERRORS as error:
+        raise InvalidCheckpointError(
+            f"{reader.store.location(path)} cannot be read: {error}. Write another checkpoint (checkpoint()), delete "
+            "this one, and drop the feature again.",
+            version=checkpoint.version,
+        ) from error
 
 
 def _protection(snapshot: Snapshot) -> str | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.arguments import checked
@@ -24,6 +23,7 @@ from deltalog.operations import rewrite
 from deltalog.operations.matched_rows import FileMatch
 from deltalog.operations.transaction import Transaction
 from deltalog.parquet.file_reader import read_vector
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile
 from deltalog.storage.table_files import TableFiles
@@ -138,9 +138,9 @@ def _num_rows(files: TableFiles, add: AddFile) -> int:
         return counted
     store, path = files.find(add.path)
     try:
-        with pq.ParquetFile(store.open_input(path)) as file:
+        with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
             return int(file.metadata.num_rows)
-    except (pa.ArrowException, OSError, ObjectNotFoundError) as error:
+    except (*READ_ERRORS, ObjectNotFoundError) as error:
         raise InvalidDataFileError(
             f"{store.url}: the data file {path} is missing or cannot be read: {error}. Restore it.", path=path
         ) from error

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from deltalog.parquet.footers import open_parquet
 from deltalog.storage.ranges import Range, RangeReader
 
 # Of a file that is opened ahead, the footer and the columns are requested before its turn if each has at most this
@@ -78,7 +77,7 @@ def _chunk(chunk: Any) -> Range:
 def _are_located(footer: Any, size: int, groups: Sequence[int], columns: list[str]) -> bool:
     source = _Refusing(size)
     try:
-        with pq.ParquetFile(source, metadata=footer, pre_buffer=True) as file:
+        with open_parquet(source, metadata=footer, pre_buffer=True) as file:
             next(file.iter_batches(1, row_groups=groups, columns=columns, use_threads=False), None)
     except Exception:
         return source.was_read

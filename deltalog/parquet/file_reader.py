@@ -23,6 +23,7 @@ from deltalog.parallel import both, opened_ahead
 from deltalog.parquet import datetime_rebase, variant
 from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol import column_mapping, deletion_vectors, partitions
 from deltalog.protocol.actions import AddFile, DeletionVector
 from deltalog.protocol.arrow_types import as_micros, plain_layout
@@ -55,9 +56,6 @@ _EXPECTED_BYTES = 512 << 20
 # Below this, threads and reading ahead cost several times as much as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
-
-# Arrow raises many types of errors for damaged footers and pages.
-READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 _Run = tuple[int, int, list[int]]  # the first row, the number of rows and the row groups of a stretch
 
@@ -135,7 +133,7 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
     vector = file.deletion_vector
 
     def request() -> Any:
-        with _naming(store, path):
+        with naming(store, path):
             return store.open_input(path)
 
     if store.is_remote and vector is not None:
@@ -175,9 +173,9 @@ class OpenFile:
     def read_footer(self) -> None:
         """Read the footer, and announce the first columns. Raises as ``read_file``."""
         try:
-            with _naming(self._store, self._path):
+            with naming(self._store, self._path):
                 # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
-                parquet = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", pre_buffer=self._is_large)
+                parquet = open_parquet(self._source, coerce_int96_timestamp_unit="us", pre_buffer=self._is_large)
                 self._assemble = Assembly(parquet, self._file, self.layout)
                 self._runs = _runs(parquet.metadata, self._deleted, self._only)
                 self._parquet = parquet
@@ -201,7 +199,7 @@ class OpenFile:
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
-        with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
+        with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
             for start, rows, stored in self._stored(by_threads, most_rows):
                 positions = _positions(start, rows, deleted, only)
                 if positions is None or len(positions):
@@ -218,7 +216,7 @@ class OpenFile:
         Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
-        with _naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
+        with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
             for start, rows, stored in self._stored(by_threads, most_rows):
                 batch = self._assemble(start, rows, stored)
                 del stored
@@ -270,7 +268,7 @@ def read_files(
     )
 
 
-class _naming:
+class naming:
     """Converts errors of reading a file to one that names it. A class, since a generator would cost more."""
 
     __slots__ = ("_path", "_store")
@@ -310,6 +308,8 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]
         group = metadata.row_group(number)
         rows = group.num_rows
         end = position + rows
+        if not 0 <= rows <= metadata.num_rows - position:
+            raise ValueError(f"row group {number} has {rows} rows, and the file {metadata.num_rows}.")
         wanted = (
             rows - deleted.range_cardinality(position, end) if only is None else only.range_cardinality(position, end)
         )

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import DeltaLogError, UnsafePathError
 from deltalog.parquet import datetime_rebase
-from deltalog.parquet.file_reader import MAX_BATCH_ROWS, READ_ERRORS, Assembly, DataFile, FileLayout, open_file
+from deltalog.parquet.file_reader import MAX_BATCH_ROWS, Assembly, DataFile, FileLayout, open_file
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.storage.table_files import TableFiles
 
 #: Files up to this size are read together.
@@ -121,7 +121,7 @@ def _read_group(
         # A file that is larger than the log says is cut off, and then read by itself.
         stored = files.store.get_many([path for _, path in located], max(file.size or 0 for file in group) + 1)
         for file, data in zip(group, stored, strict=True):
-            parquet = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)
+            parquet = open_parquet(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)
             pages_bytes = _pages_bytes(parquet.metadata)
             if parquet.metadata.num_rows > MAX_BATCH_ROWS or pages_bytes > _PAGES_BYTES:
                 return None

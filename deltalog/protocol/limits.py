@@ -23,6 +23,9 @@ MAX_EXPRESSION_CHARS = 10_000  # a constraint, or what generates a column
 MAX_EXPRESSION_STEPS = 10_000  # functions that run for it; a value that is used twice is computed twice
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
 MAX_CHECKPOINT_BYTES = 64 << 30  # of the columns of one such file, decompressed, as its footer says
+MAX_FOOTER_BYTES = 64 << 20  # of a Parquet file, where more than rows is read from it
+MAX_FOOTER_ITEMS = 100_000  # columns of a Parquet file, or row groups
+MAX_FILE_ROWS = 1 << 36  # of a Parquet file: a column that it lacks has as many NULLs
 MAX_VECTOR_BYTES = 1 << 30  # one deletion vector in a file
 MAX_INLINE_VECTOR_BYTES = 1 << 20  # one deletion vector in the log itself
 

@@ -5,6 +5,7 @@ The log has the ETag of a file that was added this way, as the tag ``deltalog.et
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltalog import deadline
 from deltalog.catalog.records import TableRecord
@@ -22,6 +22,8 @@ from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError,
 from deltalog.expressions.bound import columns_of
 from deltalog.operations.committed_files import live_file_rows
 from deltalog.operations.transaction import Transaction
+from deltalog.parquet.file_reader import naming
+from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.paths import canonical_url, encode_path, is_plain
@@ -190,10 +192,11 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
     """Check that a file has only columns of the table, of exactly their types, and nulls only where they are allowed:
     readers differ in how they treat others. Columns may be missing, and are then null.
 
-    Raises SchemaMismatchError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT NULL columns.
+    Raises SchemaMismatchError, InvalidDataFileError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT
+    NULL columns.
     """
     where = f"{store.url}/{path}"
-    with pq.ParquetFile(store.open_input(path)) as file:
+    with naming(store, path), contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
         found = StructType.from_arrow(file.schema_arrow)
         for column in _checked_columns(metadata, found, where):
             stored = found.find(column.name)
@@ -201,7 +204,7 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
                 raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, and the file has nulls for it.")
 
 
-def _has_nulls(file: pq.ParquetFile, name: str, where: str) -> bool:
+def _has_nulls(file: Any, name: str, where: str) -> bool:
     # Of a name such as "a.b", the field b of a struct a is read too.
     for batch in file.iter_batches(columns=[name]):
         deadline.check(where)

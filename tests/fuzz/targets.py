@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.fuzz import tables
+from tests.fuzz import entrances, tables
+from tests.fuzz.footers import damage_footer
 from tests.fuzz.mutations import damage_bytes, dump, mutate_json_lines, mutate_json_text, mutate_tree, odd_value
 from tests.fuzz.parquet import damage_parquet
 from tests.fuzz.tables import LAST, LOG, Files, commit_path
@@ -42,13 +43,14 @@ class Case:
 @dataclass(frozen=True)
 class Target:
     """``tables``: by name, each with the paths of which one is damaged. ``damage``: new bytes for old ones.
-    ``focus``: what a brief run asks besides state and files."""
+    ``focus``: what a brief run asks besides state and files. ``use``: what is done with the damaged table."""
 
     name: str
     tables: Mapping[str, Callable[[], tuple[Files, list[str]]]]
     damage: Callable[[bytes, str, Random], bytes]
     judge: Judge = lambda case, outcomes: None
     focus: tuple[str, ...] = ()
+    use: Callable[..., Outcomes] = observe
 
     def case(self, seed: int) -> Case:
         """The case of a seed, always the same."""
@@ -61,7 +63,7 @@ class Target:
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
         """The outcomes, and what is wrong with them if anything is. What is not a DeltaLogError comes out."""
-        outcomes = observe(case.files, case.predicates, brief=brief)
+        outcomes = self.use(case.files, case.predicates, brief=brief)
         return outcomes, self.judge(case, outcomes)
 
 
@@ -343,6 +345,18 @@ _ALL = (
         PREDICATES,
     ),
     Target("data", {"commits": lambda: _matching(tables.plain(), "f", ".parquet")}, _parquet_or_json, focus=("TRUE",)),
+    Target(
+        "footer",
+        {kind: functools.partial(entrances.with_foreign, kind) for kind in ("plain", "groups", "bare", "int96")},
+        lambda data, path, random: damage_footer(data, random),
+        use=entrances.enter,
+    ),
+    Target(
+        "checkpoint footer",
+        {"checkpoint": entrances.with_checkpoint},
+        lambda data, path, random: damage_footer(data, random),
+        use=entrances.enter,
+    ),
     Target("compacted", {"compacted": lambda: _matching(tables.compacted(), ".compacted.json")}, _json),
 )
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

@@ -30,6 +30,7 @@ from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
 from deltalog.parallel import in_order, mapped, opened_ahead
 from deltalog.parquet.column_ranges import another_view, expect_columns
+from deltalog.parquet.footers import open_parquet
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import log_path
@@ -271,7 +272,7 @@ class CheckpointReader:
         with self._reading(path), contextlib.ExitStack() as stack:
             source = self._store.open_input(path)
             stack.callback(source.close)
-            with pq.ParquetFile(source) as file:
+            with open_parquet(source) as file:
                 footer, schema = file.metadata, file.schema_arrow
             groups = map(footer.row_group, range(footer.num_row_groups))
             check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
@@ -299,7 +300,7 @@ class CheckpointReader:
             return
         with (
             self._reading(file.path),
-            pq.ParquetFile(
+            open_parquet(
                 another_view(file.source),
                 metadata=file.footer,
                 page_checksum_verification=True,

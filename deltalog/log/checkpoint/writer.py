@@ -27,6 +27,7 @@ from deltalog.log.segment import Checkpoint
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.table_totals import NO_FILES, Totals, totals_of
 from deltalog.parallel import mapped
+from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol, Sidecar
 from deltalog.protocol.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path, new_sidecar_path
@@ -253,7 +254,7 @@ class _Writing:
         if path.endswith(".json"):
             return self._store.get(path).count(b"\n")
         try:
-            with pq.ParquetFile(self._store.open_input(path)) as file:
+            with open_parquet(self._store.open_input(path)) as file:
                 return int(file.metadata.num_rows)
         except StoreError:
             raise

@@ -1,0 +1,537 @@
+"""What a Parquet footer may say before pyarrow reads it: its Thrift encoding, the tree of its columns, and the facts of
+its column chunks. Pure.
+
+pyarrow ends the process, or takes memory and time out of proportion, for footers that contradict themselves. A footer
+is decoded here by the specification of parquet.thrift, in time and memory in proportion to its length, and encoded anew
+with nothing but what was checked: ``checked``. What deltalog does not use is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deltalog.protocol import limits
+
+# Types of the compact protocol.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
+_INTEGERS = frozenset((_I32, _I64))
+_BITS = {_BYTE: 8, _I16: 16, _I32: 32, _I64: 64}
+_MOST_STRUCTS = 32  # structs within structs, in Thrift
+_MOST_LEVELS = 1_000  # of groups in the tree of columns
+_MOST_PATH_BYTES = 64 << 20  # of the paths of all columns
+
+# Physical types, and the lengths in bytes of their bounds.
+_FIXED = 7
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+_Value = tuple[int, Any]  # its type, and the value: for a list the type of its items and these, for a struct its fields
+_Struct = dict[int, _Value]
+
+# The fields that are kept of SchemaElement and KeyValue, and their types.
+_SCHEMA_FIELDS = {
+    1: _I32, 2: _I32, 3: _I32, 4: _BINARY, 5: _I32, 6: _I32, 7: _I32, 8: _I32, 9: _I32, 10: _STRUCT,
+}  # fmt: skip
+_KEY_VALUE_FIELDS = {1: _BINARY, 2: _BINARY}
+# The fields that are read of ColumnChunk: type, values, statistics and histograms of levels of its metadata; and
+# whether it is encrypted.
+_NOTHING: Mapping[int, Any] = {}
+_CHUNK_FIELDS: Mapping[int, Any] = {3: {1: None, 5: None, 12: None, 16: {2: None, 3: None}}, 8: _NOTHING, 9: None}
+_ABSENT = (0, None)
+
+
+class Leaf:
+    """A column of a file as its footer has it: its physical type, the length of its bounds in bytes (None: any), and
+    its highest definition and repetition levels."""
+
+    __slots__ = ("definition", "kind", "path", "repetition", "width")
+
+    def __init__(self, path: str, kind: int, width: int | None, definition: int, repetition: int) -> None:
+        self.path, self.kind, self.width = path, kind, width
+        self.definition, self.repetition = definition, repetition
+
+
+def checked(footer: bytes) -> bytes:
+    """A footer as the Thrift struct FileMetaData, checked and encoded anew: columns, rows, row groups, key-value
+    metadata, and of each column chunk its type, its number of values and its statistics.
+
+    Bounds that are no values of their column's type are left out. Raises ValueError that says what is wrong. Time and
+    memory: in proportion to the footer; of the row groups one column chunk is held at a time.
+    """
+    if len(footer) > limits.MAX_FOOTER_BYTES:
+        raise ValueError(f"the length of its footer, {limits.over('MAX_FOOTER_BYTES', len(footer))}")
+    try:
+        return _file(footer)
+    except IndexError:
+        raise ValueError("its footer is cut off") from None
+
+
+def _file(data: bytes) -> bytes:
+    found: _Struct = {}
+    groups: bytearray | None = None
+    leaves: list[Leaf] = []
+    total = at = number = 0
+    while True:
+        number, kind, at = _field(data, at, number)
+        if not kind:
+            break
+        if number == 4 and kind == _LIST:
+            if not leaves or groups is not None:
+                raise ValueError("its footer has row groups before its columns, or twice")
+            groups = bytearray()
+            count, at = _items(data, at, _STRUCT)
+            _put_count(groups, count, _STRUCT)
+            for position in range(count):
+                rows, at = _group(data, at, groups, leaves, position)
+                total += rows
+        elif number in found:
+            raise ValueError(f"its footer has the field {number} twice")
+        else:
+            value, at = _value(data, at, kind)
+            found[number] = kind, value
+            if number == 2:
+                leaves = _leaves(found[2])
+    if 8 in found:
+        raise ValueError("it has encrypted columns: its footer is signed")
+    rows = _number(found, 3, _I64, "rows of the file")
+    if rows > limits.MAX_FILE_ROWS:
+        raise ValueError(f"the number of its rows, {limits.over('MAX_FILE_ROWS', rows)}")
+    if groups is None:
+        raise ValueError("its footer has no row groups")
+    if total != rows:
+        raise ValueError(f"it has {rows} rows by its footer, and its row groups have {total}")
+    out = bytearray()
+    _put(out, 1, (_I32, _number(found, 1, _I32, "version")), 0)
+    elements = [_kept(element, _SCHEMA_FIELDS) for element in found[2][1][1]]
+    _put(out, 2, (_LIST, (_STRUCT, elements)), 1)
+    _put(out, 3, (_I64, rows), 2)
+    out += b"\x19" + groups
+    last = 4
+    for number, kept in ((5, _pairs(found.get(5))), (6, _text(found.get(6))), (7, _structs(found.get(7)))):
+        if kept is not None:
+            _put(out, number, kept, last)
+            last = number
+    return bytes(out + b"\0")
+
+
+def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
+    """Check a row group, and write it with its column chunks. Returns its number of rows, and where it ends."""
+    found: _Struct = {}
+    count, number = -1, 0
+    out += b"\x19"
+    while True:
+        number, kind, at = _field(data, at, number)
+        if not kind:
+            break
+        if number == 1 and kind == _LIST:
+            if count >= 0:
+                raise ValueError(f"row group {position} has its columns twice")
+            count, at = _items(data, at, _STRUCT)
+            if count != len(leaves):
+                raise ValueError(f"row group {position} has {count} columns, and the file {len(leaves)}")
+            _put_count(out, count, _STRUCT)
+            for leaf in leaves:
+                at = _chunk(data, at, out, leaf, position)
+        else:
+            value, at = _value(data, at, kind)
+            found[number] = kind, value
+    if count < 0:
+        raise ValueError(f"row group {position} has no columns")
+    rows = _number(found, 3, _I64, f"rows of row group {position}")
+    _put(out, 2, (_I64, _number(found, 2, _I64, f"bytes of row group {position}")), 1)
+    _put(out, 3, (_I64, rows), 2)
+    out += b"\0"
+    return rows, at
+
+
+def _chunk(data: bytes, at: int, out: bytearray, leaf: Leaf, group: int) -> int:
+    """Check the facts of a column chunk, and write those that are used. Returns where it ends."""
+    chunk, at = _struct(data, at, _CHUNK_FIELDS)
+    if 8 in chunk or 9 in chunk:
+        raise ValueError(f"{_where(leaf, group)} is encrypted")
+    kind, facts = chunk.get(3, _ABSENT)
+    if kind != _STRUCT:
+        raise ValueError(f"{_where(leaf, group)} has no metadata")
+    kind, physical = facts.get(1, _ABSENT)
+    if kind != _I32 or physical != leaf.kind:
+        found = _TYPES[physical] if kind == _I32 and 0 <= physical < len(_TYPES) else "unknown"
+        raise ValueError(
+            f"the type of {_where(leaf, group)} is {found}, and in the schema of the file {_TYPES[leaf.kind]}"
+        )
+    kind, values = facts.get(5, _ABSENT)
+    if kind != _I64 or values < 0:
+        raise ValueError(f"{_where(leaf, group)} does not have the number of its values")
+    if 16 in facts:
+        _check_histograms(facts[16], leaf, group)
+    # Its type, no encodings, no path, no compression, its number of values, and no place in the file.
+    out += b"\x26\x00\x1c\x15"
+    out.append(physical << 1)
+    out += b"\x19\x05\x19\x08\x15\x00\x16"
+    _put_unsigned(out, values << 1)
+    out += b"\x16\x00\x16\x00\x26\x00"
+    kind, statistics = facts.get(12, _ABSENT)
+    if kind == _STRUCT:
+        out += b"\x3c"
+        _put_statistics(out, statistics, leaf, values)
+    out += b"\x00\x00"
+    return at
+
+
+def _where(leaf: Leaf, group: int) -> str:
+    return f"column {leaf.path} of row group {group}"
+
+
+def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
+    """A histogram of levels, in SizeStatistics, has a number for each level, or none."""
+    kind, sizes = value
+    if kind != _STRUCT:
+        return
+    for number, level, name in ((2, leaf.repetition, "repetition"), (3, leaf.definition, "definition")):
+        kind, items = sizes.get(number, _ABSENT)
+        if kind == _LIST and items[1] and len(items[1]) != level + 1:
+            raise ValueError(
+                f"{_where(leaf, group)} has a histogram of {len(items[1])} {name} levels, and {level + 1} levels"
+            )
+
+
+def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> None:
+    """The statistics that can be true: bounds of the type's length, in pairs, and a null count within the values."""
+    kept: _Struct = {}
+    width = leaf.width
+    for low, high in ((2, 1), (6, 5)):
+        if low in found and high in found:
+            for number in (low, high):
+                kind, value = found[number]
+                if kind != _BINARY or (width is not None and width != len(value)):
+                    break
+            else:
+                kept[low], kept[high] = found[low], found[high]
+    kind, nulls = found.get(3, _ABSENT)
+    if kind == _I64 and 0 <= nulls <= values:
+        kept[3] = kind, nulls
+    for number in (7, 8):  # whether the bounds are values, or cut off
+        if number in found and found[number][0] in (_TRUE, _FALSE) and 5 in kept:
+            kept[number] = found[number]
+    _put_struct(out, kept)
+
+
+# ------------------------------------------------------------------------------------------------------ the columns
+
+
+def _leaves(value: _Value) -> list[Leaf]:
+    """The columns of a file, from the list of SchemaElement, which is its tree in preorder."""
+    kind, (item_kind, elements) = value if value[0] == _LIST else (0, (0, ()))
+    if kind != _LIST or item_kind != _STRUCT or not elements:
+        raise ValueError("its footer has no columns")
+    found: list[Leaf] = []
+    path_bytes = 0
+    # Of each group that is open: how many children are left, its path, and its levels.
+    above: list[list[Any]] = [[1, "", 0, 0]]
+    for position, element in enumerate(elements):
+        while above and not above[-1][0]:
+            above.pop()
+        if not above:
+            raise ValueError("its tree of columns has more elements than its groups have children")
+        above[-1][0] -= 1
+        _, path, definition, repetition = above[-1]
+        name = _name(element)
+        if position:
+            path = f"{path}.{name}" if len(above) > 2 else name
+            repeats = _number(element, 3, _I32, f"repetition of column {path}", 2)
+            definition, repetition = definition + (repeats > 0), repetition + (repeats == 2)
+        children = element.get(5)
+        if children is None or (1 in element and children[1] == 0):
+            path_bytes += len(path)
+            if path_bytes > _MOST_PATH_BYTES:
+                raise ValueError("the paths of its columns are too long")
+            found.append(_leaf(element, path, definition, repetition))
+            continue
+        count = _number(element, 5, _I32, f"children of column {path}", len(elements))
+        if len(above) > _MOST_LEVELS:
+            raise ValueError(f"its columns have more than {_MOST_LEVELS} levels")
+        above.append([count, path, definition, repetition])
+    if any(each[0] for each in above):
+        raise ValueError("its tree of columns is cut off")
+    return found
+
+
+def _leaf(element: _Struct, path: str, definition: int, repetition: int) -> Leaf:
+    kind = _number(element, 1, _I32, f"type of column {path}", len(_TYPES) - 1)
+    width = _number(element, 2, _I32, f"length of column {path}") if kind == _FIXED else _WIDTHS.get(kind)
+    return Leaf(path, kind, width, definition, repetition)
+
+
+def _name(element: _Struct) -> str:
+    kind, name = element.get(4, (0, b""))
+    if kind != _BINARY:
+        raise ValueError("a column has no name")
+    try:
+        return str(name, "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"the name of a column, {name[:100]!r}, is not UTF-8") from None
+
+
+# --------------------------------------------------------------------------------------------------------- fields
+
+
+def _number(struct: _Struct, field: int, kind: int, what: str, most: int | None = None) -> int:
+    """A number that has to be there, from 0 to ``most``."""
+    found, value = struct.get(field, (0, None))
+    if found != kind:
+        raise ValueError(f"its footer does not have the {what}")
+    number = int(value)
+    if number < 0 or (most is not None and number > most):
+        raise ValueError(f"its footer has {number} as the {what}")
+    return number
+
+
+def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
+    return {number: value for number, value in struct.items() if fields.get(number) == value[0]}
+
+
+def _pairs(value: _Value | None) -> _Value | None:
+    """Key-value metadata: the entries that have a key."""
+    entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
+    kept = [each for each in entries if 1 in each]
+    return (_LIST, (_STRUCT, kept)) if kept else None
+
+
+def _structs(value: _Value | None) -> _Value | None:
+    return None if value is None or not _items_of(value) else value
+
+
+def _items_of(value: _Value) -> list[_Struct]:
+    return value[1][1] if value[0] == _LIST and value[1][0] == _STRUCT else []
+
+
+def _text(value: _Value | None) -> _Value | None:
+    """The writer's name, if it is text."""
+    if value is None or value[0] != _BINARY:
+        return None
+    try:
+        value[1].decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return value
+
+
+# --------------------------------------------------------------------------------------------- the compact protocol
+
+
+# Functions take the bytes and where a value begins, and return where it ends too. They raise IndexError at the end of
+# the bytes, ValueError for what is not of the protocol.
+
+
+def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
+    """The number and the type of the field after the field ``last`` of a struct, and where its value begins. The type
+    0: the struct has no more fields."""
+    head = data[at]
+    at += 1
+    if not head:
+        return 0, 0, at
+    if head >> 4:
+        return last + (head >> 4), head & 15, at
+    number, at = _signed(data, at, _I16)
+    return number, head & 15, at
+
+
+def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
+    """The number of items of a list, which has to be of this type, and where they begin."""
+    kind, count, at = _head(data, at)
+    if kind != wanted:
+        raise ValueError(f"its footer has a list of the type {kind} in place of {wanted}")
+    return count, at
+
+
+def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth: int = 0) -> tuple[_Struct, int]:
+    """The fields of a struct; of those that ``wanted`` lacks, nothing. ``wanted``: the fields, and for a struct those
+    of its fields that are wanted in turn (None: all)."""
+    if depth > _MOST_STRUCTS:
+        raise ValueError("its footer has structs within structs without end")
+    found: _Struct = {}
+    number = 0
+    while True:
+        head = data[at]
+        at += 1
+        if not head:
+            return found, at
+        kind = head & 15
+        if head > 15:
+            number += head >> 4
+        else:
+            number, at = _signed(data, at, _I16)
+        if wanted is not None and number not in wanted:
+            at = _skipped(data, at, kind, depth)
+        elif kind == _STRUCT:
+            inner, at = _struct(data, at, None if wanted is None else wanted[number], depth + 1)
+            found[number] = _STRUCT, inner
+        elif kind in _INTEGERS:
+            byte = data[at]
+            if byte < 128:
+                at += 1
+                found[number] = kind, (byte >> 1) ^ -(byte & 1)
+            else:
+                value, at = _signed(data, at, kind)
+                found[number] = kind, value
+        else:
+            value, at = _value(data, at, kind, depth + 1)
+            found[number] = kind, value
+
+
+def _value(data: bytes, at: int, kind: int, depth: int = 0) -> tuple[Any, int]:
+    """The value of a field: see ``_Value``."""
+    if kind == _BINARY:
+        length, at = _unsigned(data, at)
+        return _taken(data, at, length)
+    if kind == _STRUCT:
+        return _struct(data, at, None, depth + 1)
+    if kind in _BITS:
+        return _signed(data, at, kind)
+    if kind in (_TRUE, _FALSE):
+        return kind == _TRUE, at
+    if kind in (_LIST, _SET):
+        inner, count, at = _head(data, at)
+        if inner in (_TRUE, _FALSE):
+            held, at = _taken(data, at, count)
+            return (inner, [each == 1 for each in held]), at
+        if depth > _MOST_STRUCTS:
+            raise ValueError("its footer has lists within lists without end")
+        values = []
+        for _ in range(count):
+            value, at = _value(data, at, inner, depth + 1)
+            values.append(value)
+        return (inner, values), at
+    if kind == _DOUBLE:
+        return _taken(data, at, 8)
+    raise ValueError(f"its footer has a value of the unknown type {kind}")
+
+
+def _skipped(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Where a value ends."""
+    if kind in (_I16, _I32, _I64):
+        while data[at] > 127:
+            at += 1
+        return at + 1
+    if kind == _BINARY:
+        length, at = _unsigned(data, at)
+        if at + length > len(data):
+            raise IndexError
+        return at + length
+    if kind in (_LIST, _SET) and depth <= _MOST_STRUCTS:
+        inner, count, at = _head(data, at)
+        if inner in (_TRUE, _FALSE):
+            return at + count
+        for _ in range(count):
+            at = _skipped(data, at, inner, depth + 1)
+        return at
+    if kind == _STRUCT:
+        return _struct(data, at, _NOTHING, depth + 1)[1]
+    return _value(data, at, kind, depth + 1)[1]
+
+
+def _head(data: bytes, at: int) -> tuple[int, int, int]:
+    """The type of the items of a list, their number, and where they begin."""
+    head = data[at]
+    at += 1
+    count = head >> 4
+    if count == 15:
+        count, at = _unsigned(data, at)
+        if count > limits.MAX_FOOTER_ITEMS:
+            raise ValueError(f"the number of items of a list in its footer, {limits.over('MAX_FOOTER_ITEMS', count)}")
+    if count > len(data) - at:
+        raise ValueError(f"its footer has a list of {count} items that it has no bytes for")
+    return head & 15, count, at
+
+
+def _taken(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+    end = at + length
+    if end > len(data):
+        raise IndexError
+    return data[at:end], end
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 128:
+        return value, at
+    value &= 127
+    for shift in range(7, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("its footer has a number without end")
+
+
+def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
+    if kind == _BYTE:
+        return int.from_bytes(data[at : at + 1], "little", signed=True), at + 1
+    value, at = _unsigned(data, at)
+    number = (value >> 1) ^ -(value & 1)
+    if not -(1 << (_BITS[kind] - 1)) <= number < 1 << (_BITS[kind] - 1):
+        raise ValueError(f"its footer has the number {number}, which does not fit its type")
+    return number, at
+
+
+def _put(out: bytearray, number: int, value: _Value, last: int) -> None:
+    """Write a field after the field ``last``."""
+    kind, held = value
+    delta = number - last
+    if 0 < delta < 16:
+        out.append(delta << 4 | kind)
+    else:
+        out.append(kind)
+        _put_unsigned(out, _zigzag(number))
+    _put_value(out, kind, held)
+
+
+def _put_value(out: bytearray, kind: int, held: Any) -> None:
+    if kind in (_I16, _I32, _I64):
+        _put_unsigned(out, _zigzag(held))
+    elif kind == _BINARY:
+        _put_unsigned(out, len(held))
+        out += held
+    elif kind == _STRUCT:
+        _put_struct(out, held)
+    elif kind in (_LIST, _SET):
+        inner, items = held
+        _put_count(out, len(items), inner)
+        for each in items:
+            if inner in (_TRUE, _FALSE):
+                out.append(_TRUE if each else _FALSE)
+            else:
+                _put_value(out, inner, each)
+    elif kind == _BYTE:
+        out += held.to_bytes(1, "little", signed=True)
+    elif kind == _DOUBLE:
+        out += held
+
+
+def _put_struct(out: bytearray, struct: _Struct) -> None:
+    last = 0
+    for number in sorted(struct):
+        _put(out, number, struct[number], last)
+        last = number
+    out.append(0)
+
+
+def _put_count(out: bytearray, count: int, kind: int) -> None:
+    if count < 15:
+        out.append(count << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _put_unsigned(out, count)
+
+
+def _put_unsigned(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 if number >= 0 else (-number << 1) - 1

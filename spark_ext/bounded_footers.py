@@ -1,0 +1,26 @@
+"""The columns and the number of rows of Parquet files that any program may have written, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pyarrow as pa
+
+import deltalog
+
+# For workers that have pyarrow only: a footer's lists, the longest of which are its columns and row groups. A short one
+# that claims more takes a GiB.
+MOST_ITEMS = 100_000
+
+
+def schema_of(source: Any) -> tuple[pa.Schema, int]:
+    """The columns of a Parquet file, and its number of rows. ``source``: a path on a local disk, or what pyarrow reads.
+
+    Raises OSError and ValueError, also for a name that is not UTF-8. Cost: 1 small read.
+    """
+    with contextlib.closing(pa.OSFile(source) if isinstance(source, str) else source) as opened:
+        file = deltalog.open_parquet(opened)
+        for number in range(file.metadata.num_columns):
+            file.schema.column(number).path  # noqa: B018  (raises for such a name, of a struct above too)
+        return file.schema_arrow, file.metadata.num_rows
