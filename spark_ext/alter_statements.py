@@ -14,6 +14,7 @@ from spark_ext.delta_table import DeltaTable, vacuum_options
 from spark_ext.reader import timestamp_ms
 from spark_ext.sql_context import Context, Target
 from spark_ext.sql_cursor import Cursor
+from spark_ext.statements import unquoted
 from spark_ext.table_builder import type_of
 from spark_ext.types import from_spark
 from spark_ext.vacuuming import vacuumed

@@ -19,6 +19,7 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.locations import options_at
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
+from deltalog.storage.secrets import check_location
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator
@@ -34,6 +35,7 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
     Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: as each coordinator.
     """
+    check_location(url)
     if url.startswith("dynamodb:"):
         from deltalog.catalog.dynamodb import DynamoDBCoordinator
 
@@ -106,6 +108,7 @@ def is_address(url: object) -> TypeGuard[str]:
 
 def split_address(address: str) -> tuple[str, str]:
     """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
+    check_location(address)
     url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):
         raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")

@@ -1,5 +1,5 @@
-"""The one way to a Parquet file that another program may have written: ``open_parquet`` for its rows, ``read_footer`` for
-what its footer says of its columns.
+"""The one way to a Parquet file that another program may have written: ``open_parquet`` for its rows, ``read_footer``
+for what its footer says of its columns.
 
 pyarrow ends the process where the metadata of a column chunk is wrong, and takes memory and time out of proportion for
 lists and trees of columns that only claim their size. Rows are read by Arrow's C++ code alone, which raises for a wrong
@@ -9,6 +9,7 @@ chunks is taken only from footers that ``footer_rules.checked`` has encoded anew
 
 from __future__ import annotations
 
+import collections
 import struct
 from typing import Any
 
@@ -25,6 +26,9 @@ _PLAIN_ITEMS = 1_000
 _END_BYTES = 8  # the footer's length and the magic bytes
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
+# Groups in groups, and the characters of all paths of deeper columns together, once for each level.
+_USUAL_LEVELS = 16
+_MOST_PREFIX_CHARS = 64 << 20
 
 # Arrow raises many types of errors for damaged footers and pages; a name that is not UTF-8 is a ValueError.
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
@@ -38,15 +42,34 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     Raises OSError and ValueError for what is not such a file, and what ``source`` raises. Cost: the GETs of the footer.
     """
     if "metadata" in options:  # a footer that was read before
-        return pq.ParquetFile(source, **options)
+        return _File(source, **options)
     if _footer_bytes(source) <= _PLAIN_BYTES:
         try:
-            return _of_possible_rows(pq.ParquetFile(source, thrift_container_size_limit=_PLAIN_ITEMS, **options))
+            return _of_possible_rows(_File(source, thrift_container_size_limit=_PLAIN_ITEMS, **options))
         except OSError as error:
             if "size limit" not in str(error):
                 raise
     footer_rules.checked(_footer(source))
-    return _of_possible_rows(pq.ParquetFile(source, thrift_container_size_limit=limits.MAX_FOOTER_ITEMS, **options))
+    return _of_possible_rows(_File(source, thrift_container_size_limit=limits.MAX_FOOTER_ITEMS, **options))
+
+
+class _File(pq.ParquetFile):
+    """pyarrow makes the text of each group that a column is in, for each column: a product of lengths and levels."""
+
+    def _build_nested_paths(self) -> dict[str, list[int]]:
+        """The columns in a group, by its dotted path, and each column by its own. Raises ValueError."""
+        found: dict[str, list[int]] = collections.defaultdict(list)
+        characters = 0
+        for number, (name, *below) in enumerate(self.reader.column_paths):
+            if len(below) > _USUAL_LEVELS:
+                characters += len(below) * sum(map(len, below))
+                if characters > _MOST_PREFIX_CHARS:
+                    raise ValueError("the paths of its columns are too long")
+            found[name].append(number)
+            for each in below:
+                name = f"{name}.{each}"
+                found[name].append(number)
+        return found
 
 
 def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:

@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
-from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
+from deltalog.storage.secrets import (
+    Secrets,
+    check_credentials,
+    check_dictionaries,
+    check_endpoint,
+    keep_out_of_client_logs,
+)
 
 Item = dict[str, str | int]
 """An item's attributes: text (S) and whole numbers (N), the only types that commit protocols use."""
@@ -96,6 +102,7 @@ class DynamoTable:
     ) -> None:
         check_table_name(name)
         check_dictionaries(options)
+        check_credentials(options)
         check_endpoint(endpoint_url, "dynamodb_endpoint_url")
         try:
             import boto3  # noqa: F401
@@ -262,6 +269,8 @@ def _is_unanswered(error: Exception) -> bool:
     """Whether the request may have taken effect: there was no response, or the service failed while processing it."""
     import botocore.exceptions as boto
 
+    if type(error) is boto.HTTPClientError and isinstance(error.kwargs.get("error"), (ValueError, TypeError)):
+        return False  # the request could not be put together, such as one with a line break in a header
     if isinstance(error, boto.ClientError):
         return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
     return isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
@@ -278,6 +287,7 @@ def _session(profile: str | None, process: int) -> Any:
 def _new_client(options: Mapping[str, Any], endpoint_url: str | None) -> Any:
     import botocore.config
 
+    keep_out_of_client_logs()
     kwargs = dict(options.get("client_kwargs") or {})
     given = dict(options.get("config_kwargs") or {})
     config = {name: given[name] for name in _SHARED_CONFIG if name in given}

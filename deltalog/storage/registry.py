@@ -14,7 +14,7 @@ from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.locations import BY_LOCATION, options_at
 from deltalog.storage.memory import named_store
 from deltalog.storage.remote import EXTRAS
-from deltalog.storage.secrets import Reopen, Secrets
+from deltalog.storage.secrets import Reopen, Secrets, check_location
 
 if TYPE_CHECKING:
     import obstore.store
@@ -87,6 +87,7 @@ def _opened(url: Location, **options: Any) -> LogStore:
         os.fsencode(text)
     except UnicodeEncodeError:
         raise CallError(f"The table location {text!a} cannot be encoded as a path.") from None
+    check_location(text)
     if "\0" in text:
         raise CallError(f"The table location {text!r} has a NUL character in it, which no store accepts.")
     if text.startswith(CATALOG_SCHEME):

@@ -27,6 +27,7 @@ import s3fs
 from deltalog.storage import s3_direct
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
+from deltalog.storage.secrets import keep_out_of_client_logs
 
 _BODY_ATTEMPTS = 3
 _CALL_ATTEMPTS = 5
@@ -43,6 +44,7 @@ class BotocoreS3:
     """Connections with one set of options. ``whole_s``: how long one attempt with a body may take, in seconds."""
 
     def __init__(self, options: Mapping[str, Any], limit: RequestLimit, whole_s: Callable[[bytes], float]) -> None:
+        keep_out_of_client_logs()
         self._options = options
         self._limit = limit
         self._whole_s = whole_s

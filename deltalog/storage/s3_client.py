@@ -24,7 +24,7 @@ from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.s3_direct import DirectS3, LeftToBotocore, understands
 from deltalog.storage.s3_settings import settings_of
-from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
+from deltalog.storage.secrets import Secrets, check_credentials, check_dictionaries, check_endpoint
 
 if TYPE_CHECKING:
     from deltalog.storage.s3_botocore import BotocoreS3
@@ -45,6 +45,7 @@ class S3Client:
         options = dict(options)
         self._is_exclusive = check_answer(options.pop("exclusive_create", False))
         check_dictionaries(options)
+        check_credentials(options)
         self._settings = settings_of(options)
         self._options = options
         self.limit = RequestLimit()

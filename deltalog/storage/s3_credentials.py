@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deltalog.storage.s3_signing import Credentials
+from deltalog.storage.secrets import keep_out_of_client_logs
 
 # A service that refuses what valid credentials may not do would have them looked for at each request.
 _BETWEEN_RENEWALS_SECONDS = 60.0
@@ -65,6 +66,7 @@ def _shared(process: int, region: str, profile: str | None, variables: frozenset
 def _session(profile: str | None) -> Any:
     from botocore.session import Session  # a tenth of a second that other requests do without
 
+    keep_out_of_client_logs()
     return Session(profile=profile)
 
 

@@ -5,12 +5,13 @@ Its parts that load slowly, a session and a client, are not needed for it.
 
 from __future__ import annotations
 
+import datetime
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.auth import S3SigV4Auth
+from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 
 UNSIGNED_BODY = "UNSIGNED-PAYLOAD"
@@ -28,6 +29,14 @@ class Credentials:
 class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
     def payload(self, request: Any) -> str:
         return str(request.context["body_hash"])
+
+    def add_auth(self, request: Any) -> None:
+        """As botocore's, without the log records at DEBUG, which have the session token in them."""
+        now = datetime.datetime.now(datetime.timezone.utc)
+        request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
+        self._modify_request_before_signing(request)
+        text = self.string_to_sign(request, self.canonical_request(request))
+        self._inject_signature_to_request(request, self.signature(text, request))
 
 
 def encoded_path(path: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from deltalog.errors import UnsafePathError
 from deltalog.protocol.paths import locate, place_of, sidecar_path
 from deltalog.storage.base import LogStore, real_url
+from deltalog.storage.secrets import check_location
 
 
 class TableFiles:
@@ -23,6 +24,8 @@ class TableFiles:
     """
 
     def __init__(self, store: LogStore, allowed_paths: Sequence[str] = ()) -> None:
+        for path in allowed_paths:
+            check_location(path)
         self._stores = [store, *(store.sibling(path) for path in allowed_paths)]
         self._places = [place_of(each.url) for each in self._stores]
 
