@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ def schema_of(source: Any) -> tuple[pa.Schema, int]:
 
     Raises OSError and ValueError, also for a name that is not UTF-8. Cost: 1 small read.
     """
+    if isinstance(source, str) and not os.path.isfile(source):
+        raise FileNotFoundError(f"{source} is no file")  # opening a pipe would wait for its writer
     with contextlib.closing(pa.OSFile(source) if isinstance(source, str) else source) as opened:
         file = deltalog.open_parquet(opened)
         for number in range(file.metadata.num_columns):

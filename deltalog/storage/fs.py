@@ -33,6 +33,8 @@ from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 T = TypeVar("T")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+# Opening a pipe does not wait for its writer.
+_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
@@ -123,7 +125,7 @@ class LocalStore(LogStore):
         target = self._absolute(path)
         # Not open(): a history of 10,000 commits is 10,000 small reads, and file objects cost twice the system calls.
         try:
-            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(target, _READ)
             try:
                 return _read(descriptor, length)
             finally:
@@ -151,7 +153,7 @@ class LocalStore(LogStore):
             with contextlib.closing(OpenDirectories(self._absolute)) as opened:
                 for path in paths:
                     directory, _, name = path.rpartition("/")
-                    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=opened[directory])
+                    descriptor = os.open(name, _READ, dir_fd=opened[directory])
                     try:
                         found.append(read(descriptor, name))
                     finally:
@@ -343,6 +345,8 @@ class LocalStore(LogStore):
 
         target = self._absolute(path)
         with _store_errors("read", target):
+            if not _is_usual(os.stat(target).st_mode):  # opening a pipe would wait for its writer
+                raise _unusual()
             return pa.OSFile(target)
 
     @contextlib.contextmanager
@@ -522,7 +526,7 @@ def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.Di
 
 
 def _fsync_path(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, _READ)
     try:
         os.fsync(descriptor)
     finally:
@@ -556,6 +560,15 @@ def _store_error(verb: str, path: str, error: OSError) -> StoreError:
     )
 
 
+def _is_usual(mode: int) -> bool:
+    """Whether it is a file, or a directory, which the system itself refuses to read."""
+    return S_ISREG(mode) or S_ISDIR(mode)
+
+
+def _unusual() -> OSError:
+    return OSError(errno.EINVAL, "it is a pipe, a socket or a device, and no file")
+
+
 def _read(descriptor: int, length: int | None) -> bytes:
     return _read_all(descriptor) if length is None else os.read(descriptor, length)
 
@@ -563,6 +576,8 @@ def _read(descriptor: int, length: int | None) -> bytes:
 def _read_all(descriptor: int) -> bytes:
     # Most are small: two reads, of which the second finds the end. Only larger ones are measured.
     piece = os.read(descriptor, _SMALL_BYTES)
+    if len(piece) in (0, _SMALL_BYTES) and not _is_usual(os.fstat(descriptor).st_mode):  # a device may have no end
+        raise _unusual()
     pieces = [piece]
     size = _SMALL_BYTES
     while piece and (piece := os.read(descriptor, size)):
