@@ -21,6 +21,7 @@ from deltalog.errors import (
     UnansweredRequestError,
 )
 from deltalog.storage.dynamodb_client import ConditionsFailed, DynamoTable
+from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction
 # Items of one request. DynamoDB allows 25 writes of 16 MB in all, which would exceed the time limit of a request.
@@ -86,6 +87,7 @@ class ItemTable:
         more: dict[str, Any] = {"FilterExpression": filters} if filters else {}
         if limit is not None:
             more["Limit"] = limit
+        pages = Pages(f"the DynamoDB table {self.table.name!r}")
         while True:
             with self.errors():
                 page = self.table.ask(
@@ -98,7 +100,8 @@ class ItemTable:
             yield from map(decoded, page["Items"])
             if not page.get("LastEvaluatedKey"):
                 return
-            more["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+            with self.errors():
+                more["ExclusiveStartKey"] = self.table.following(pages, page)
 
     def is_empty(self) -> bool:
         with self.errors():

@@ -24,11 +24,16 @@ from typing import Any, cast
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from deltalog.protocol import limits as caps
+from deltalog.storage.progress import Pace
+
 # Services close connections that were idle for five seconds or more. A request that is sent at that moment is lost.
 IDLE_SECONDS = 4.0
 # For requests that must not be sent twice: the service does not close a connection that has just been used.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
+# Of one response: no range is as long, and no file of a log that is read at once.
+_MOST_BYTES = 2 << 30
 
 
 class NotConnectedError(Exception):
@@ -116,6 +121,10 @@ class Stop:
             self._sockets.discard(connection)
 
 
+def _clock_s() -> float:
+    return time.monotonic()
+
+
 class _Exchange:
     """One request and its answer, as far as they have come."""
 
@@ -125,7 +134,10 @@ class _Exchange:
         self.was_kept = False
         self.has_received = False
         self._read_s = limits.read
-        self._deadline: float | None = time.monotonic() + limits.whole
+        self._whole_s = limits.whole
+        self._pace = Pace(limits.whole, _clock_s)
+        self._is_answered = False
+        self._size_bytes = 0
         self._stop = stop
 
     def uses(self, connection: socket.socket, was_kept: bool) -> None:
@@ -137,17 +149,21 @@ class _Exchange:
             self._stop.unwatch(self.connection)
 
     def answer_begins(self) -> None:
-        self._deadline = None  # from here on an answer may take long, but must not stand still
+        # From here on an answer may take long, but must not stand still, nor trickle for ever.
+        self._pace, self._is_answered = Pace(self._whole_s, _clock_s), True
+
+    def arrived(self, size_bytes: int) -> None:
+        self.has_received = self.has_received or size_bytes > 0
+        self._size_bytes += size_bytes
+        if self._size_bytes > max(_MOST_BYTES, caps.MAX_COMMIT_BYTES, caps.MAX_VECTOR_BYTES):
+            raise OSError(f"{self._size_bytes} bytes arrived, and more follow")
+        if self._is_answered:
+            self._pace.arrived(size_bytes)
 
     def seconds(self, most: float | None = None) -> float:
         """The seconds that are left, at most ``most``. Raises TimeoutError."""
         most = self._read_s if most is None else most
-        if self._deadline is None:
-            return most
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return min(left, most)
+        return min(self._pace.left_s(), most)
 
 
 class _Current(threading.local):
@@ -170,7 +186,7 @@ class _Received(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._connection.settimeout(_current.exchange.seconds())
         size = self._pieces.readinto(buffer) or 0
-        _current.exchange.has_received = _current.exchange.has_received or size > 0
+        _current.exchange.arrived(size)
         return size
 
     def close(self) -> None:

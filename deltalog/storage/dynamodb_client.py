@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
+from deltalog.storage.progress import Pages
 from deltalog.storage.secrets import (
     Secrets,
     check_credentials,
@@ -159,6 +160,7 @@ class DynamoTable:
     def descending(self, hash_key: str, value: str) -> Iterator[Item]:
         """The current items of a hash key, the greatest range key first. Cost: 1 consistent read each."""
         arguments: dict[str, Any] = {}
+        pages = Pages(f"the DynamoDB table {self.name!r}")
         while True:
             page = self.ask(
                 "query",
@@ -173,7 +175,16 @@ class DynamoTable:
             yield from map(_decoded, page["Items"])
             if not page.get("LastEvaluatedKey"):
                 return
-            arguments["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+            arguments["ExclusiveStartKey"] = self.following(pages, page)
+
+    def following(self, pages: Pages, page: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Where the page of a query after one begins. Raises StoreError where the query would have no end."""
+        start: Mapping[str, Any] = page["LastEvaluatedKey"]
+        try:
+            pages.following(repr(sorted(start.items())), [repr(each) for each in page.get("Items", ())])
+        except ValueError as error:
+            raise StoreError(f"Cannot query {error}. Check the endpoint: it is no DynamoDB.", path=self.name) from None
+        return start
 
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
         """One request; repeated, with back-off, while the service throttles or does not answer, for ``seconds``.

@@ -28,6 +28,7 @@ from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeSt
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, entries_by_head, in_parts
 from deltalog.storage.exclusive import remove, scratch, verify_once
+from deltalog.storage.progress import Pages
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.request_limit import SLOW_STATUSES
@@ -244,6 +245,7 @@ class S3Store(LogStore):
             # StartAfter excludes its own name; further names that the shortened one admits are dropped below.
             arguments["StartAfter"] = prefix + start[:-1]
         found: list[FileMeta] = []
+        pages = Pages(f"{self.url}/{directory}")
         while True:
             if limit is not None:
                 arguments["MaxKeys"] = min(LIST_PAGE, max(limit - len(found), 0) + 2)
@@ -255,19 +257,20 @@ class S3Store(LogStore):
             found += [meta for meta in listed if meta.name and meta.name >= start and "/" not in meta.name]
             if not page.get("IsTruncated") or (limit is not None and len(found) >= limit):
                 break
-            arguments["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = self._following(pages, page)
         return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
         arguments: dict[str, Any] = {"Prefix": self._prefix + start}
         found: list[str] = []
+        pages = Pages(f"{self.url}/{start}")
         for _ in range(0, most, LIST_PAGE):
             page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
             names = (each["Key"][len(self._prefix) :] for each in page.get("Contents", ()))
             found += [name for name in names if containing in name]
             if not page.get("IsTruncated"):
                 break
-            arguments["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = self._following(pages, page)
         return found
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
@@ -281,6 +284,7 @@ class S3Store(LogStore):
         arguments: dict[str, Any] = {"Prefix": self._prefix}
         if start:
             arguments["StartAfter"] = self._prefix + start[:-1]  # which excludes its own name
+        pages = Pages(self.url)
         while True:
             page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
             last = ""
@@ -294,10 +298,21 @@ class S3Store(LogStore):
                     yield Entry(path, EntryKind.FILE, each["Size"], modified_ms)
             if not page.get("IsTruncated"):
                 return
+            token = self._following(pages, page)
             if last.startswith(log_keys):  # the rest of the log is left out
+                pages.begin_again()
                 arguments = {"Prefix": self._prefix, "StartAfter": f"{log_keys[:-1]}{chr(ord('/') + 1)}"}
             else:
-                arguments["ContinuationToken"] = page["NextContinuationToken"]
+                arguments["ContinuationToken"] = token
+
+    def _following(self, pages: Pages, page: Mapping[str, Any]) -> str:
+        """The token of the page after one. Raises StoreError where the listing would have no end."""
+        names = [each["Key"] for each in page.get("Contents", ())]
+        names += [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+        try:
+            return pages.following(page.get("NextContinuationToken"), names)
+        except ValueError as error:
+            raise StoreError(f"Cannot list {error}. Check the endpoint: it is no S3.", path=self._prefix) from None
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return entries_by_head(self, paths, PARALLEL_GETS)
