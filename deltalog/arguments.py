@@ -360,3 +360,16 @@ def _plural(hint: Any) -> str:
     if hint is Any:
         return "values"
     return {int: "whole numbers"}.get(hint) or _described(hint).removeprefix("an ").removeprefix("a ")
+
+
+def half_made(represent: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A ``__repr__`` that also shows an object whose constructor raised: tools show it with the traceback."""
+
+    @functools.wraps(represent)
+    def shown(self: Any) -> str:
+        try:
+            return represent(self)
+        except AttributeError:
+            return f"<{type(self).__name__} that was not opened>"
+
+    return shown

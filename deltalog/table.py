@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from deltalog.arguments import checked
+from deltalog.arguments import checked, half_made
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit_result import CommitResult
 from deltalog.copy_verbs import CopyVerbs
@@ -81,6 +81,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
+    @half_made
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
 

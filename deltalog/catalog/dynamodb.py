@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from deltalog.arguments import half_made
 from deltalog.catalog import dynamodb_layout as layout
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_exists, put, update
@@ -81,6 +82,7 @@ class DynamoDBCoordinator(Coordinator):
             FirstUse(table, "catalog")()
         self._catalog_id = self._make(create)
 
+    @half_made
     def __repr__(self) -> str:
         return f"DynamoDBCoordinator({self._items.table.name!r})"
 

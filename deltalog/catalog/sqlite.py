@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from deltalog.arguments import half_made
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     Head,
@@ -99,6 +100,7 @@ class SQLiteCoordinator(Coordinator):
         self._file = SQLiteFile(self.path, busy_seconds, create)
         self.reopen = partial(SQLiteCoordinator, self.path, busy_seconds=busy_seconds, create=False)
 
+    @half_made
     def __repr__(self) -> str:
         return f"SQLiteCoordinator({self.path!r})"
 

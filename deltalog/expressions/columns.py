@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deltalog.arguments import checked
+from deltalog.arguments import checked, half_made
 from deltalog.errors import CallError
 from deltalog.expressions.literals import plain, plain_values
 from deltalog.expressions.tree import Comparison, Expression, In, IsNull, Literal, Name, Operator, Predicate, StartsWith
@@ -47,6 +47,7 @@ class Column:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @half_made
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 

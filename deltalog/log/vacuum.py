@@ -18,6 +18,7 @@ from typing import Any, overload
 
 import msgspec
 
+from deltalog.arguments import half_made
 from deltalog.log.path_hashes import NeededPaths, PathHashes
 from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
 from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
@@ -217,6 +218,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    @half_made
     def __repr__(self) -> str:
         return repr(tuple(self))
 

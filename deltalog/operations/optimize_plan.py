@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arguments import half_made
 from deltalog.arrow_arrays import ZERO, combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
 from deltalog.log import file_statistics
@@ -145,6 +146,7 @@ class SizesByPath(Mapping[str, int]):
     def __len__(self) -> int:
         return int(self._files.num_rows)
 
+    @half_made
     def __repr__(self) -> str:
         return repr(dict(self))
 

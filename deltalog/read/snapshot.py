@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.arguments import checked
+from deltalog.arguments import checked, half_made
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
 from deltalog.expressions.tree import Predicate
@@ -45,6 +45,7 @@ class Snapshot:
         """The same version, marked as named by the caller. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
+    @half_made
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 

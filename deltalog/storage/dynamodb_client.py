@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deltalog.arguments import half_made
 from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
 from deltalog.storage.progress import Pages
 from deltalog.storage.secrets import (
@@ -118,6 +119,7 @@ class DynamoTable:
         self._endpoint_url = endpoint_url
         self._client: tuple[int, Any] | None = None
 
+    @half_made
     def __repr__(self) -> str:
         return f"DynamoTable({self.name!r})"
 

@@ -21,6 +21,7 @@ import obstore
 import obstore.store
 from obstore import exceptions
 
+from deltalog.arguments import half_made
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
@@ -77,6 +78,7 @@ class ObstoreStore(LogStore):
         self._limit = RequestLimit()
         self.lists_in_pages = isinstance(store, _IN_PAGES)
 
+    @half_made
     def __repr__(self) -> str:
         return f"ObstoreStore({self.url!r})"
 
