@@ -95,11 +95,10 @@ def check_location(url: str) -> None:
     user, _, password = rest.partition("/")[0].rpartition("@")[0].partition(":")
     if mark and (password or _SECRET_PART.search(rest.partition("?")[2])):
         place = (f"{user}:***@" + rest.rpartition("@")[2] if password else rest).partition("?")[0]
-        held = "password" if password else "signature or key"
         raise CallError(
-            f"The location {scheme}://{place} was given with a {held} in its URL, which would be in every message. "
-            "Give it without, and the credentials as options of the storage, such as username= and password=, or "
-            "sas_token=. A URL that is signed for one object is no table."
+            f"The location {scheme}://{place} was given with credentials in its URL, which would be in every message. "
+            "Give it without, and the credentials as options of the storage. A URL that is signed for one object is no "
+            "table."
         )
 
 
