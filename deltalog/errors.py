@@ -20,6 +20,7 @@
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
+    ├── TableReplacedError                  read the table that is there now; repeat the call if it is meant for that
     ├── RowCountError                       check that writer and committer have the same storage; nothing was committed
     ├── UnsupportedFeatureError             use a client that supports the feature
     ├── FeatureDropIncompleteError          do what its cause says, and repeat the call
@@ -254,6 +255,16 @@ class TableExistsError(DeltaLogError):
     """A table exists already at the location of a new one."""
 
     code = "TABLE_EXISTS"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TableReplacedError(DeltaLogError):
+    """The table that a call was to change is no longer the one that its handle has read: it was deleted and created
+    again, or replaced by an older copy of itself. ``version`` is what the handle had read. Nothing was committed. The
+    handle's next call reads the table that is there now."""
+
+    code = "TABLE_REPLACED"
+    version: int
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -46,7 +46,7 @@ class RowVerbs:
         ``SnapshotIsolation`` is for transactions that only move rows to other files, and is always used for these.
         None: the table property delta.isolationLevel, default Serializable.
         """
-        return self._handle.transaction(isolation_level, reads, expected_version)
+        return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def append(
         self,
@@ -121,7 +121,7 @@ class RowVerbs:
         append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave
         open, all columns of the files to be rewritten, 1 PUT for each new file or vector file; then the commit.
         """
-        with self.transaction(expected_version=expected_version) as transaction:
+        with self._handle.transaction(expected_version=expected_version) as transaction:
             return delete(transaction, where, user_metadata, txn)
 
     def update(
@@ -142,7 +142,7 @@ class RowVerbs:
         ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row that an
         expression cannot be computed for. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
-        with self.transaction(expected_version=expected_version) as transaction:
+        with self._handle.transaction(expected_version=expected_version) as transaction:
             return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
 
     def merge(

@@ -348,12 +348,12 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         (``ROW TRACKING BACKFILL``). Cost: 1 commit; for row ids one more, and one for each 100,000 files.
         """
         row_id_backfill.prepare(self._handle, properties, user_metadata)
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; absent ones are ignored."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
@@ -363,7 +363,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         is not supported, and CommitConflictError when rows are added concurrently. Cost: a read of the columns of the
         condition, and one commit. Spec: PROTOCOL.md#check-constraints.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return constraints.add_constraint(transaction, name, expression, user_metadata)
 
     def drop_constraint(
@@ -371,18 +371,18 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
     ) -> CommitResult:
         """Drop a CHECK constraint. Raises CallError for an absent one; with ``if_exists`` no commit is made then (the
         result's ``skipped`` is true). Cost: one commit."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
     def enable_in_commit_timestamps(self) -> CommitResult:
         """Turn in-commit timestamps on from the next commit on, with the enablement pair where older commits
         have none. No commit is made when they are on already (the result's ``skipped`` is true)."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return switch_in_commit_timestamps(transaction, True)
 
     def disable_in_commit_timestamps(self) -> CommitResult:
         """Turn in-commit timestamps off and remove the enablement pair in the same commit."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return switch_in_commit_timestamps(transaction, False)
 
     def add_columns(
@@ -399,7 +399,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         ``after``: for names of new columns the column, of the same struct, that each follows; None: it becomes the
         first. Raises SchemaMismatchError, CallError, MetadataChangedError.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.add_columns(transaction, columns, user_metadata, after)
 
     def rename_column(
@@ -410,7 +410,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         Needs column mapping. Raises CallError without it, SchemaMismatchError where a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
     def drop_columns(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
@@ -419,7 +419,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
         partitioned or clustered or that an expression uses, MetadataChangedError.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.drop_columns(transaction, columns, user_metadata)
 
     def set_column(
@@ -446,7 +446,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
             raise CallError(f"first and after={after!r} are two places for one column. Give one of them.")
         place = Place(after) if first or after is not None else None
         changes = (nullable, comment, data_type, user_metadata, sync_identity, place)
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.set_column(transaction, column, *changes)
 
     def cluster_by(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
@@ -456,14 +456,14 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         Raises SchemaMismatchError for a partitioned table, CallError for columns of which a file has no bounds,
         ConcurrentAppendError for files that are added meanwhile. Cost: as ``Snapshot.files`` with their statistics.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return clustering.cluster_by(transaction, columns, user_metadata)
 
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Set the table's name or description; None: unchanged. Raises MetadataChangedError."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.set_table(transaction, name, description, user_metadata)
 
     def set_domain_metadata(
@@ -474,12 +474,12 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
 
         Raises CallError for names that begin with ``delta.``, ConcurrentTransactionError.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
     def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove a metadata domain of ``set_domain_metadata``. No commit is made when it does not exist."""
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
@@ -488,7 +488,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         No commit is made when it is listed already. Raises InvalidPropertyError for a name that Delta does not have,
         UnsupportedFeatureError, ProtocolChangedError.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return protocol_changes.add_feature(transaction, name, user_metadata)
 
     def upgrade_protocol(
@@ -501,7 +501,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
 
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return protocol_changes.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
@@ -539,7 +539,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         if (version is None) == (timestamp is None):
             raise CallError("Give the version or the timestamp to restore.")
         target = self.snapshot(version, timestamp)
-        with self.transaction() as transaction:
+        with self._handle.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
 
 

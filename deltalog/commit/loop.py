@@ -13,6 +13,9 @@ The table's committer makes one version, and returns the outcome:
   When the outcome cannot be settled, it raises CommitStateUnknownError with version and txnId, never an error that
   means that nothing was committed.
 
+Before each attempt the loop proves that the version that the transaction was planned on is still in the log
+(``tip_proof``): a table that was deleted or replaced meanwhile takes no commit.
+
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
 
@@ -28,6 +31,7 @@ from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
 from deltalog.commit.conflicts import parent_taken, rebase
 from deltalog.commit.prepared import Prepared
+from deltalog.commit.tip_proof import TipProof
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -38,13 +42,15 @@ from deltalog.errors import (
     ObjectNotFoundError,
     Outcome,
     StoreError,
+    TableNotFoundError,
+    TableReplacedError,
 )
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import FileMeta, LogStore
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +64,12 @@ class ClockDriftWarning(UserWarning):
 @dataclass(frozen=True, slots=True)
 class CommittedAttempt:
     """A commit that is in the log: the result, the winners that it was rebased on (ascending), and the attempt that was
-    committed."""
+    committed. ``meta``: its file, where the store has shown it since."""
 
     result: CommitResult
     winners: list[CommitActions]
     attempt: Attempt
+    meta: FileMeta | None = None
 
     @property
     def commits(self) -> list[Landed]:
@@ -98,32 +105,42 @@ class CommitLoop:
     """Commits one prepared transaction. ``run`` is called once."""
 
     def __init__(
-        self, committer: Committer, reader: LogReader, prepared: Prepared, base: Base, environment: Environment
+        self,
+        committer: Committer,
+        reader: LogReader,
+        prepared: Prepared,
+        base: Base,
+        environment: Environment,
+        proof: TipProof | None = None,
     ) -> None:
+        """``proof``: that the version that the transaction was planned on is in the log; None for version 0."""
         self._committer = committer
         self._reader = reader
         self._store = reader.store
         self._prepared = prepared
         self._base = base
         self._environment = environment
+        self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
 
-        Raises CommitConflictError, TableExistsError, CommitAttemptsExhaustedError and StoreError when nothing was
-        committed, and will not be later; CommitStateUnknownError when that is not known. Cost: that of
-        ``Committer.commit``; for each version that another writer committed, 1 GET and one such call more, and 1 LIST
-        from the second one in a row on.
+        Raises CommitConflictError, TableExistsError, TableNotFoundError, TableReplacedError,
+        CommitAttemptsExhaustedError and StoreError when nothing was committed, and will not be later;
+        CommitStateUnknownError when that is not known. Cost: that of ``Committer.commit`` and of ``TipProof.check``; for
+        each version that another writer committed, 1 GET and as much again, and 1 LIST from the second one in a row on.
+        On a store without a network 2 HEADs after the commit.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
             self._attempts = number
             attempt = build_attempt(self._prepared, self._base, self._clock_ms())
+            self._proof.check()
             winner = self._try(attempt)
             if winner is None:
-                return CommittedAttempt(attempt.result(number), self._winners, attempt)
+                return CommittedAttempt(attempt.result(number), self._winners, attempt, self._confirmed(attempt))
             if self._prepared.is_strict and number == retry.max_attempts:
                 raise parent_taken(self._base.version, winner, self._store.url)
             self._rebase_on(winner)
@@ -151,7 +168,10 @@ class CommitLoop:
     def _try(self, attempt: Attempt) -> CommitActions | None:
         """None when the attempt is in the log, else the actions of the commit that has its version."""
         outcome = self._commit(attempt)
-        return None if isinstance(outcome, Committed) else self._settle(attempt, outcome)
+        if isinstance(outcome, Committed):
+            return None
+        self._proof.begin()  # while the winner is read
+        return self._settle(attempt, outcome)
 
     def _commit(self, attempt: Attempt) -> CommitOutcome:
         """The committer's outcome. Raises CommitStateUnknownError for one that only the committer can settle."""
@@ -177,15 +197,49 @@ class CommitLoop:
                 cause = error
                 continue
             try:
+                self._proof.check()
                 outcome = self._commit(attempt)
             except CommitStateUnknownError:
                 raise
+            except (TableNotFoundError, TableReplacedError) as error:
+                raise self._unknown(attempt, error) from error  # an earlier request may still arrive
             except DeltaLogError as error:
                 cause = error  # this request committed nothing, but an earlier one may still arrive
                 continue
             if isinstance(outcome, Committed):
                 return None
         raise self._unknown(attempt, cause)
+
+    def _confirmed(self, attempt: Attempt) -> FileMeta | None:
+        """The file of a commit that is in the log, after a look at the version before it, where that costs no request
+        over a network: where the table was deleted or replaced at the same moment, the commit is withdrawn."""
+        if not self._proof.is_checked_after:
+            return None
+        try:
+            return self._proof.confirm(attempt.version)
+        except (TableNotFoundError, TableReplacedError) as error:
+            self._withdraw(attempt, error)
+            raise
+        except DeltaLogError as error:  # nothing speaks against the commit
+            log.debug("%s: cannot look at the log after the commit: %s", self._store.url, error)
+            return None
+
+    def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
+        """Remove the commit from a log that is not that of its table. Raises CommitStateUnknownError where it must
+        stay: another commit follows it, or the store fails."""
+        path = commit_path(attempt.version)
+        try:
+            occupant = decode_commit(self._store.get(path), attempt.version)
+            if not self._is_ours(occupant):
+                return
+            if self._store.head(commit_path(attempt.version + 1)) is None:
+                self._store.delete(path)
+                return
+        except (ObjectNotFoundError, InvalidCommitError):
+            return  # it went with its table
+        except DeltaLogError as error:
+            log.debug("%s: version %s cannot be withdrawn: %s", self._store.url, attempt.version, error)
+        raise self._unknown(attempt, reason) from reason
 
     def _is_ours(self, occupant: CommitActions) -> bool:
         return occupant.commit_info is not None and occupant.commit_info.txn_id == self._prepared.txn_id

@@ -10,8 +10,10 @@ from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing, Segment
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.log.tip import Tip
 from deltalog.protocol import features
 from deltalog.protocol.actions import Protocol
+from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import checkpoint_interval
 from deltalog.storage.base import FileMeta
 
@@ -24,15 +26,16 @@ def load_latest(reader: LogReader) -> LogSnapshot:
     """The latest version.
 
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError. Cost: 1 GET, 1 LIST, then 2 GETs with a
-    usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it.
+    usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD
+    more, for what a listing of a remote store shows.
     """
     return load(reader, reader.list_latest())
 
 
-def load_after(reader: LogReader, snapshot: LogSnapshot) -> tuple[LogSnapshot, FileMeta] | None:
-    """The latest version, from an earlier one and the commits since, with the size and time of its commit; the files
-    that are in memory stay there. None where that reads more than loading the latest version does, or cannot be done:
-    there are many commits since, or large ones, or one cannot be read.
+def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
+    """The latest version, from an earlier one and the commits since; the files that are in memory stay there. None
+    where that reads more than loading the latest version does, or cannot be done: there are many commits since, or
+    large ones, or one cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk 1 HEAD or 2 for each commit
     instead), and 1 GET for each commit.
@@ -54,7 +57,8 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> tuple[LogSnapshot, F
         if commit.version in checkpoints:
             snapshot = snapshot.on_checkpoint(NewCheckpoint(checkpoints[commit.version], None))
     features.check_reached(snapshot.protocol, reader.store.url, reader.store.catalog)
-    return snapshot, listing.metas[snapshot.version]
+    snapshot.tip.meta = listing.metas[snapshot.version]
+    return snapshot
 
 
 def load(
@@ -70,8 +74,9 @@ def load(
     failure: InvalidCheckpointError | None = None
     while True:
         segment = reader.segment(listing, version, unusable, failure)
+        meta = _meta_of_tip(reader, listing, segment) if version is None else None  # before the commit is read
         try:
-            return _load_segment(reader, segment, unusable, latest)
+            return _load_segment(reader, segment, unusable, latest, meta)
         except InvalidCheckpointError as error:
             if segment.checkpoint is None:
                 raise
@@ -79,30 +84,47 @@ def load(
             unusable = (*unusable, segment.checkpoint)
 
 
+def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment) -> FileMeta | None:
+    """The commit file of the latest version, where that costs no request over a network."""
+    store = reader.store
+    if store.is_remote or store.catalog is not None or store.branch is not None:
+        return listing.metas.get(segment.version)
+    return store.head(commit_path(segment.version))
+
+
 def _load_segment(
-    reader: LogReader, segment: Segment, unusable: tuple[Checkpoint, ...], latest: Protocol | None
+    reader: LogReader,
+    segment: Segment,
+    unusable: tuple[Checkpoint, ...],
+    latest: Protocol | None,
+    meta: FileMeta | None,
 ) -> LogSnapshot:
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
         state, checksum, ict_ms = by_checksum
         cache = FileCache(reader, segment, state, totals=checksum.totals, unusable=unusable, checksum=checksum)
+        txn_id = checksum.txn_id
     else:
         state, commits = reader.replay(segment)
         cache = FileCache(reader, segment, state, commits=commits, unusable=unusable)
         ict_ms = None
+        infos = (each.commit_info for each in commits.actions if each.version == segment.version)
+        txn_id = next((info.txn_id for info in infos if info is not None), None)
     if latest is None or features.is_catalog_managed(latest):
         features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
     else:
         features.check_readable(state.protocol, reader.store.url)
-    return LogSnapshot(reader, segment, state, cache, ict_ms)
+    return LogSnapshot(reader, segment, state, cache, ict_ms, Tip(segment.version, txn_id, meta))
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log and has not been read; ``load`` reads it."""
+    """A version that is known to be in the log and has not been read; ``load`` reads it. ``tip``: which commit it
+    is."""
 
-    def __init__(self, reader: LogReader, version: int) -> None:
+    def __init__(self, reader: LogReader, version: int, txn_id: str | None = None) -> None:
         self.reader = reader
         self.version = version
+        self.tip = Tip(version, txn_id)
 
     def load(self) -> LogSnapshot:
         """The version. Raises as ``loader.load``. Cost: 1 LIST, and as ``loader.load``."""

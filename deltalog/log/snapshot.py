@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
@@ -12,6 +12,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Segment
 from deltalog.log.table_totals import NO_FILES, totals_after
+from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy
 from deltalog.protocol import features, timestamps
 from deltalog.protocol.actions import Metadata, Protocol
@@ -25,7 +26,8 @@ class LogSnapshot:
 
     ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
     domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp, in milliseconds since 1970, where loading has read it. Users get a
+    in-commit timestamp, in milliseconds since 1970, where loading has read it. ``tip``: which commit the version is;
+    the same version on another checkpoint, or through another reader, shares it. Users get a
     deltalog.read.snapshot.Snapshot, which wraps it.
     """
 
@@ -34,6 +36,7 @@ class LogSnapshot:
     state: State
     cache: FileCache
     recorded_ict_ms: int | None = None
+    tip: Tip = field(default_factory=lambda: Tip(-1))
 
     @classmethod
     def created(cls, reader: LogReader, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
@@ -43,7 +46,7 @@ class LogSnapshot:
         totals = totals_after(NO_FILES, commit)
         listed = FileList.of(commit.adds)
         cache = FileCache(reader, segment, state, totals=totals, commits=Commits([commit]), listed=listed)
-        return cls(reader, segment, state, cache, ict_ms)
+        return cls(reader, segment, state, cache, ict_ms, _tip_of(commit))
 
     @property
     def url(self) -> str:
@@ -118,7 +121,8 @@ class LogSnapshot:
         state = advance(self.state, [commit]).complete(self.url, commit.version)
         commits = (*self.segment.commits, commit.version)
         segment = replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
-        return LogSnapshot(self.reader, segment, state, self.cache.after(commit, segment, state, new), ict_ms)
+        cache = self.cache.after(commit, segment, state, new)
+        return LogSnapshot(self.reader, segment, state, cache, ict_ms, _tip_of(commit))
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
         """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,
@@ -135,3 +139,7 @@ class LogSnapshot:
         an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)
+
+
+def _tip_of(commit: CommitActions) -> Tip:
+    return Tip(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)

@@ -107,6 +107,12 @@ def _batch(batch: Any) -> pa.RecordBatch:
     return batch
 
 
+def is_in_memory(data: Any) -> bool:
+    """Whether reading data runs no code of its caller: tables and lists, not streams and generators."""
+    package = type(data).__module__.partition(".")[0]
+    return isinstance(data, (pa.Table, pa.RecordBatch, list, tuple, bytes)) or package in ("pandas", "polars")
+
+
 def check_unread(data: object) -> None:
     """Raise CallError for an Arrow stream, or an iterator, that was read here before."""
     with _lock:

@@ -7,7 +7,7 @@ Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking, #
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from deltalog.operations.data_files import (
 )
 from deltalog.operations.deletion_vector_writer import write_deletion_vectors
 from deltalog.operations.identity_values import IdentityValues
+from deltalog.operations.input_streams import as_batches
 from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.operations.partition_files import write_streams
 from deltalog.operations.table_rules import TableRules, rules_of
@@ -48,7 +49,15 @@ class RowWriter:
     SchemaMismatchError for rows that do not fit, and removes the files that it wrote when it fails, best effort.
     """
 
-    def __init__(self, reader: LogReader, environment: Environment, changes: MetadataChanges) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        environment: Environment,
+        changes: MetadataChanges,
+        on_rows_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``on_rows_end``: called when a stream of rows has ended, before the last file is closed."""
+        self._on_rows_end = on_rows_end
         self._reader = reader
         self._environment = environment
         self._changes = changes
@@ -141,7 +150,8 @@ class RowWriter:
         """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
         the table, so that rows keep their ids; by threads if there are several streams. Raises RowCountError if these
         are not ``num_rows`` rows."""
-        adds, written = self._written(write_streams, streams, self.layout_of_copies())
+        watched = [self._watched(stream) for stream in streams]
+        adds, written = self._written(write_streams, watched, self.layout_of_copies())
         if num_rows is not None and written != num_rows:
             raise RowCountError(
                 f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
@@ -251,7 +261,11 @@ class RowWriter:
         self._applied_rules, self._rules_source = rules, (self._changes.metadata, self._changes.protocol)
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
-        return self._written(write_rows, rows, layout)
+        return self._written(write_rows, self._watched(rows), layout)
+
+    def _watched(self, rows: Any) -> Iterator[pa.RecordBatch]:
+        yield from as_batches(rows)
+        self._on_rows_end()
 
     def _written(self, write: Any, rows: Any, layout: WriteLayout) -> tuple[list[AddFile], int]:
         environment, base = self._environment, self._changes.base

@@ -13,6 +13,7 @@ from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, unexpected_version
 from deltalog.commit.hooks import wait_for_hooks
 from deltalog.commit.prepared import IsolationLevel
+from deltalog.commit.tip_proof import replaced
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -25,17 +26,18 @@ from deltalog.errors import (
 from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
 from deltalog.log.history_entries import CommitEntry
-from deltalog.log.loader import load, load_after
+from deltalog.log.loader import load_after, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.operations.input_streams import is_in_memory
 from deltalog.operations.transaction import Transaction
 from deltalog.parallel import both
 from deltalog.protocol import features
 from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.paths import commit_path
 from deltalog.read.origin import Read, decoded, origin_in
-from deltalog.read.snapshot import Snapshot, is_outdated
-from deltalog.storage.base import FileMeta, real_url
+from deltalog.read.snapshot import Snapshot, is_outdated, is_read
+from deltalog.storage.base import real_url
 
 T = TypeVar("T")
 
@@ -62,7 +64,7 @@ class TableHandle:
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
         # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        self._tip: tuple[int, FileMeta] | None = None  # the commit file of ``latest`` at the last HEAD of it
+        self._proven_ms: int | None = None  # when the last look at the log began that proved ``latest``
         self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
         self._mark_fresh()
 
@@ -77,39 +79,47 @@ class TableHandle:
         the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
         version shows. A version of which clean-up has deleted commits is read again. Else as ``load_after`` more, or as
         ``load_latest``."""
-        latest, known = self.latest, self._tip
-        newer: tuple[LogSnapshot, FileMeta] | None = None
+        return self._refreshed()[0]
+
+    def refresh_for_change(self) -> Snapshot:
+        """As ``refresh``, for a call that changes the table. Raises TableReplacedError if the log is that of another
+        table than the version that this handle had; the handle is at the new one then, and the next call changes
+        that."""
+        before = self.latest
+        latest, is_same = self._refreshed()
+        if not is_same and is_read(before) and before.metadata.id != latest.metadata.id:
+            what = f"another table was created there; its latest version is {latest.version} now"
+            raise replaced(self.url, before.version, what)
+        return latest
+
+    def _refreshed(self) -> tuple[Snapshot, bool]:
+        """The latest version, and whether the version that this handle had is known to be in its log."""
+        latest, began_ms = self.latest, self.environment.clock_ms()
+        newer: LogSnapshot | None = None
+        is_same = False
         if not is_outdated(latest):
-            after, tip = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
-            if after is None and tip is not None and known in (None, (latest.version, tip)):
-                self._tip = (latest.version, tip)
-                self._mark_fresh()
-                return latest
-            if tip is not None and known == (latest.version, tip):  # still the same table
-                newer = load_after(self.reader, latest.log)
-        fresh, new_tip = self._loaded() if newer is None else newer
+            after, found = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
+            is_same = found is not None and latest.tip.is_file(self.reader, found)
+            if is_same and after is None:
+                self._mark_fresh(began_ms)
+                return latest, True
+            newer = load_after(self.reader, latest.log) if is_same else None
+        fresh = load_latest(self.reader) if newer is None else newer
         snapshot = Snapshot(fresh)
         with _MOVING:
             if newer is None:
                 self._shared = weakref.WeakValueDictionary()
             # Where another thread has moved the handle meanwhile, only a later version moves it on.
             if self.latest is latest or fresh.version > self.latest.version:
-                self.latest, self._tip = snapshot, None if new_tip is None else (fresh.version, new_tip)
-        self._mark_fresh()
-        return snapshot
+                self.latest = snapshot
+        self._mark_fresh(began_ms)
+        return snapshot, is_same
 
-    def _loaded(self) -> tuple[LogSnapshot, FileMeta | None]:
-        """The latest version, and the size and time of its commit where they cost no request. Cost: as
-        ``load_latest``; on a local disk 1 HEAD more."""
-        listing = self.reader.list_latest()
-        fresh = load(self.reader, listing)
-        if self.reader.store.is_remote:
-            return fresh, listing.metas.get(fresh.version)
-        return fresh, self.reader.store.head(commit_path(fresh.version))
-
-    def recent(self) -> Snapshot:
-        """The latest version; on a remote store possibly up to _WARM_MS old. Cost: none then, else as ``refresh``."""
-        return self.latest if self._is_warm() else self.refresh()
+    def recent(self) -> tuple[Snapshot, int | None]:
+        """The latest version, for a call that changes the table; on a remote store possibly up to _WARM_MS old. The
+        second item: when the look at the log began that has just shown it to be the latest; None without one. Cost:
+        none then, else as ``refresh_for_change``."""
+        return (self.latest, None) if self._is_warm() else (self.refresh_for_change(), self._proven_ms)
 
     def at(self, version: int | None, timestamp_ms: int | None) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
@@ -161,7 +171,7 @@ class TableHandle:
 
     def writable(self) -> Snapshot:
         """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""
-        snapshot = self.refresh()
+        snapshot = self.refresh_for_change()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
@@ -178,7 +188,7 @@ class TableHandle:
         with _MOVING:
             if snapshot.version < self.latest.version:
                 return
-            self.latest, self._tip = snapshot, None
+            self.latest = snapshot
         self._mark_fresh()
 
     def flush(self) -> None:
@@ -189,9 +199,12 @@ class TableHandle:
         """Make the next ``recent`` read the log."""
         self._fresh_ms = -_WARM_MS
 
-    def _mark_fresh(self) -> None:
+    def _mark_fresh(self, proven_ms: int | None = None) -> None:
+        """``proven_ms``: when the look at the log began that has shown the latest version to be there."""
         if self.reader.store.is_remote:
             self._fresh_ms = self.environment.clock_ms()
+        if proven_ms is not None:
+            self._proven_ms = proven_ms
 
     def _is_warm(self) -> bool:
         """Whether the store is remote and the latest version was read within _WARM_MS."""
@@ -206,7 +219,7 @@ class TableHandle:
         expected_version: int | None = None,
     ) -> Transaction:
         """See ``DeltaTable.transaction``."""
-        latest = self.refresh()
+        latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
         transaction = Transaction(
             self.reader,
@@ -217,6 +230,8 @@ class TableHandle:
             on_commit=self.advance,
             is_strict=expected_version is not None,
             latest=latest,
+            proven_ms=self._proven_ms,
+            on_lost=self.expire,
         )
         for _, where in origins:
             transaction.declare_read(where)
@@ -231,33 +246,57 @@ class TableHandle:
         """
         origin = origin_in(data)
         if may_be_blind and origin is None and expected_version is None:
-            return self._blind_append()
-        return self.transaction(reads=() if origin is None else (origin,), expected_version=expected_version)
+            transaction = self._blind_append()
+        else:
+            reads = () if origin is None else (origin,)
+            transaction = self.transaction(reads=reads, expected_version=expected_version)
+        transaction.reads_callers_rows = not is_in_memory(data)
+        return transaction
 
     def _blind_append(self) -> Transaction:
         """A transaction that begins on a ``recent`` version: later commits are detected when the commit is attempted,
         so no request is spent on them before. Only identity columns need the latest one: their values follow its."""
-        recent = self.recent()
+        recent, proven_ms = self.recent()
+        if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
+            recent, proven_ms = self.refresh_for_change(), self._proven_ms
         return Transaction(
             self.reader,
             self.committer,
             self.environment,
-            self.refresh() if IDENTITY_KEY in recent.metadata.schema_string else recent,
+            recent,
             on_commit=self.advance,
-            refresh=self.refresh,
+            refresh=self.refresh_for_change,
+            proven_ms=proven_ms,
+            on_lost=self.expire,
         )
 
-    def following(self, parent: Snapshot, environment: Environment) -> Transaction:
+    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
         """A transaction that is committed right after ``parent``, or after as many winners as the attempts of
-        ``environment`` allow; else VersionConflictError."""
-        return Transaction(self.reader, self.committer, environment, parent, on_commit=self.advance, is_strict=True)
+        ``environment`` allow; else VersionConflictError. ``proven_ms``: as ``recent`` returns it."""
+        return Transaction(
+            self.reader,
+            self.committer,
+            environment,
+            parent,
+            on_commit=self.advance,
+            is_strict=True,
+            proven_ms=proven_ms,
+            on_lost=self.expire,
+        )
 
     def continuing(self, planned: Snapshot) -> Transaction:
         """A transaction that was planned on an earlier version. Its commit checks the commits since for conflicts.
         Cost: as ``refresh``, and 1 GET for each version in between."""
-        latest = self.refresh()
+        latest = self.refresh_for_change()
         return Transaction(
-            self.reader, self.committer, self.environment, planned, on_commit=self.advance, latest=latest
+            self.reader,
+            self.committer,
+            self.environment,
+            planned,
+            on_commit=self.advance,
+            latest=latest,
+            anchor=planned,
+            on_lost=self.expire,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:

@@ -19,6 +19,7 @@ from deltalog.commit.conflicts import commits_missing_since, files_still_fit
 from deltalog.commit.hooks import NewVersion, errors_logged
 from deltalog.commit.loop import ClockDriftWarning, CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
+from deltalog.commit.tip_proof import TipProof
 from deltalog.commit.validate import check_prepared
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
@@ -30,6 +31,8 @@ from deltalog.errors import (
     MissingVersionError,
     Outcome,
     ProtocolChangedError,
+    TableNotFoundError,
+    TableReplacedError,
     TransactionCommittedError,
 )
 from deltalog.expressions.tree import Predicate
@@ -90,10 +93,15 @@ class Transaction:
         refresh: Callable[[], Snapshot] | None = None,
         is_strict: bool = False,
         latest: Snapshot | None = None,
+        anchor: Snapshot | None = None,
+        proven_ms: int | None = None,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """``on_commit``: takes the version that this became; once more with a checkpoint, and what that replaces.
         ``refresh``, ``latest``: the latest version, where ``snapshot`` may be stale or is the earlier one read.
-        ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers."""
+        ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers.
+        ``anchor``: the version that must be in the log at the commit, where that is not the latest; ``proven_ms``: as
+        of TipProof; ``on_lost``: called where it is not there."""
         check_isolation_level(isolation_level)
         self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
@@ -110,7 +118,11 @@ class Transaction:
         self._staged = StagedActions()
         base = None if snapshot is None else snapshot.log
         self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
-        self._row_writer = RowWriter(reader, environment, self._metadata_changes)
+        self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
+        self._on_lost = on_lost
+        self._is_callers = False
+        self.reads_callers_rows = True  # as they come, by code of the caller
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof)
         self._finished = False
         self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
 
@@ -133,6 +145,12 @@ class Transaction:
         self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
+
+    def for_caller(self) -> Transaction:
+        """This transaction, for callers whose code runs between its beginning and its commit. Cost of the commit: on a
+        store over a network 1 HEAD more."""
+        self._is_callers = True
+        return self
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -391,7 +409,7 @@ class Transaction:
 
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
         Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError,
-        StoreError. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then. A second call
+        StoreError, and TableNotFoundError or TableReplacedError where the table that this has read is gone. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then. A second call
         raises that error again, or TransactionCommittedError after a commit, and CallError after a failure.
         Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
@@ -404,10 +422,14 @@ class Transaction:
         if self._metadata_changes.changed_metadata != prepared.metadata:  # marks of identity columns moved
             prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         self._finished = True
+        if self._is_callers:
+            self.proof.forget()
         try:
             base, passed = self._after_others(prepared)
             committed = self._run(prepared, base)
         except (DeltaLogError, ClockDriftWarning) as error:
+            if isinstance(error, (TableNotFoundError, TableReplacedError)):
+                self._on_lost()
             if error.outcome is not Outcome.UNKNOWN:  # else a commit may name the files
                 keep_cleanup_errors(error, self._row_writer.discard())
             elif isinstance(error, DeltaLogError):
@@ -442,7 +464,7 @@ class Transaction:
         """Build the snapshot of the commit, update the handle and start the hooks. Nothing here raises. If the snapshot
         cannot be built, it is read from the log at its first use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
-        snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version))
+        snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version, self._txn_id))
 
         def on_checkpoint(latest: LogSnapshot) -> None:
             self.committed = Snapshot(latest)
@@ -459,6 +481,11 @@ class Transaction:
             version = NewVersion(snapshot.log, committed.result, self._metadata_changes.base, committed.commits)
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
+    def _begin_proof(self) -> None:
+        """Where the rows have ended: the caller's code has run until now, or the handle has not looked in this call."""
+        if self.reads_callers_rows or not self.proof.is_valid:
+            self.proof.begin()
+
     def _run(self, prepared: Prepared, base: Base) -> CommittedAttempt:
         try:
             return self._loop(prepared, base).run()
@@ -474,11 +501,12 @@ class Transaction:
                 raise
             self._snapshot = latest
             self._metadata_changes.start_from(latest.log)
+            self.proof = TipProof(self.reader, latest, self._environment)
         self._check(prepared)
         return self._loop(prepared, self._base()).run()
 
     def _loop(self, prepared: Prepared, base: Base) -> CommitLoop:
-        return CommitLoop(self._committer, self.reader, prepared, base, self._environment)
+        return CommitLoop(self._committer, self.reader, prepared, base, self._environment, self.proof)
 
     def _prepare(
         self,
@@ -525,6 +553,7 @@ class Transaction:
         for commit in committed.commits:
             latest = LogSnapshot.created(self.reader, *commit[:2]) if latest is None else latest.after(*commit)
         assert latest is not None
+        latest.tip.note_written(committed.attempt.data, committed.meta)
         return Snapshot(latest)
 
     # -------------------------------------------------------------------------------------------- helpers

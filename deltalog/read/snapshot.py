@@ -18,6 +18,7 @@ from deltalog.log.file_tables import FILES
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy
 from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
@@ -75,6 +76,12 @@ class Snapshot:
     @Lazy
     def version(self) -> int:
         return self._version.version
+
+    @property
+    def tip(self) -> Tip:
+        """Which commit this version is. Cost: none."""
+        found: LogSnapshot | UnreadSnapshot = self.__dict__.get("log", self._version)
+        return found.tip
 
     @Lazy
     def protocol(self) -> Protocol:
@@ -239,6 +246,11 @@ def is_outdated(snapshot: Snapshot) -> bool:
     """Whether log clean-up is known to have deleted commits that its files are read from. Cost: none."""
     log = snapshot.__dict__.get("log", snapshot._version)
     return isinstance(log, LogSnapshot) and log.cache.is_outdated
+
+
+def is_read(snapshot: Snapshot) -> bool:
+    """Whether the state of this version is in memory. Cost: none."""
+    return isinstance(snapshot.__dict__.get("log", snapshot._version), LogSnapshot)
 
 
 def _loaded_again(reader: LogReader, version: int, is_time_travel: bool) -> Snapshot:

@@ -48,11 +48,23 @@ class PutOutcome(enum.Enum):
 
 
 class FileMeta(msgspec.Struct, frozen=True, gc=False):
-    """A listed object. Size and time are None if the listing left them out (``stat=False``)."""
+    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag``: a text that
+    differs between objects that were created under one name, as far as the store has one; on S3 the ETag."""
 
     name: str
     size_bytes: int | None
     modification_time_ms: int | None
+    etag: str | None = None
+
+    def may_be(self, other: FileMeta) -> bool:
+        """Whether nothing that is known of two objects of one name tells them apart. Times are compared in seconds: a
+        listing may have them more exactly than a HEAD, or less."""
+        if self.size_bytes != other.size_bytes:
+            return False
+        if self.etag and other.etag:
+            return self.etag == other.etag
+        times_ms = (self.modification_time_ms, other.modification_time_ms)
+        return None in times_ms or times_ms[0] // 1000 == times_ms[1] // 1000  # type: ignore[operator]
 
 
 class EntryKind(enum.Enum):
@@ -197,7 +209,7 @@ class LogStore(ABC):
         Cost: as ``get``; 1 HEAD where the store has it.
         """
         try:
-            return f'"{hashlib.md5(self.get(path), usedforsecurity=False).hexdigest()}"'
+            return etag_of(self.get(path))
         except ObjectNotFoundError:
             return None
 
@@ -301,6 +313,11 @@ def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list
         for path, meta in zip(paths, metas, strict=True)
         if meta is not None
     ]
+
+
+def etag_of(data: bytes) -> str:
+    """The ETag that S3 gives to an object of one part, in quotes; with some kinds of encryption it gives another."""
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
 
 def get_or_none(store: LogStore, path: str, length: int | None = None) -> bytes | None:

@@ -183,7 +183,7 @@ class LocalStore(LogStore):
                     except FileNotFoundError:
                         continue  # removed between listing and stat
                     if not S_ISDIR(status.st_mode):
-                        found.append(FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000))
+                        found.append(_meta(name, status))
                 return found
             finally:
                 os.close(above)
@@ -514,7 +514,8 @@ def _is_same(entry: Entry, status: os.stat_result) -> bool:
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:
-    return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000)
+    fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
+    return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000, fingerprint)
 
 
 def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:

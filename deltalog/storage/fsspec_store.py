@@ -523,7 +523,8 @@ def _status_of(error: BaseException) -> int | None:
 
 def _meta(info: Mapping[str, Any]) -> FileMeta:
     size = info.get("size")
-    return FileMeta(_name(info), None if size is None else int(size), _modified_ms(info))
+    etag = info.get("ETag") or info.get("etag")
+    return FileMeta(_name(info), None if size is None else int(size), _modified_ms(info), str(etag) if etag else None)
 
 
 def _name(info: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError
 from deltalog.protocol.paths import LOG_DIRECTORY
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, entries_by_head, etag_of
 
 
 def _wall_clock_ms() -> int:
@@ -48,12 +48,12 @@ class MemoryStore(LogStore):
         with self._lock:
             items = [(path[len(prefix) :], item) for path, item in self._objects.items() if path.startswith(prefix)]
         listed = sorted(item for item in items if "/" not in item[0] and item[0] >= start)[:limit]
-        return [FileMeta(name, len(data), time_ms) for name, (data, time_ms) in listed]
+        return [FileMeta(name, len(data), time_ms, etag_of(data) if stat else None) for name, (data, time_ms) in listed]
 
     def head(self, path: str) -> FileMeta | None:
         with self._lock:
             item = self._objects.get(path)
-        return None if item is None else FileMeta(path.rsplit("/", 1)[-1], len(item[0]), item[1])
+        return None if item is None else FileMeta(path.rsplit("/", 1)[-1], len(item[0]), item[1], etag_of(item[0]))
 
     def delete(self, path: str) -> None:
         with self._lock:

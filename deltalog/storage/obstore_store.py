@@ -411,4 +411,4 @@ def _is_slow_down(error: Exception) -> bool:
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
     # HEAD has whole seconds everywhere; some services list milliseconds, and one object must have one time.
     modified_ms = int(meta["last_modified"].timestamp()) * 1000
-    return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms)
+    return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms, meta.get("e_tag"))

@@ -229,7 +229,8 @@ class S3Store(LogStore):
         except ObjectNotFoundError:
             return None
         name = path.rsplit("/", 1)[-1]
-        return FileMeta(name, response["ContentLength"], _whole_seconds_ms(response["LastModified"]))
+        modified_ms = _whole_seconds_ms(response["LastModified"])
+        return FileMeta(name, response["ContentLength"], modified_ms, response.get("ETag") or None)
 
     def etag(self, path: str) -> str | None:
         """The object's ETag as S3 spells it, with its quotes, or None when absent. Cost: 1 HEAD."""
@@ -253,7 +254,12 @@ class S3Store(LogStore):
                 arguments["MaxKeys"] = min(LIST_PAGE, max(limit - len(found), 0) + 2)
             page = self._call("list", prefix, "list_objects_v2", with_key=False, **arguments)
             listed = (
-                FileMeta(each["Key"][len(prefix) :], each["Size"], _whole_seconds_ms(each["LastModified"]))
+                FileMeta(
+                    each["Key"][len(prefix) :],
+                    each["Size"],
+                    _whole_seconds_ms(each["LastModified"]),
+                    each.get("ETag") or None,
+                )
                 for each in page.get("Contents", ())
             )
             found += [meta for meta in listed if meta.name and meta.name >= start and "/" not in meta.name]

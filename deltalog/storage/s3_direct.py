@@ -339,7 +339,8 @@ def _contents(root: xml.Element, is_escaped: bool) -> Iterator[dict[str, Any]]:
             continue
         fields = {_local(field.tag): field.text or "" for field in each}
         key = urllib.parse.unquote_plus(fields["Key"]) if is_escaped else fields["Key"]
-        yield {"Key": key, "Size": int(fields["Size"]), "LastModified": _time(fields["LastModified"])}
+        listed = {"Key": key, "Size": int(fields["Size"]), "LastModified": _time(fields["LastModified"])}
+        yield {**listed, "ETag": fields.get("ETag", "")}
 
 
 def _time(text: str) -> datetime.datetime:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.commit.conflicts import files_still_fit, unexpected_version
+from deltalog.commit.tip_proof import TipProof
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -38,7 +39,7 @@ from deltalog.errors import (
 from deltalog.operations.committed_files import check_never_committed
 from deltalog.operations.contract.records import Records, record_batches
 from deltalog.operations.data_files import discard
-from deltalog.operations.input_streams import read_once
+from deltalog.operations.input_streams import is_in_memory, read_once
 from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.transaction import Transaction
 from deltalog.operations.writes import fitting
@@ -171,6 +172,8 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
+    # What the writing of the files has begun, for their commit in the same call.
+    proofs: list[TipProof] = field(default_factory=list)
 
 
 # ------------------------------------------------------------------------------------------------------ staging
@@ -243,8 +246,11 @@ def target_of(handle: TableHandle) -> WriteTarget:
 
     def begin(options: Options) -> Transaction:
         may_be_recent = options.expected_parent in (None, handle.latest.version)
-        parent = handle.recent() if may_be_recent else handle.refresh()
-        return handle.following(parent, options.environment(handle.environment, parent.version, handle.url))
+        if not may_be_recent:
+            handle.expire()
+        parent, proven_ms = handle.recent()
+        environment = options.environment(handle.environment, parent.version, handle.url)
+        return handle.following(parent, environment, proven_ms)
 
     return WriteTarget(handle.reader.store, begin, handle.expire, handle.unsettled)
 
@@ -256,7 +262,8 @@ def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
     """
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "rows")
-        return _staged(transaction, fitting(transaction, data), options)
+        transaction.reads_callers_rows = not is_in_memory(data)
+        return _staged(target, transaction, fitting(transaction, data), options)
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
@@ -271,15 +278,19 @@ def stage_records(target: WriteTarget, records: Records | None, options: Options
                 "of records goes into one file at a time. write(data) takes rows for partitioned tables."
             )
         filled = transaction.row_writer.rules().filled
-        return _staged(transaction, record_batches(records, transaction.schema, filled), options)
+        transaction.reads_callers_rows = not is_in_memory(records)
+        return _staged(target, transaction, record_batches(records, transaction.schema, filled), options)
 
 
-def _staged(transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options) -> StagedFiles:
+def _staged(
+    target: WriteTarget, transaction: Transaction, batches: Iterable[pa.RecordBatch], options: Options
+) -> StagedFiles:
     _check_no_identities(transaction)
     span = _Span(transaction.schema, options.timestamp_column)
     rows = transaction.write(span.watch(batches), checksum=options.checksum)
     files, metadata = tuple(transaction.staged.adds), transaction.metadata
     transaction.row_writer.release()
+    target.proofs[:] = [transaction.proof]
     version = -1 if transaction.snapshot is None else _shared_version(transaction.snapshot)
     return StagedFiles(files, rows, metadata, options.timestamp_column, span.first_us, span.last_us, version)
 
@@ -418,6 +429,8 @@ def commit_one(
     """Commit the actions that ``stage_on`` stages; it returns the metrics. Raises as Transaction.commit."""
     try:
         with target.begin(options) as transaction:
+            while target.proofs:
+                transaction.proof.take_over(target.proofs.pop())
             metrics = stage_on(transaction)
             transaction.set_commit_annotations(annotations)
             columns = json.dumps(list(transaction.metadata.partition_columns))

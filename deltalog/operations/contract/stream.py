@@ -198,6 +198,7 @@ class StreamWriter:
     def _add_row(self, transaction: Transaction) -> dict[str, str]:
         if not holds_blobs(transaction.metadata):
             raise BlobTableRequiredError(f"{self._target.store.url} is no longer a table of blobs.")
+        transaction.reads_callers_rows = False
         row = pa.table({name: [value] for name, value in {"sha256": None, **self._blob()}.items()})
         transaction.write(row.select(BLOB_SCHEMA.names).to_batches(), checksum=self._options.checksum)
         transaction.staged.keep_for_caller([encode_path(self.path)])

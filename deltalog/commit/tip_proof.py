@@ -1,0 +1,146 @@
+"""Proof that a commit follows the version that it was planned on: that version is still in the log, and is the same one.
+
+Exclusive creation alone does not prove it. Where the table was deleted since, the name of the next version is free, and
+a commit leaves a log that begins with it; where another table is there now, with as many versions, the files of the old
+one get into it. So the file of the known version is looked at before each attempt, and on a store without a network
+after it too. Later versions need no look of their own: versions are contiguous, and no client of Delta removes the
+latest ones.
+
+On a store over a network the look is a request that is made beside the upload of the data, so that nothing waits for
+it. It begins when the caller's rows have ended, since the caller's code may run until then.
+
+Spec: PROTOCOL.md#delta-log-entries.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+
+from deltalog.background import in_background
+from deltalog.environment import Environment
+from deltalog.errors import CorruptTableError, DeltaLogError, TableNotFoundError, TableReplacedError
+from deltalog.log.loader import load_latest
+from deltalog.log.reader import LogReader
+from deltalog.protocol.paths import commit_path
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import FileMeta
+
+log = logging.getLogger(__name__)
+
+# On a store over a network: for how long a look at the log that this call has made counts.
+VALID_MS = 2_000
+
+
+class TipProof:
+    """Of one transaction. ``known``: the version that must still be in the log; None for a new table. ``proven_ms``:
+    when a look at it began that this call has made, by the clock of the environment, in milliseconds since 1970."""
+
+    def __init__(
+        self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
+    ) -> None:
+        store = reader.store
+        is_managed = store.catalog is not None or store.branch is not None  # whose catalog knows its tables by their ids
+        self._reader = reader
+        self._known = None if is_managed else known
+        self._environment = environment
+        self._proven_ms = proven_ms
+        self._looked: Future[FileMeta | None] | None = None
+
+    @property
+    def is_checked_after(self) -> bool:
+        """Whether ``confirm`` costs no request over a network, and so is called before a commit is acknowledged."""
+        return self._known is not None and not self._reader.store.is_remote
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this call has looked within VALID_MS. Cost: none."""
+        if self._proven_ms is None or not self._reader.store.is_remote:
+            return False
+        return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
+
+    def begin(self) -> None:
+        """Begin to look, beside what the caller does meanwhile; what was seen before no longer counts. Raises nothing.
+        Cost: 1 HEAD on a store over a network."""
+        self.forget()
+        if self._known is None or not (self._reader.store.is_remote and self._environment.background):
+            return
+        store, path = self._reader.store, commit_path(self._known.version)
+        looked = Future[FileMeta | None]()
+
+        def look() -> None:
+            try:
+                looked.set_result(store.head(path))
+            except BaseException as error:
+                looked.set_exception(error)
+
+        self._proven_ms, self._looked = self._environment.clock_ms(), looked
+        in_background(f"{store.url}: {path} of {id(self)}", look)
+
+    def forget(self) -> None:
+        """Let ``check`` look anew: the caller's code has run since."""
+        self._proven_ms = self._looked = None
+
+    def take_over(self, other: TipProof) -> None:
+        """Continue with what another transaction of the same call has begun, if it is about the same version."""
+        if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
+            self._proven_ms, self._looked = other._proven_ms, other._looked
+
+    def check(self) -> None:
+        """Raise unless the known version is in the log: TableNotFoundError, TableReplacedError, StoreError. Cost: none
+        where this call has looked within VALID_MS, else 1 HEAD; where that shows another file, as ``load_latest``."""
+        if self._known is None:
+            return
+        looked, is_valid = self._looked, self.is_valid
+        self.forget()
+        if is_valid and looked is None:
+            return
+        if is_valid and looked is not None:
+            try:
+                self._judge(looked.result(), self._known.version)
+            except (TableNotFoundError, TableReplacedError):
+                raise
+            except DeltaLogError as error:  # such as a request that failed: it is made again
+                log.debug("%s: cannot look at the latest version: %s", self._reader.store.url, error)
+            else:
+                return
+        self._judge(self._reader.store.head(commit_path(self._known.version)), self._known.version)
+
+    def confirm(self, version: int) -> FileMeta | None:
+        """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
+        Returns the file of that. Cost: 2 HEADs."""
+        assert self._known is not None
+        found, own = self._reader.heads([commit_path(self._known.version), commit_path(version)])
+        self._judge(found, version)
+        return own
+
+    def _judge(self, found: FileMeta | None, reached: int) -> None:
+        """``found``: the file of the known version now. ``reached``: a version that the same table has now."""
+        known, url = self._known, self._reader.store.url
+        assert known is not None
+        if found is not None and known.tip.is_file(self._reader, found):
+            return
+        try:
+            fresh = load_latest(self._reader)
+        except TableNotFoundError:
+            raise TableNotFoundError(
+                f"{url}: the table was deleted: version {known.version} of it was read from there, and there is no log "
+                "any more. Nothing was committed. Create it again, or open the table that this call is meant for."
+            ) from None
+        except CorruptTableError as error:
+            raise replaced(url, known.version, f"and what is there cannot be read: {error}") from error
+        # Log clean-up deletes commits, also the last one that a handle has read, if others have gone on since.
+        if found is None and fresh.version >= reached and fresh.metadata.id == known.metadata.id:
+            return
+        is_other = fresh.metadata.id != known.metadata.id
+        what = "another table was created there" if is_other else "an older copy of it is there, or was"
+        raise replaced(url, known.version, f"{what}; its latest version is {fresh.version} now")
+
+
+def replaced(url: str, version: int, what: str) -> TableReplacedError:
+    """The error for a table that is not the one whose ``version`` was read."""
+    return TableReplacedError(
+        f"{url}: the table was replaced after version {version} of it was read: {what}. Nothing was committed. Read "
+        "the table again; repeat the call if it is meant for the table that is there now.",
+        version=version,
+    )
