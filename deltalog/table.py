@@ -538,7 +538,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         """
         if (version is None) == (timestamp is None):
             raise CallError("Give the version or the timestamp to restore.")
-        target = self.snapshot(version, timestamp)
+        target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
         with self._handle.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
 

@@ -26,7 +26,7 @@ from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol.paths import checksum_path
+from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 from deltalog.storage.base import LogStore
@@ -72,7 +72,7 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
     allows that: after those of earlier versions, before the process ends. Raises nothing but interrupts.
 
     Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
-    ``write_checkpoint``; after a checkpoint, once a day for a table older than delta.logRetentionDuration, that of
+    ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than delta.logRetentionDuration, that of
     ``clean_up``. In the background no caller waits for it, unless more than background.MAX_WAITING commits do.
     """
     store = version.snapshot.reader.store
@@ -95,7 +95,7 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, result)
     with errors_logged(fact, "a checkpoint of it"):
-        if _is_checkpoint_due(snapshot):
+        if _is_checkpoint_due(snapshot) and _is_there(snapshot):
             written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
             snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
@@ -145,6 +145,21 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
     data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
     # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
+
+
+def _is_there(snapshot: LogSnapshot) -> bool:
+    """Whether the log still has this version, and not another commit of that number: a checkpoint of a table that was
+    deleted would take the place of the one that is there now. Cost: 1 HEAD."""
+    found = snapshot.reader.store.head(commit_path(snapshot.version))
+    if found is not None and snapshot.tip.is_file(snapshot.reader, found):
+        return True
+    log.warning(
+        "%s: version %s was committed, and is not there any more: the table was deleted or replaced. No checkpoint of it "
+        "is written.",
+        snapshot.url,
+        snapshot.version,
+    )
+    return False
 
 
 def _is_checkpoint_due(snapshot: LogSnapshot) -> bool:

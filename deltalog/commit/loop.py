@@ -36,7 +36,9 @@ from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
     CommitAttemptsExhaustedError,
+    CommitConflictError,
     CommitStateUnknownError,
+    CorruptTableError,
     DeltaLogError,
     InvalidCommitError,
     ObjectNotFoundError,
@@ -45,6 +47,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features, row_tracking, timestamps
@@ -137,7 +140,7 @@ class CommitLoop:
         for number in range(1, retry.max_attempts + 1):
             self._attempts = number
             attempt = build_attempt(self._prepared, self._base, self._clock_ms())
-            self._proof.check()
+            self._proof.check(attempt.version)
             winner = self._try(attempt)
             if winner is None:
                 return CommittedAttempt(attempt.result(number), self._winners, attempt, self._confirmed(attempt))
@@ -197,11 +200,11 @@ class CommitLoop:
                 cause = error
                 continue
             try:
-                self._proof.check()
+                self._proof.check(attempt.version)
                 outcome = self._commit(attempt)
             except CommitStateUnknownError:
                 raise
-            except (TableNotFoundError, TableReplacedError) as error:
+            except (TableNotFoundError, TableReplacedError, CommitConflictError) as error:
                 raise self._unknown(attempt, error) from error  # an earlier request may still arrive
             except DeltaLogError as error:
                 cause = error  # this request committed nothing, but an earlier one may still arrive
@@ -219,6 +222,7 @@ class CommitLoop:
             return self._proof.confirm(attempt.version)
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
+            self._proof.check(attempt.version)  # what is there without the commit
             raise
         except DeltaLogError as error:  # nothing speaks against the commit
             log.debug("%s: cannot look at the log after the commit: %s", self._store.url, error)
@@ -226,13 +230,13 @@ class CommitLoop:
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
         """Remove the commit from a log that is not that of its table. Raises CommitStateUnknownError where it must
-        stay: another commit follows it, or the store fails."""
+        stay: readers see it there and another commit may follow it, or the store fails."""
         path = commit_path(attempt.version)
         try:
             occupant = decode_commit(self._store.get(path), attempt.version)
             if not self._is_ours(occupant):
                 return
-            if self._store.head(commit_path(attempt.version + 1)) is None:
+            if not (self._is_read(attempt.version) and self._store.head(commit_path(attempt.version + 1))):
                 self._store.delete(path)
                 return
         except (ObjectNotFoundError, InvalidCommitError):
@@ -240,6 +244,13 @@ class CommitLoop:
         except DeltaLogError as error:
             log.debug("%s: version %s cannot be withdrawn: %s", self._store.url, attempt.version, error)
         raise self._unknown(attempt, reason) from reason
+
+    def _is_read(self, version: int) -> bool:
+        """Whether readers of the log see a version: not if one before it is missing. Raises StoreError."""
+        try:
+            return load_latest(self._reader).version >= version
+        except (TableNotFoundError, CorruptTableError):
+            return False
 
     def _is_ours(self, occupant: CommitActions) -> bool:
         return occupant.commit_info is not None and occupant.commit_info.txn_id == self._prepared.txn_id

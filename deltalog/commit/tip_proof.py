@@ -18,8 +18,15 @@ import logging
 from concurrent.futures import Future
 
 from deltalog.background import in_background
+from deltalog.commit.conflicts import commits_missing_since
 from deltalog.environment import Environment
-from deltalog.errors import CorruptTableError, DeltaLogError, TableNotFoundError, TableReplacedError
+from deltalog.errors import (
+    CommitConflictError,
+    CorruptTableError,
+    DeltaLogError,
+    TableNotFoundError,
+    TableReplacedError,
+)
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import commit_path
@@ -86,9 +93,11 @@ class TipProof:
         if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
             self._proven_ms, self._looked = other._proven_ms, other._looked
 
-    def check(self) -> None:
-        """Raise unless the known version is in the log: TableNotFoundError, TableReplacedError, StoreError. Cost: none
-        where this call has looked within VALID_MS, else 1 HEAD; where that shows another file, as ``load_latest``."""
+    def check(self, version: int) -> None:
+        """Raise unless the known version is in the log, before ``version`` is committed: TableNotFoundError,
+        TableReplacedError, StoreError; CommitConflictError where log clean-up has deleted it and later commits, which
+        ``version`` would take the place of. Cost: none where this call has looked within VALID_MS, else 1 HEAD; where
+        that shows another file, as ``load_latest``."""
         if self._known is None:
             return
         looked, is_valid = self._looked, self.is_valid
@@ -97,25 +106,25 @@ class TipProof:
             return
         if is_valid and looked is not None:
             try:
-                self._judge(looked.result(), self._known.version)
-            except (TableNotFoundError, TableReplacedError):
+                self._judge(looked.result(), version)
+            except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
             except DeltaLogError as error:  # such as a request that failed: it is made again
                 log.debug("%s: cannot look at the latest version: %s", self._reader.store.url, error)
             else:
                 return
-        self._judge(self._reader.store.head(commit_path(self._known.version)), self._known.version)
+        self._judge(self._reader.store.head(commit_path(self._known.version)), version)
 
     def confirm(self, version: int) -> FileMeta | None:
         """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
         Returns the file of that. Cost: 2 HEADs."""
         assert self._known is not None
         found, own = self._reader.heads([commit_path(self._known.version), commit_path(version)])
-        self._judge(found, version)
+        self._judge(found, version, is_committed=True)
         return own
 
-    def _judge(self, found: FileMeta | None, reached: int) -> None:
-        """``found``: the file of the known version now. ``reached``: a version that the same table has now."""
+    def _judge(self, found: FileMeta | None, version: int, is_committed: bool = False) -> None:
+        """``found``: the file of the known version now. ``version``: that is committed, or will be."""
         known, url = self._known, self._reader.store.url
         assert known is not None
         if found is not None and known.tip.is_file(self._reader, found):
@@ -128,9 +137,13 @@ class TipProof:
                 "any more. Nothing was committed. Create it again, or open the table that this call is meant for."
             ) from None
         except CorruptTableError as error:
-            raise replaced(url, known.version, f"and what is there cannot be read: {error}") from error
+            raise replaced(url, known.version, "what is there cannot be read") from error
         # Log clean-up deletes commits, also the last one that a handle has read, if others have gone on since.
+        reached = version if is_committed else known.version
         if found is None and fresh.version >= reached and fresh.metadata.id == known.metadata.id:
+            is_free = not is_committed and fresh.version >= version
+            if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
+                raise commits_missing_since(known.version, fresh.version, url)
             return
         is_other = fresh.metadata.id != known.metadata.id
         what = "another table was created there" if is_other else "an older copy of it is there, or was"

@@ -21,7 +21,7 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
     """Write a checkpoint of the latest version, after those that commits of this process still write: the hint names
     the one that is written last."""
     handle.flush()
-    snapshot, environment = handle.writable(), handle.environment
+    snapshot, environment = handle.writable(for_change=False), handle.environment
     written = write_checkpoint(
         snapshot.log,
         environment.clock_ms(),
@@ -34,7 +34,7 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
     """Write a log compaction file. Returns the first and the last version in it; None: there are fewer than two."""
-    snapshot = handle.writable()
+    snapshot = handle.writable(for_change=False)
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version
     if from_version is None and to_version is None and end <= start:

@@ -65,6 +65,7 @@ class TableHandle:
         # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
         self._proven_ms: int | None = None  # when the last look at the log began that proved ``latest``
+        self._lost: Snapshot | None = None  # a version that is gone, which a call has raised already
         self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
         self._mark_fresh()
 
@@ -87,7 +88,8 @@ class TableHandle:
         that."""
         before = self.latest
         latest, is_same = self._refreshed()
-        if not is_same and is_read(before) and before.metadata.id != latest.metadata.id:
+        is_known = before is not self._lost and is_read(before)
+        if not is_same and is_known and before.metadata.id != latest.metadata.id:
             what = f"another table was created there; its latest version is {latest.version} now"
             raise replaced(self.url, before.version, what)
         return latest
@@ -121,18 +123,18 @@ class TableHandle:
         none then, else as ``refresh_for_change``."""
         return (self.latest, None) if self._is_warm() else (self.refresh_for_change(), self._proven_ms)
 
-    def at(self, version: int | None, timestamp_ms: int | None) -> Snapshot:
+    def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
-        with ms since the Unix epoch."""
+        with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
         if version is not None and timestamp_ms is not None:
             raise CallError("Give a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
+        latest = self.refresh_for_change() if for_change else self.refresh()
         if timestamp_ms is not None:
-            history = self.history()
+            history = LogHistory(self.reader, latest.log)
             found = self._snapshot(history, history.version_at(timestamp_ms).version)
             return Snapshot(found, is_time_travel=True)
-        latest = self.refresh()
         if version is None:
             return latest
         if version == latest.version:
@@ -169,9 +171,10 @@ class TableHandle:
         fresh, entries = both(self.refresh, early, side_by_side=True)
         return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
 
-    def writable(self) -> Snapshot:
-        """The latest version, after a check that deltalog can write the table. Raises UnsupportedFeatureError."""
-        snapshot = self.refresh_for_change()
+    def writable(self, for_change: bool = True) -> Snapshot:
+        """The latest version, after a check that deltalog can write the table; with ``for_change`` as
+        ``refresh_for_change``. Raises UnsupportedFeatureError."""
+        snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
@@ -194,6 +197,12 @@ class TableHandle:
     def flush(self) -> None:
         """See ``DeltaTable.flush``."""
         wait_for_hooks(self.reader.store)
+
+    def lose(self) -> None:
+        """Take note that the latest version is not in the log any more, and that a call has raised an error that says
+        so: the next one reads the log, and changes the table that is there."""
+        self._lost = self.latest
+        self.expire()
 
     def expire(self) -> None:
         """Make the next ``recent`` read the log."""
@@ -231,7 +240,7 @@ class TableHandle:
             is_strict=expected_version is not None,
             latest=latest,
             proven_ms=self._proven_ms,
-            on_lost=self.expire,
+            on_lost=self.lose,
         )
         for _, where in origins:
             transaction.declare_read(where)
@@ -267,7 +276,7 @@ class TableHandle:
             on_commit=self.advance,
             refresh=self.refresh_for_change,
             proven_ms=proven_ms,
-            on_lost=self.expire,
+            on_lost=self.lose,
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
@@ -281,7 +290,7 @@ class TableHandle:
             on_commit=self.advance,
             is_strict=True,
             proven_ms=proven_ms,
-            on_lost=self.expire,
+            on_lost=self.lose,
         )
 
     def continuing(self, planned: Snapshot) -> Transaction:
@@ -296,7 +305,7 @@ class TableHandle:
             on_commit=self.advance,
             latest=latest,
             anchor=planned,
-            on_lost=self.expire,
+            on_lost=self.lose,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:

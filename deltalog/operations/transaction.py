@@ -25,6 +25,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
+    CommitConflictError,
     DeltaLogError,
     InvalidActionError,
     MetadataChangedError,
@@ -489,8 +490,10 @@ class Transaction:
     def _run(self, prepared: Prepared, base: Base) -> CommittedAttempt:
         try:
             return self._loop(prepared, base).run()
-        except (MetadataChangedError, ProtocolChangedError):
+        except CommitConflictError as error:
             # A blind append begins on a version that may be stale; it is repeated once on the latest one.
+            if type(error) not in (MetadataChangedError, ProtocolChangedError, CommitConflictError):
+                raise
             if self._refresh is None or not prepared.is_blind_append:
                 raise
             assert self.snapshot is not None

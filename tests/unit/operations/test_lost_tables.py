@@ -1,0 +1,546 @@
+"""Tables that are deleted, created again, rolled back or restored while a handle on them is open: nothing that a call
+acknowledges is lost, no log begins in its middle, and no file of the old table gets into the new one.
+
+``tests/simulation/test_lost_tables.py`` does the same at every store call of every verb.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import (
+    CommitStateUnknownError,
+    Dataset,
+    DeltaLogError,
+    DeltaTable,
+    LogStore,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from deltalog.errors import Outcome
+from deltalog.log.checkpoint.last_checkpoint import read_hint
+from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.storage.base import EntryKind, PutOutcome
+from deltalog.storage.fs import LocalStore
+from deltalog.storage.memory import MemoryStore
+from deltalog.storage.s3 import S3Store
+from deltalog.storage.wrapped import WrappedStore
+from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
+from tests.support.core import SCHEMA, Clock, environment, ids, rows
+from tests.support.rounds import RoundStore
+from tests.support.s3 import Server
+
+_OTHER = pa.schema([("other", pa.string())])
+_number = itertools.count()
+
+
+class FarStore(MemoryStore):
+    """Memory behind a network."""
+
+    is_remote = True
+
+
+class Place:
+    """A location. ``store`` is what the handle under test uses; ``reach`` gives other processes one of their own."""
+
+    def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
+        self.store = store
+        self.reach = reach
+
+    def names(self) -> list[str]:
+        """The paths of all objects."""
+        store = self.reach()
+        log = [f"_delta_log/{name}" for name in store.list_names("_delta_log")]
+        with contextlib.suppress(ObjectNotFoundError):  # no directory
+            return [*log, *(entry.path for entry in store.walk(lambda path: True) if entry.kind is EntryKind.FILE)]
+        return log
+
+    def commits(self) -> list[str]:
+        return sorted(name[-7:-5] for name in self.names() if name.startswith("_delta_log/0") and name.endswith(".json"))
+
+    def drop(self) -> None:
+        store = self.reach()
+        for name in self.names():
+            store.delete(name)
+        if isinstance(store, LocalStore):
+            shutil.rmtree(store.root, ignore_errors=True)
+
+    def copy(self) -> dict[str, bytes]:
+        store = self.reach()
+        return {name: store.get(name) for name in self.names()}
+
+    def restore(self, copy: dict[str, bytes]) -> None:
+        self.drop()
+        store = self.reach()
+        for name, data in copy.items():
+            store.put(name, data)
+
+    def create(self, schema: pa.Schema = SCHEMA, commits: int = 0) -> DeltaTable:
+        table = DeltaTable.create(self.reach(), schema)
+        for number in range(commits):
+            table.append(pa.table({name: [number] for name in schema.names}).cast(schema))
+        table.flush()
+        return table
+
+
+@pytest.fixture(params=["memory", "far", "disk", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "s3":
+        server: Server = request.getfixturevalue("ministack")
+        store = server.store()
+        yield Place(store, lambda: S3Store(store.url, **server.options()))
+        return
+    if request.param == "disk":
+        yield Place(LocalStore(tmp_path / "t"), lambda: LocalStore(tmp_path / "t"))
+        return
+    kind = FarStore if request.param == "far" else MemoryStore
+    shared = kind(f"memory://lost-{next(_number)}")
+    yield Place(shared, lambda: shared)
+
+
+def opened(place: Place, commits: int = 2) -> DeltaTable:
+    """A handle whose own commit is the latest version, and which is warm where a handle can be."""
+    table = DeltaTable.create(place.store, SCHEMA)
+    for number in range(commits):
+        table.append(rows(number))
+    table.flush()
+    return table
+
+
+# ------------------------------------------------------------------------------------------------ dropped
+
+
+def _staged_before(table: DeltaTable) -> Callable[[], Any]:
+    staged = table.stage(rows(8))
+    return lambda: table.commit_staged([staged])
+
+
+def _transaction_before(table: DeltaTable) -> Callable[[], Any]:
+    transaction = table.transaction()
+    transaction.write(rows(8).to_reader())
+    return lambda: transaction.commit()
+
+
+def _merge(table: DeltaTable) -> Any:
+    merge = table.merge(rows(0, 9), "target.id = source.id")
+    return merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+#: By name what is made ready before the table is lost, and then called.
+VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
+    "append": lambda table: lambda: table.append(rows(8)),
+    "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),
+    "append with a new column": lambda table: lambda: table.append(rows(8), merge_schema=True),
+    "overwrite": lambda table: lambda: table.overwrite(rows(8)),
+    "overwrite where": lambda table: lambda: table.overwrite(rows(0), where="id = 0"),
+    "delete": lambda table: lambda: table.delete("id = 0"),
+    "delete all": lambda table: lambda: table.delete(),
+    "update": lambda table: lambda: table.update({"name": "'x'"}, "id = 0"),
+    "merge": lambda table: lambda: _merge(table),
+    "set properties": lambda table: lambda: table.set_properties({"custom.a": "1"}),
+    "add columns": lambda table: lambda: table.add_columns(pa.schema([("more", pa.int64())])),
+    "restore": lambda table: lambda: table.restore(0),
+    "compact": lambda table: lambda: table.optimize.compact(),
+    "checkpoint": lambda table: lambda: table.checkpoint(),
+    "Dataset.write": lambda table: lambda: Dataset(table).write(rows(8)),
+    "stream_write_records": lambda table: lambda: Dataset(table).stream_write_records([{"id": 8}]),
+    "commit_staged": _staged_before,
+    "a transaction": _transaction_before,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_commits_to_a_table_that_was_deleted(place: Place, verb: str) -> None:
+    table = opened(place)
+    call = VERBS[verb](table)
+    place.drop()
+    for _ in range(2):
+        with pytest.raises(TableNotFoundError) as caught:
+            call()
+            table.flush()
+        assert caught.value.outcome is Outcome.NOTHING_COMMITTED
+        if verb in ("a transaction", "commit_staged"):
+            break
+    assert [name for name in place.names() if name.startswith("_delta_log/")] == []
+    assert DeltaTable.create(place.reach(), _OTHER).version == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("schema", "commits"), [(SCHEMA, 2), (_OTHER, 5)])
+def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
+    place: Place, verb: str, schema: pa.Schema, commits: int
+) -> None:
+    table = opened(place)
+    call = VERBS[verb](table)
+    place.drop()
+    new = place.create(schema, commits)
+    before = place.names()
+    if verb == "checkpoint":  # derived from what is there
+        call()
+        assert DeltaTable.open(place.reach()).version == commits
+        return
+    with pytest.raises(TableReplacedError) as caught:
+        call()
+    assert caught.value.version == 2 and caught.value.outcome is Outcome.NOTHING_COMMITTED
+    table.flush()
+    if verb != "commit_staged":  # whose files are kept
+        assert place.names() == before
+    found = DeltaTable.open(place.reach()).snapshot()
+    assert (found.version, found.schema) == (commits, new.snapshot().schema)
+    assert found.scan().to_arrow().num_rows == commits
+
+
+def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) -> None:
+    table = opened(place)
+    place.drop()
+    place.create(SCHEMA, 2)
+    with pytest.raises(TableReplacedError, match="version 2 of it was read.*another table was created there"):
+        table.append(rows(8))
+    assert table.append(rows(9)).version == 3
+    assert ids(DeltaTable.open(place.reach())) == [0, 1, 9]
+
+
+def test_a_busy_writer_looks_at_its_table_again(place: Place) -> None:
+    """Each of its own commits makes its handle fresh again."""
+    table = opened(place, 5)
+    place.drop()
+    for number in range(3):
+        with pytest.raises(TableNotFoundError):
+            table.append(rows(number))
+    assert place.commits() == []
+
+
+def test_what_is_replaced_while_rows_are_read_takes_no_commit(place: Place) -> None:
+    table = opened(place)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        yield from rows(7).to_batches()
+        place.drop()
+        place.create(_OTHER, 2)
+        yield from rows(8).to_batches()
+
+    with pytest.raises(TableReplacedError):
+        table.append(pa.RecordBatchReader.from_batches(SCHEMA, stream()))
+    found = DeltaTable.open(place.reach()).snapshot()
+    assert found.version == 2 and found.scan().to_arrow()["other"].to_pylist() == ["0", "1"]
+
+
+def test_what_is_deleted_while_records_are_read_takes_no_commit(place: Place) -> None:
+    table = opened(place)
+
+    def records() -> Iterator[dict[str, int]]:
+        yield {"id": 7}
+        place.drop()
+        yield {"id": 8}
+
+    with pytest.raises(TableNotFoundError):
+        Dataset(table).stream_write_records(records())
+    assert place.commits() == []
+
+
+# ------------------------------------------------------------------------------------------------ rolled back
+
+
+def rolled_back(place: Place) -> DeltaTable:
+    """A handle with version 2 of its own, on a table that was rolled back to a copy; then another process has committed
+    version 2."""
+    table = opened(place, 1)
+    copy = place.copy()
+    table.append(rows(1))
+    table.flush()
+    place.restore(copy)
+    other = DeltaTable.open(place.reach())
+    assert other.append(rows(777)).version == 2
+    other.flush()
+    return table
+
+
+def test_a_handle_does_not_take_the_commit_of_another_for_its_own(place: Place) -> None:
+    table = rolled_back(place)
+    assert ids(table) == [0, 777]
+
+
+def test_an_overwrite_after_a_roll_back_replaces_all_rows(place: Place) -> None:
+    table = rolled_back(place)
+    table.overwrite(rows(3))
+    assert ids(table) == ids(DeltaTable.open(place.reach())) == [3]
+
+
+def test_a_delete_after_a_roll_back_deletes_all_rows(place: Place) -> None:
+    table = rolled_back(place)
+    table.delete("id >= 0")
+    assert ids(table) == ids(DeltaTable.open(place.reach())) == []
+
+
+def test_an_append_after_a_roll_back_loses_nothing(place: Place) -> None:
+    table = rolled_back(place)
+    with contextlib.suppress(TableReplacedError):
+        table.append(rows(8))
+    assert set(ids(DeltaTable.open(place.reach()))) >= {0, 777}
+    table.append(rows(9))
+    assert {0, 777, 9} <= set(ids(DeltaTable.open(place.reach())))
+
+
+def test_a_plan_on_a_version_that_was_rolled_back_is_not_committed(place: Place) -> None:
+    table = opened(place, 1)
+    copy = place.copy()
+    table.append(rows(1))
+    transaction = table.transaction()
+    transaction.remove_all_files()
+    transaction.write(rows(3).to_reader())
+    table.flush()
+    place.restore(copy)
+    DeltaTable.open(place.reach()).append(rows(777))
+    with pytest.raises(TableReplacedError, match="an older copy of it is there"):
+        transaction.commit()
+    assert ids(DeltaTable.open(place.reach())) == [0, 777]
+
+
+def test_a_table_of_as_many_versions_is_not_mistaken(place: Place) -> None:
+    table = opened(place)
+    place.drop()
+    place.create(_OTHER, 2)
+    assert table.snapshot().schema.names == ["other"] and table.snapshot(1).schema.names == ["other"]
+    assert table.history(1)[0].version == 2
+    table.set_properties({"custom.a": "1"})
+    found = DeltaTable.open(place.reach()).snapshot()
+    assert found.schema.names == ["other"] and found.metadata.configuration == {"custom.a": "1"}
+    assert table.snapshot(1).scan().to_arrow().to_pydict() == {"other": ["0"]}
+
+
+def test_a_restored_copy_with_the_same_commits_is_the_same_table(place: Place) -> None:
+    table = opened(place)
+    place.restore(place.copy())
+    table.append(rows(8))
+    assert table.version == 3 and ids(table) == ids(DeltaTable.open(place.reach())) == [0, 1, 8]
+
+
+# --------------------------------------------------------------------------- at the moment of the commit, and clean-up
+
+
+class At(WrappedStore[LogStore]):
+    """Does something before or after the commit of a version."""
+
+    def __init__(self, inner: LogStore, version: int, before: Any = None, after: Any = None) -> None:
+        super().__init__(inner)
+        self._path, self._before, self._after = commit_path(version), before, after
+
+    def put_if_absent(self, path: str, data: bytes) -> Any:
+        if path == self._path and self._before is not None:
+            before, self._before = self._before, None
+            before()
+        outcome = self.inner.put_if_absent(path, data)
+        if path == self._path and self._after is not None:
+            after, self._after = self._after, None
+            after()
+        return outcome
+
+
+@pytest.fixture(params=["memory", "disk"])
+def near(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Without a network."""
+    if request.param == "disk":
+        return Place(LocalStore(tmp_path / "t"), lambda: LocalStore(tmp_path / "t"))
+    shared = MemoryStore(f"memory://lost-{next(_number)}")
+    return Place(shared, lambda: shared)
+
+
+def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
+    opened(near)
+    table = DeltaTable.open(At(near.reach(), 3, before=near.drop))
+    with pytest.raises(TableNotFoundError):
+        table.append(rows(8))
+    assert near.commits() == []
+
+
+def test_a_commit_at_the_moment_of_a_replacement_is_withdrawn(near: Place) -> None:
+    opened(near)
+
+    def replace() -> None:
+        near.drop()
+        near.create(_OTHER, 2)
+
+    table = DeltaTable.open(At(near.reach(), 3, before=replace))
+    with pytest.raises(TableReplacedError):
+        table.append(rows(8))
+    assert near.commits() == ["00", "01", "02"]
+    assert DeltaTable.open(near.reach()).snapshot().scan().to_arrow().to_pydict() == {"other": ["0", "1"]}
+
+
+def test_a_commit_that_another_one_follows_is_not_withdrawn(near: Place) -> None:
+    opened(near)
+
+    def replace() -> None:
+        near.drop()
+        near.create(SCHEMA, 2)
+
+    def follow() -> None:
+        DeltaTable.open(near.reach()).append(rows(9))
+
+    table = DeltaTable.open(At(near.reach(), 3, replace, follow))
+    with pytest.raises(CommitStateUnknownError) as caught:
+        table.append(rows(8))
+    assert isinstance(caught.value.__cause__, TableReplacedError)
+    found = caught.value.resolve()
+    assert found is not None and found.version == 3
+    assert near.commits() == ["00", "01", "02", "03", "04"]
+
+
+def test_a_commit_that_went_with_its_table_is_an_error(near: Place) -> None:
+    opened(near)
+    table = DeltaTable.open(At(near.reach(), 3, after=near.drop))
+    with pytest.raises(TableNotFoundError):
+        table.append(rows(8))
+    assert near.commits() == []
+
+
+def test_a_commit_of_another_table_in_its_place_is_not_deleted(near: Place) -> None:
+    opened(near)
+
+    def replace() -> None:
+        near.drop()
+        near.create(_OTHER, 3)
+
+    table = DeltaTable.open(At(near.reach(), 3, after=replace))
+    with pytest.raises(TableReplacedError):
+        table.append(rows(8))
+    assert DeltaTable.open(near.reach()).snapshot().scan().to_arrow().num_rows == 3
+
+
+def test_a_look_after_the_commit_that_fails_is_no_error(near: Place) -> None:
+    opened(near)
+    store = FaultyStore(near.reach())
+    table = DeltaTable.open(store)
+    store.decide = nth(5, Fault.FAIL_BEFORE, method="head")  # 2 to refresh, 1 before the commit
+    assert table.append(rows(8)).version == 3
+    assert store.injected[Fault.FAIL_BEFORE] == 1 and ids(table) == [0, 1, 8]
+
+
+def test_a_commit_that_is_not_answered_is_not_sent_again_to_another_table(place: Place) -> None:
+    """The first request may still arrive, so the error says that it is not known."""
+    table = opened(place)
+    table.flush()
+
+    class Silent(WrappedStore[LogStore]):
+        def put_if_absent(self, path: str, data: bytes) -> Any:
+            if path != commit_path(3):
+                return self.inner.put_if_absent(path, data)
+            sent.append(path)
+            place.drop()
+            return PutOutcome.UNKNOWN
+
+    sent: list[str] = []
+    table = DeltaTable.open(Silent(place.reach()), environment=environment())
+    with pytest.raises(CommitStateUnknownError) as caught:
+        table.append(rows(8))
+    assert isinstance(caught.value.__cause__, TableNotFoundError)
+    assert len(sent) == 1 and place.commits() == []
+
+
+def test_clean_up_of_the_version_that_a_handle_knows_is_no_replacement(place: Place) -> None:
+    table = opened(place)
+    other = DeltaTable.open(place.reach())
+    for number in range(3):
+        other.append(rows(10 + number))
+    other.checkpoint()
+    other.flush()
+    for version in range(5):
+        for path in (commit_path(version), checksum_path(version)):
+            place.reach().delete(path)
+    table.append(rows(8))
+    assert ids(table) == ids(DeltaTable.open(place.reach())) == [0, 1, 8, 10, 11, 12]
+
+
+def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() -> None:
+    """Readers would begin with it."""
+    shared = FarStore(f"memory://lost-{next(_number)}")
+    place = Place(shared, lambda: shared)
+    table = DeltaTable.create(shared, SCHEMA, properties={"delta.checkpointInterval": "2"})
+    table.append(rows(0))
+    table.flush()
+
+    class Slow(WrappedStore[LogStore]):
+        """The table is replaced before its .crc is written."""
+
+        def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+            if path == checksum_path(2):
+                place.drop()
+                place.create(_OTHER, 1)
+                return
+            self.inner.put(path, data, durable=durable)
+
+    writer = DeltaTable.open(Slow(shared))
+    writer.append(rows(1))
+    writer.flush()
+    assert not any("checkpoint" in name for name in place.names())
+    assert DeltaTable.open(shared).snapshot().schema.names == ["other"]
+    with pytest.raises(DeltaLogError):
+        read_hint(shared.get("_delta_log/_last_checkpoint"))
+
+
+# ------------------------------------------------------------------------------------------------ costs
+
+
+def test_the_look_is_made_beside_the_upload() -> None:
+    """A warm append takes two rounds as before: its rows and a HEAD, then the commit."""
+    inner = MemoryStore(f"memory://lost-{next(_number)}")
+    table = DeltaTable.create(inner, SCHEMA, environment=environment())
+    store = RoundStore(inner)
+    table = DeltaTable.open(store, environment=environment())
+    for number in range(3):
+        with store.counted():
+            table.append(rows(number))
+        table.flush()
+        assert store.rounds == 2
+
+
+def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
+    clock = Clock()
+    store = CountingStore(FarStore(f"memory://lost-{next(_number)}", clock_ms=clock))
+    table = DeltaTable.create(store, SCHEMA, environment=environment(clock))
+    table.flush()
+    with store.counted() as calls:
+        table.append(rows(1))
+    assert calls.of("head") == calls.of("head", commit_path(0)) == 1
+    DeltaTable.open(store.inner, environment=environment(clock)).append(rows(2))
+    table.flush()
+    with store.counted() as calls:
+        assert table.append(rows(3)).version == 3
+    assert calls.of("head") == calls.of("head", commit_path(1)) == 2
+
+
+@pytest.mark.parametrize("passed_ms", [1_999, 2_000])
+def test_a_look_counts_for_two_seconds(passed_ms: int) -> None:
+    clock = Clock()
+
+    class Slow(FarStore):
+        def open_output(self, path: str) -> Any:
+            clock.now_ms += passed_ms  # as long as the upload takes
+            return super().open_output(path)
+
+    store = CountingStore(Slow(f"memory://lost-{next(_number)}", clock_ms=clock))
+    table = DeltaTable.create(store, SCHEMA, environment=environment(clock))
+    table.flush()
+    with store.counted() as calls:
+        table.overwrite(rows(1))
+    assert calls.of("head") == (2 if passed_ms < 2_000 else 3)
+
+
+def test_a_look_that_fails_is_made_again() -> None:
+    store = FaultyStore(FarStore(f"memory://lost-{next(_number)}"))
+    table = DeltaTable.create(store, SCHEMA)
+    table.flush()
+    store.decide = nth(1, Fault.FAIL_BEFORE, method="head")
+    heads: list[Call] = []
+    store._before = lambda call: heads.append(call) if call.method == "head" else None
+    assert table.append(rows(1)).version == 1
+    assert len(heads) == 2
