@@ -31,7 +31,7 @@ from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
 from deltalog.commit.conflicts import parent_taken, rebase
 from deltalog.commit.prepared import Prepared
-from deltalog.commit.tip_proof import TipProof
+from deltalog.commit.tip_proof import TipProof, replaced
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -219,7 +219,12 @@ class CommitLoop:
         if not self._proof.is_checked_after:
             return None
         try:
-            return self._proof.confirm(attempt.version)
+            is_certain, meta = self._proof.confirm(attempt.version)
+            if is_certain or self._is_ours(decode_commit(self._store.get(commit_path(attempt.version)), attempt.version)):
+                return meta
+            raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
+        except ObjectNotFoundError:  # clean-up has gone on
+            return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
             self._proof.check(attempt.version)  # what is there without the commit
@@ -282,6 +287,7 @@ class CommitLoop:
         """Make the winner's version the base. Raises CommitConflictError where it conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
+        self._proof.follow(winner)
 
     def _catch_up(self) -> None:
         """Rebase on all commits that are in the log, with 1 LIST instead of one failed PUT for each."""

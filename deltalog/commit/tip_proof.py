@@ -29,6 +29,8 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
+from deltalog.log.tip import Tip
+from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta
@@ -53,6 +55,7 @@ class TipProof:
         self._environment = environment
         self._proven_ms = proven_ms
         self._looked: Future[FileMeta | None] | None = None
+        self._winner: Tip | None = None
 
     @property
     def is_checked_after(self) -> bool:
@@ -84,6 +87,11 @@ class TipProof:
         self._proven_ms, self._looked = self._environment.clock_ms(), looked
         in_background(f"{store.url}: {path} of {id(self)}", look)
 
+    def follow(self, winner: CommitActions) -> None:
+        """Take note that the next attempt follows another writer's commit, which was just read."""
+        info = winner.commit_info
+        self._winner = Tip(winner.version, None if info is None else info.txn_id)
+
     def forget(self) -> None:
         """Let ``check`` look anew: the caller's code has run since."""
         self._proven_ms = self._looked = None
@@ -106,29 +114,40 @@ class TipProof:
             return
         if is_valid and looked is not None:
             try:
-                self._judge(looked.result(), version)
+                self._judge(self._known.tip, looked.result(), version)
             except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
             except DeltaLogError as error:  # such as a request that failed: it is made again
                 log.debug("%s: cannot look at the latest version: %s", self._reader.store.url, error)
             else:
                 return
-        self._judge(self._reader.store.head(commit_path(self._known.version)), version)
+        for tip in self._tips():
+            self._judge(tip, self._reader.store.head(commit_path(tip.version)), version)
 
-    def confirm(self, version: int) -> FileMeta | None:
+    def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
         """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
-        Returns the file of that. Cost: 2 HEADs."""
+        Returns whether that is certain, and then the file of the new version; if not, log clean-up may have deleted the
+        known one, and the new version must be read. Cost: 2 HEADs, the one that proves the other to be right last."""
         assert self._known is not None
-        found, own = self._reader.heads([commit_path(self._known.version), commit_path(version)])
-        self._judge(found, version, is_committed=True)
-        return own
+        tips = self._tips()
+        own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])
+        judged = [self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True)]
+        return all(judged), own if all(judged) else None
 
-    def _judge(self, found: FileMeta | None, version: int, is_committed: bool = False) -> None:
-        """``found``: the file of the known version now. ``version``: that is committed, or will be."""
+    def _tips(self) -> list[Tip]:
+        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere it is looked at
+        again, since a roll-back may have left the known version and not the winner."""
+        assert self._known is not None
+        winner = None if self._reader.store.is_remote else self._winner
+        return [self._known.tip] if winner is None else [winner, self._known.tip]
+
+    def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:
+        """Whether it is certain that the log has this commit. ``found``: the file of its version now. ``version``: that
+        is committed, or will be."""
         known, url = self._known, self._reader.store.url
         assert known is not None
-        if found is not None and known.tip.is_file(self._reader, found):
-            return
+        if found is not None and tip.is_file(self._reader, found):
+            return True
         try:
             fresh = load_latest(self._reader)
         except TableNotFoundError:
@@ -139,12 +158,12 @@ class TipProof:
         except CorruptTableError as error:
             raise replaced(url, known.version, "what is there cannot be read") from error
         # Log clean-up deletes commits, also the last one that a handle has read, if others have gone on since.
-        reached = version if is_committed else known.version
+        reached = version if is_committed else tip.version
         if found is None and fresh.version >= reached and fresh.metadata.id == known.metadata.id:
             is_free = not is_committed and fresh.version >= version
             if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
                 raise commits_missing_since(known.version, fresh.version, url)
-            return
+            return False
         is_other = fresh.metadata.id != known.metadata.id
         what = "another table was created there" if is_other else "an older copy of it is there, or was"
         raise replaced(url, known.version, f"{what}; its latest version is {fresh.version} now")

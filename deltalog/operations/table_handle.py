@@ -106,6 +106,11 @@ class TableHandle:
                 self._mark_fresh(began_ms)
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
+            if is_same and not (newer is not None and self.reader.store.is_remote):
+                # What was read since is of the same table if this still is: a table that was deleted does not come back.
+                found = self.reader.store.head(commit_path(latest.version))
+                is_same = found is not None and latest.tip.is_file(self.reader, found)
+                newer = newer if is_same else None
         fresh = load_latest(self.reader) if newer is None else newer
         snapshot = Snapshot(fresh)
         with _MOVING:
