@@ -72,8 +72,8 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
     allows that: after those of earlier versions, before the process ends. Raises nothing but interrupts.
 
     Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
-    ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than delta.logRetentionDuration, that of
-    ``clean_up``. In the background no caller waits for it, unless more than background.MAX_WAITING commits do.
+    ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than delta.logRetentionDuration,
+    that of ``clean_up``. In the background no caller waits for it, unless more than background.MAX_WAITING commits do.
     """
     store = version.snapshot.reader.store
     if store.is_remote and environment.background:
@@ -154,8 +154,8 @@ def _is_there(snapshot: LogSnapshot) -> bool:
     if found is not None and snapshot.tip.is_file(snapshot.reader, found):
         return True
     log.warning(
-        "%s: version %s was committed, and is not there any more: the table was deleted or replaced. No checkpoint of it "
-        "is written.",
+        "%s: version %s was committed, and is not there any more: the table was deleted or replaced. No checkpoint of "
+        "it is written.",
         snapshot.url,
         snapshot.version,
     )

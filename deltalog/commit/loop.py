@@ -126,15 +126,16 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
+        self._occupant: bytes | None = None  # of the version that was attempted last
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
 
         Raises CommitConflictError, TableExistsError, TableNotFoundError, TableReplacedError,
         CommitAttemptsExhaustedError and StoreError when nothing was committed, and will not be later;
-        CommitStateUnknownError when that is not known. Cost: that of ``Committer.commit`` and of ``TipProof.check``; for
-        each version that another writer committed, 1 GET and as much again, and 1 LIST from the second one in a row on.
-        On a store without a network 2 HEADs after the commit.
+        CommitStateUnknownError when that is not known. Cost: that of ``Committer.commit`` and of ``TipProof.check``;
+        for each version that another writer committed, 1 GET and as much again, and 1 LIST from the second one in a row
+        on. On a store without a network 2 HEADs after the commit.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
@@ -146,7 +147,7 @@ class CommitLoop:
                 return CommittedAttempt(attempt.result(number), self._winners, attempt, self._confirmed(attempt))
             if self._prepared.is_strict and number == retry.max_attempts:
                 raise parent_taken(self._base.version, winner, self._store.url)
-            self._rebase_on(winner)
+            self._rebase_on(winner, self._occupant)
             # The log is listed after the wait: an earlier listing would be stale.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)
             if number > 1:
@@ -189,7 +190,8 @@ class CommitLoop:
         for number in range(self._environment.retry.settle_attempts):
             self._environment.back_off(number)
             try:
-                occupant = decode_commit(self._store.get(path), version)
+                self._occupant = data = self._store.get(path)
+                occupant = decode_commit(data, version)
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
                 # After Exists the store's read is stale; after Unknown the request has not arrived (yet).
@@ -214,13 +216,14 @@ class CommitLoop:
         raise self._unknown(attempt, cause)
 
     def _confirmed(self, attempt: Attempt) -> FileMeta | None:
-        """The file of a commit that is in the log, after a look at the version before it, where that costs no request
+        """The file of a commit that is in the log, after a check of the version before it, where that costs no request
         over a network: where the table was deleted or replaced at the same moment, the commit is withdrawn."""
         if not self._proof.is_checked_after:
             return None
         try:
             is_certain, meta = self._proof.confirm(attempt.version)
-            if is_certain or self._is_ours(decode_commit(self._store.get(commit_path(attempt.version)), attempt.version)):
+            data = None if is_certain else self._store.get(commit_path(attempt.version))
+            if data is None or self._is_ours(decode_commit(data, attempt.version)):
                 return meta
             raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
         except ObjectNotFoundError:  # clean-up has gone on
@@ -230,7 +233,7 @@ class CommitLoop:
             self._proof.check(attempt.version)  # what is there without the commit
             raise
         except DeltaLogError as error:  # nothing speaks against the commit
-            log.debug("%s: cannot look at the log after the commit: %s", self._store.url, error)
+            log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
             return None
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
@@ -283,11 +286,11 @@ class CommitLoop:
         error.__cause__ = cause
         return error
 
-    def _rebase_on(self, winner: CommitActions) -> None:
+    def _rebase_on(self, winner: CommitActions, data: bytes | None = None) -> None:
         """Make the winner's version the base. Raises CommitConflictError where it conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
-        self._proof.follow(winner)
+        self._proof.follow(winner, data)
 
     def _catch_up(self) -> None:
         """Rebase on all commits that are in the log, with 1 LIST instead of one failed PUT for each."""

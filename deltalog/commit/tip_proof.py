@@ -1,12 +1,12 @@
-"""Proof that a commit follows the version that it was planned on: that version is still in the log, and is the same one.
+"""Proof that a commit follows the version that it was planned on: the log still has that version, and the same one.
 
 Exclusive creation alone does not prove it. Where the table was deleted since, the name of the next version is free, and
 a commit leaves a log that begins with it; where another table is there now, with as many versions, the files of the old
-one get into it. So the file of the known version is looked at before each attempt, and on a store without a network
-after it too. Later versions need no look of their own: versions are contiguous, and no client of Delta removes the
+one get into it. So the file of the known version is checked before each attempt, and on a store without a network
+after it too. Later versions need no check of their own: versions are contiguous, and no client of Delta removes the
 latest ones.
 
-On a store over a network the look is a request that is made beside the upload of the data, so that nothing waits for
+On a store over a network the check is a request that is made beside the upload of the data, so that nothing waits for
 it. It begins when the caller's rows have ended, since the caller's code may run until then.
 
 Spec: PROTOCOL.md#delta-log-entries.
@@ -37,19 +37,19 @@ from deltalog.storage.base import FileMeta
 
 log = logging.getLogger(__name__)
 
-# On a store over a network: for how long a look at the log that this call has made counts.
+# On a store over a network: for how long a check of the log that this call has made counts.
 VALID_MS = 2_000
 
 
 class TipProof:
     """Of one transaction. ``known``: the version that must still be in the log; None for a new table. ``proven_ms``:
-    when a look at it began that this call has made, by the clock of the environment, in milliseconds since 1970."""
+    when a check of it began that this call has made, by the clock of the environment, in milliseconds since 1970."""
 
     def __init__(
         self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
     ) -> None:
-        store = reader.store
-        is_managed = store.catalog is not None or store.branch is not None  # whose catalog knows its tables by their ids
+        # A catalog knows its tables by their ids.
+        is_managed = reader.store.catalog is not None or reader.store.branch is not None
         self._reader = reader
         self._known = None if is_managed else known
         self._environment = environment
@@ -64,13 +64,13 @@ class TipProof:
 
     @property
     def is_valid(self) -> bool:
-        """Whether this call has looked within VALID_MS. Cost: none."""
+        """Whether this call has checked it within VALID_MS. Cost: none."""
         if self._proven_ms is None or not self._reader.store.is_remote:
             return False
         return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
 
     def begin(self) -> None:
-        """Begin to look, beside what the caller does meanwhile; what was seen before no longer counts. Raises nothing.
+        """Begin to check, beside what the caller does meanwhile; earlier checks no longer count. Raises nothing.
         Cost: 1 HEAD on a store over a network."""
         self.forget()
         if self._known is None or not (self._reader.store.is_remote and self._environment.background):
@@ -87,13 +87,16 @@ class TipProof:
         self._proven_ms, self._looked = self._environment.clock_ms(), looked
         in_background(f"{store.url}: {path} of {id(self)}", look)
 
-    def follow(self, winner: CommitActions) -> None:
-        """Take note that the next attempt follows another writer's commit, which was just read."""
+    def follow(self, winner: CommitActions, data: bytes | None) -> None:
+        """Take note that the next attempt follows another writer's commit, which was just read. ``data``: its bytes,
+        where they are at hand."""
         info = winner.commit_info
         self._winner = Tip(winner.version, None if info is None else info.txn_id)
+        if data is not None:
+            self._winner.note_written(data, None)
 
     def forget(self) -> None:
-        """Let ``check`` look anew: the caller's code has run since."""
+        """Let ``check`` send a request: the caller's code has run since."""
         self._proven_ms = self._looked = None
 
     def take_over(self, other: TipProof) -> None:
@@ -104,8 +107,8 @@ class TipProof:
     def check(self, version: int) -> None:
         """Raise unless the known version is in the log, before ``version`` is committed: TableNotFoundError,
         TableReplacedError, StoreError; CommitConflictError where log clean-up has deleted it and later commits, which
-        ``version`` would take the place of. Cost: none where this call has looked within VALID_MS, else 1 HEAD; where
-        that shows another file, as ``load_latest``."""
+        ``version`` would take the place of. Cost: none where this call has checked it within VALID_MS, else 1 HEAD;
+        where that shows another file, as ``load_latest``."""
         if self._known is None:
             return
         looked, is_valid = self._looked, self.is_valid
@@ -118,7 +121,7 @@ class TipProof:
             except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
             except DeltaLogError as error:  # such as a request that failed: it is made again
-                log.debug("%s: cannot look at the latest version: %s", self._reader.store.url, error)
+                log.debug("%s: cannot check the latest version: %s", self._reader.store.url, error)
             else:
                 return
         for tip in self._tips():
@@ -135,7 +138,7 @@ class TipProof:
         return all(judged), own if all(judged) else None
 
     def _tips(self) -> list[Tip]:
-        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere it is looked at
+        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere it is checked
         again, since a roll-back may have left the known version and not the winner."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote else self._winner
@@ -159,7 +162,9 @@ class TipProof:
             raise replaced(url, known.version, "what is there cannot be read") from error
         # Log clean-up deletes commits, also the last one that a handle has read, if others have gone on since.
         reached = version if is_committed else tip.version
-        if found is None and fresh.version >= reached and fresh.metadata.id == known.metadata.id:
+        is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
+        is_deleted = found is None and self._reader.store.head(commit_path(tip.version)) is None
+        if is_covered and is_deleted and fresh.metadata.id == known.metadata.id:
             is_free = not is_committed and fresh.version >= version
             if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
                 raise commits_missing_since(known.version, fresh.version, url)

@@ -29,7 +29,7 @@ def load_latest(reader: LogReader) -> LogSnapshot:
     usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD
     more, for what a listing of a remote store shows.
     """
-    return load(reader, reader.list_latest())
+    return load(reader, reader.list_latest(), identifies=True)
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
@@ -62,10 +62,15 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
 
 
 def load(
-    reader: LogReader, listing: Listing, version: int | None = None, latest: Protocol | None = None
+    reader: LogReader,
+    listing: Listing,
+    version: int | None = None,
+    latest: Protocol | None = None,
+    identifies: bool = False,
 ) -> LogSnapshot:
     """A version of a listing (None: the latest), from an older checkpoint where one cannot be read. ``latest``: the
     protocol of the latest version, if known: where no catalog manages that, all versions are read by their path.
+    ``identifies``: ``tip`` has the commit file, by which a handle knows its version again.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``. Cost: as
     ``load_latest`` after the listing; 1 LIST more where the listing does not reach back far enough.
@@ -74,7 +79,7 @@ def load(
     failure: InvalidCheckpointError | None = None
     while True:
         segment = reader.segment(listing, version, unusable, failure)
-        meta = _meta_of_tip(reader, listing, segment) if version is None else None  # before the commit is read
+        meta = _meta_of_tip(reader, listing, segment) if identifies else None  # before the commit is read
         try:
             return _load_segment(reader, segment, unusable, latest, meta)
         except InvalidCheckpointError as error:

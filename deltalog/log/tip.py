@@ -31,28 +31,27 @@ class Tip:
         return f"Tip(version={self.version}, txn_id={self.txn_id!r}, meta={self.meta!r})"
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
-        """Note that this process wrote the commit. ``meta``: its file, where the store has shown it since."""
+        """Note the bytes of the commit. ``meta``: its file, where the store has shown it since."""
         self.meta = meta
         if len(data) <= _LARGE_BYTES:
             self._written = FileMeta("", len(data), None, etag_of(data))
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, what a HEAD of the version returned, is this commit. Where sizes, times and ETags do not
-        decide it, the txnId in the file does; where nothing was known, the file is this commit from now on. Raises
-        StoreError. Cost: none, as a rule; at most 1 GET of 4 KiB, once for each file that the store shows."""
+        decide it, the txnId in the file does. Raises StoreError. Cost: none, as a rule; at most 1 GET of 4 KiB, once
+        for each file that the store shows."""
         written = self._written
         known = self.meta is not None and self.meta.may_be(found)
         if not known and written is not None:
             known = found.etag == written.etag and found.size_bytes == written.size_bytes
-        if known or self._is_unknown(reader) or self._has_txn_id(reader):
+        if known or self._is_managed(reader) or self._has_txn_id(reader):
             self.meta = found
             return True
         return False
 
-    def _is_unknown(self, reader: LogReader) -> bool:
+    def _is_managed(self, reader: LogReader) -> bool:
         # A catalog decides which commits a table has, and shows a commit otherwise before it is published.
-        is_managed = reader.store.catalog is not None or reader.store.branch is not None
-        return self.meta is None and (is_managed or (self.txn_id is None and self._written is None))
+        return self.meta is None and (reader.store.catalog is not None or reader.store.branch is not None)
 
     def _has_txn_id(self, reader: LogReader) -> bool:
         if self.txn_id is None:

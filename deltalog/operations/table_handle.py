@@ -64,7 +64,7 @@ class TableHandle:
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
         # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        self._proven_ms: int | None = None  # when the last look at the log began that proved ``latest``
+        self._proven_ms: int | None = None  # when the last check of the log began that proved ``latest``
         self._lost: Snapshot | None = None  # a version that is gone, which a call has raised already
         self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
         self._mark_fresh()
@@ -96,7 +96,8 @@ class TableHandle:
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
         """The latest version, and whether the version that this handle had is known to be in its log."""
-        latest, began_ms = self.latest, self.environment.clock_ms()
+        latest = self.latest
+        began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
         is_same = False
         if not is_outdated(latest):
@@ -107,7 +108,7 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # What was read since is of the same table if this still is: a table that was deleted does not come back.
+                # What was read is of the same table if this still is: a table that was deleted does not come back.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None
@@ -124,7 +125,7 @@ class TableHandle:
 
     def recent(self) -> tuple[Snapshot, int | None]:
         """The latest version, for a call that changes the table; on a remote store possibly up to _WARM_MS old. The
-        second item: when the look at the log began that has just shown it to be the latest; None without one. Cost:
+        second item: when the check of the log began that has just shown it to be the latest; None without one. Cost:
         none then, else as ``refresh_for_change``."""
         return (self.latest, None) if self._is_warm() else (self.refresh_for_change(), self._proven_ms)
 
@@ -214,7 +215,7 @@ class TableHandle:
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self, proven_ms: int | None = None) -> None:
-        """``proven_ms``: when the look at the log began that has shown the latest version to be there."""
+        """``proven_ms``: when the check of the log began that has shown the latest version to be there."""
         if self.reader.store.is_remote:
             self._fresh_ms = self.environment.clock_ms()
         if proven_ms is not None:
@@ -235,11 +236,16 @@ class TableHandle:
         """See ``DeltaTable.transaction``."""
         latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
+        read = self._read_at(min((version for version, _, _ in origins), default=latest.version), latest)
+        for version, txn_id, _ in origins:
+            found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
+            if None not in (txn_id, found) and txn_id != found:
+                raise replaced(self.url, version, f"another commit is version {version} now, in an older copy of it")
         transaction = Transaction(
             self.reader,
             self.committer,
             self.environment if expected_version is None else self._expecting(expected_version, latest),
-            self._read_at(min((version for version, _ in origins), default=latest.version), latest),
+            read,
             isolation_level=isolation_level,
             on_commit=self.advance,
             is_strict=expected_version is not None,
@@ -247,7 +253,7 @@ class TableHandle:
             proven_ms=self._proven_ms,
             on_lost=self.lose,
         )
-        for _, where in origins:
+        for _, _, where in origins:
             transaction.declare_read(where)
         if origins:
             transaction.check_conflicts()
@@ -334,11 +340,14 @@ class TableHandle:
             self.environment.back_off(number)
         return attempt()
 
-    def _own_origins(self, latest: Snapshot, reads: Iterable[Read]) -> list[tuple[int, Predicate | str | None]]:
-        """Those of ``reads`` that are of this table: version, numbered as in this handle, and condition."""
+    def _own_origins(
+        self, latest: Snapshot, reads: Iterable[Read]
+    ) -> list[tuple[int, str | None, Predicate | str | None]]:
+        """Those of ``reads`` that are of this table: version, numbered as in this handle, the txnId of its commit, and
+        condition."""
         store = self.reader.store
         return [
-            (origin.version_for(store.branch, store.base_version), where)
+            (origin.version_for(store.branch, store.base_version), None if store.branch else origin.txn_id, where)
             for origin, where in decoded(reads)
             if origin.is_of(latest.metadata.id, real_url(store))
         ]

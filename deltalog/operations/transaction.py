@@ -409,9 +409,10 @@ class Transaction:
         """Make the staged changes the next version.
 
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
-        Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError,
-        StoreError, and TableNotFoundError or TableReplacedError where the table that this has read is gone. Raises with the outcome unknown: CommitStateUnknownError; no file is deleted then. A second call
-        raises that error again, or TransactionCommittedError after a commit, and CallError after a failure.
+        Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
+        TableNotFoundError and TableReplacedError where the table that this has read is gone. Raises with the outcome
+        unknown: CommitStateUnknownError; no file is deleted then. A second call raises that error again, or
+        TransactionCommittedError after a commit, and CallError after a failure.
         Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open(ends=True)
@@ -483,7 +484,7 @@ class Transaction:
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:
-        """Where the rows have ended: the caller's code has run until now, or the handle has not looked in this call."""
+        """Where the rows have ended: code of the caller has run until now, or this call has checked nothing yet."""
         if self.reads_callers_rows or not self.proof.is_valid:
             self.proof.begin()
 

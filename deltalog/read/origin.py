@@ -35,7 +35,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the scan as
     SQL text, None for all rows. ``branch``: the id of the transaction over several tables that ``version`` belongs to,
-    None for none; ``base_version``: the version of the table that this transaction is based on.
+    None for none; ``base_version``: the version of the table that this transaction is based on. ``txn_id``: that of
+    the commit of ``version``, where it is known: after a roll-back to a copy, another commit may have that version.
     """
 
     table: str
@@ -44,6 +45,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     where: str | None = None
     branch: str | None = None
     base_version: int | None = None
+    txn_id: str | None = None
 
     def as_text(self) -> str:
         return msgspec.json.encode(self).decode()

@@ -106,6 +106,7 @@ class Scan:
             where=where,
             branch=store.branch,
             base_version=store.base_version if is_pinned else None,
+            txn_id=None if is_pinned else snapshot.tip.txn_id,
         ).as_text()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulation.lost_tables import FATES, run_lost_table
+from tests.support.simulation.lost_tables import EVENTS, run_lost_table
 from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
 
@@ -15,11 +15,11 @@ def test_schedules(capsys, is_long):
     assert {"TableNotFoundError", "TableReplacedError"} <= set(totals.errors)
 
 
-@pytest.mark.parametrize("fate", sorted(set(FATES)))
+@pytest.mark.parametrize("event", sorted(set(EVENTS)))
 @pytest.mark.parametrize("far", [False, True])
-def test_each_fate_in_each_place(fate, far):
+def test_each_event_in_each_place(event, far):
     for seed in range(20):
-        result = run_lost_table(seed, fate=fate, far=far)
+        result = run_lost_table(seed, event=event, far=far)
         assert not result.violations, result.report()
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simulation import commit_mutants, merge_mutants, optimize_mutants, row_mutants, vacuum_mutants
+from tests.support.simulation import (
+    commit_mutants,
+    lost_table_mutants,
+    merge_mutants,
+    optimize_mutants,
+    row_mutants,
+    vacuum_mutants,
+)
 from tests.support.simulation.mutants import MAX_SEEDS, find
 
 MUTANTS = [
@@ -13,6 +20,7 @@ MUTANTS = [
     *merge_mutants.MUTANTS,
     *optimize_mutants.MUTANTS,
     *vacuum_mutants.MUTANTS,
+    *lost_table_mutants.MUTANTS,
 ]
 
 CLEAN: dict[tuple[str, int, str], list[str]] = {}
@@ -42,5 +50,6 @@ def test_there_are_enough():
     assert len({each.name for each in MUTANTS}) == len(MUTANTS)
     caught_by = set().union(*(each.invariants for each in MUTANTS))
     assert {"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I14"} <= caught_by
+    assert {"L1", "L2", "L3"} & caught_by
     assert {"R1", "R2", "R3", "R4", "R5", "R6", "V1", "V2", "V3"} <= caught_by
     assert len(optimize_mutants.MUTANTS) + len(vacuum_mutants.MUTANTS) >= 20

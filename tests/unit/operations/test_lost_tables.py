@@ -65,7 +65,8 @@ class Place:
         return log
 
     def commits(self) -> list[str]:
-        return sorted(name[-7:-5] for name in self.names() if name.startswith("_delta_log/0") and name.endswith(".json"))
+        names = (name for name in self.names() if name.startswith("_delta_log/0") and name.endswith(".json"))
+        return sorted(name[-7:-5] for name in names)
 
     def drop(self) -> None:
         store = self.reach()
@@ -203,7 +204,7 @@ def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) 
     table = opened(place)
     place.drop()
     place.create(SCHEMA, 2)
-    with pytest.raises(TableReplacedError, match="version 2 of it was read.*another table was created there"):
+    with pytest.raises(TableReplacedError, match=r"version 2 of it was read.*another table was created there"):
         table.append(rows(8))
     assert table.append(rows(9)).version == 3
     assert ids(DeltaTable.open(place.reach())) == [0, 1, 9]
@@ -279,6 +280,19 @@ def test_a_delete_after_a_roll_back_deletes_all_rows(place: Place) -> None:
     table = rolled_back(place)
     table.delete("id >= 0")
     assert ids(table) == ids(DeltaTable.open(place.reach())) == []
+
+
+def test_rows_of_a_version_that_was_rolled_back_are_not_written(place: Place) -> None:
+    table = opened(place, 1)
+    copy = place.copy()
+    table.append(rows(1))
+    read = table.snapshot().scan().to_arrow()
+    table.flush()
+    place.restore(copy)
+    DeltaTable.open(place.reach()).append(rows(777))
+    with pytest.raises(TableReplacedError, match="another commit is version 2 now"):
+        table.overwrite(read)
+    assert ids(table) == [0, 777]
 
 
 def test_an_append_after_a_roll_back_loses_nothing(place: Place) -> None:

@@ -15,6 +15,7 @@ from deltalog import (
     Environment,
     RetryPolicy,
 )
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, Clock, action, environment, ids, info, memory, overtaken, rows
@@ -187,7 +188,8 @@ def test_a_warm_append_over_a_network_is_one_put_of_rows_and_one_of_the_commit()
         table.append(rows(1))
         table.flush()
     assert calls.of("open_output") == 1 and calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-    assert sum(calls.values()) == 3
+    assert calls.of("head", commit_path(0)) == 1  # is the table still there
+    assert sum(calls.values()) == 4
 
 
 def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
@@ -200,7 +202,8 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    assert sum(calls.values()) == 5 and ids(table) == [1, 2]
+    assert calls.of("head", commit_path(0)) == 2  # beside the rows, and beside the commit of the winner
+    assert sum(calls.values()) == 7 and ids(table) == [1, 2]
 
 
 @pytest.mark.parametrize("later_ms", [WARM_MS, -1])

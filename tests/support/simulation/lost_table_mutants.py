@@ -1,0 +1,61 @@
+"""Mutants of what keeps a handle from a table that is not its own, for the schedules of ``lost_tables``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltalog.commit.loop import CommitLoop
+from deltalog.commit.tip_proof import TipProof
+from deltalog.log.tip import Tip
+from deltalog.operations.table_handle import TableHandle
+from tests.support.simulation.lost_tables import run_lost_table
+from tests.support.simulation.mutants import Mutant, Patch, adding_to
+
+MUTANTS: list[Mutant] = []
+
+mutant = adding_to(MUTANTS, run_lost_table)
+
+
+@mutant("L1", "L2", "L3", far=True)
+def commits_without_a_look_at_the_version_before(patch: Patch) -> None:
+    patch.setattr(TipProof, "check", lambda self, version: None)
+
+
+@mutant("L1", "L2", "L3", "L5", "L6", far=False)
+def does_not_look_after_the_commit(patch: Patch) -> None:
+    patch.setattr(TipProof, "is_checked_after", property(lambda self: False))
+
+
+@mutant("L1", "L2", "L3", "L4", "L5", "L6", far=False)
+def does_not_withdraw_a_commit_without_its_table(patch: Patch) -> None:
+    patch.setattr(CommitLoop, "_withdraw", lambda self, attempt, reason: None)
+
+
+@mutant("L2", "L3", "L5", "L6")
+def takes_any_commit_of_a_version_for_its_own(patch: Patch) -> None:
+    patch.setattr(Tip, "is_file", lambda self, reader, found: True)
+
+
+@mutant("L2", event="created again")
+def changes_the_next_table_without_a_word(patch: Patch) -> None:
+    patch.setattr(TableHandle, "refresh_for_change", TableHandle.refresh)
+
+
+@mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
+def looks_at_the_version_that_it_planned_on_alone(patch: Patch) -> None:
+    """A roll-back leaves that one, and not the winners that followed it."""
+    patch.setattr(TipProof, "follow", lambda self, winner, data: None)
+
+
+@mutant("L2", "L3", "L5", "L6", far=False)
+def takes_what_it_sees_after_the_commit_for_its_own(patch: Patch) -> None:
+    """The new version is read last, when it may be another table's."""
+
+    def confirm(self: Any, version: int) -> Any:
+        is_certain, _ = REAL_CONFIRM(self, version)
+        return is_certain, self._reader.store.head(f"_delta_log/{version:020d}.json")
+
+    patch.setattr(TipProof, "confirm", confirm)
+
+
+REAL_CONFIRM: Any = TipProof.confirm
