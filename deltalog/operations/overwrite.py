@@ -34,7 +34,7 @@ def replacing(
         raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
     columns.check(replaces_all=where is None and partitions is None, where=where)
     if where is not None:
-        return lambda transaction: replace_where(transaction, data, where, columns, user_metadata, txn)
+        return lambda transaction: replace_where(transaction, data, where, user_metadata, txn, columns)
     if partitions is not None:
         return lambda transaction: replace_partitions(transaction, data, columns, user_metadata, txn)
     return lambda transaction: overwrite(transaction, data, columns, user_metadata, txn)
@@ -89,6 +89,9 @@ class Columns:
         return writes.fitting(transaction, reader, merge=True)
 
 
+AS_THEY_ARE = Columns()
+
+
 def overwrite(
     transaction: Transaction,
     data: Any,
@@ -109,9 +112,9 @@ def replace_where(
     transaction: Transaction,
     data: Any,
     where: Predicate | str,
-    columns: Columns,
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
+    columns: Columns = AS_THEY_ARE,
 ) -> CommitResult:
     """Stage and commit rows that replace those for which ``where`` is true."""
     if writes.is_recorded(transaction, txn):

@@ -13,15 +13,13 @@ import pyarrow as pa
 from tests.support.nested.schemas import fields_of
 from tests.support.nested.values import Rows
 
-Type = pa.DataType
-
 
 def find(fields: Iterable[pa.Field], name: str) -> pa.Field | None:
     """The field of that name up to case."""
     return next((field for field in fields if field.name.lower() == name.lower()), None)
 
 
-def fitted(value: Any, given: Type, wanted: Type) -> Any:
+def fitted(value: Any, given: pa.DataType, wanted: pa.DataType) -> Any:
     """A value in another type: fields that it lacks are null, fields that the type lacks are left out."""
     if value is None:
         return None
@@ -49,7 +47,7 @@ def fitted_rows(rows: Rows, given: pa.Schema, wanted: pa.Schema) -> Rows:
     return {key: fitted_row(row, given, wanted) for key, row in rows.items()}
 
 
-def lacks(given: Type, wanted: Type) -> bool:
+def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a struct lacks a field of another, also in structs in it."""
     if not (pa.types.is_struct(given) and pa.types.is_struct(wanted)):
         return False
@@ -57,7 +55,7 @@ def lacks(given: Type, wanted: Type) -> bool:
     return any(own is None or lacks(own.type, field.type) for own, field in pairs)
 
 
-def updated(value: Any, given: Type, old: Any, wanted: Type) -> Any:
+def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> Any:
     """What ``UPDATE SET *`` with schema evolution makes of an old value: fields that the new one lacks stay, in structs
     in structs too, but not in lists and maps. Only where both are null the struct is."""
     if not lacks(given, wanted):
@@ -88,7 +86,7 @@ def _evolved(table: Sequence[pa.Field], data: Sequence[pa.Field]) -> list[pa.Fie
     return [*kept, *(field.with_nullable(True) for field in data if find(table, field.name) is None)]
 
 
-def _evolved_type(table: Type, data: Type) -> Type:
+def _evolved_type(table: pa.DataType, data: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(table):
         return pa.struct(_evolved(fields_of(table), fields_of(data)))
     if pa.types.is_map(table):

@@ -35,9 +35,9 @@ def partitions(table: DeltaTable) -> list[str]:
 @pytest.mark.parametrize("properties", PROPERTIES)
 @pytest.mark.parametrize("option", ["overwrite_schema", "merge_schema"])
 def test_columns_are_added_where_some_rows_are_replaced(properties: dict[str, str], option: str) -> None:
-    table = create(properties, partition_by=["p"])
+    table, options = create(properties, partition_by=["p"]), dict[str, Any]({option: True})
     data = pa.table({"id": [3], "p": ["b"], "s": [{"x": 3, "y": 4}], "new": ["n"]})
-    table.overwrite(data, where="id = 3", **{option: True})
+    table.overwrite(data, where="id = 3", **options)
     assert table.snapshot().schema.names == ["id", "p", "s", "new"] and partitions(table) == ["p"]
     assert rows(table) == [
         {"id": 1, "p": "a", "s": {"x": 1, "y": None}, "new": None},
@@ -48,7 +48,7 @@ def test_columns_are_added_where_some_rows_are_replaced(properties: dict[str, st
         changes = table.changes(1).to_arrow().select(["id", "new", "_change_type"]).to_pylist()
         assert sorted(each["_change_type"] for each in changes) == ["delete", "insert"]
     with pytest.raises(ConstraintViolationError, match="outside of the replaced rows"):
-        table.overwrite(data.append_column("more", [[1]]), where="id = 2", **{option: True})
+        table.overwrite(data.append_column("more", [[1]]), where="id = 2", **options)
     assert table.version == 1 and "more" not in table.snapshot().schema.names
 
 
