@@ -76,8 +76,8 @@ class Lanes:
             try:
                 return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
             except asyncio.TimeoutError:
-                if done.done():
-                    raise
+                if done.done():  # at the same moment
+                    return done.result()
                 raise NotDoneError from None
         finally:
             lane.in_progress -= counts
