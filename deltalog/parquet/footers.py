@@ -53,7 +53,7 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     return _of_possible_rows(_File(source, thrift_container_size_limit=limits.MAX_FOOTER_ITEMS, **options))
 
 
-class _File(pq.ParquetFile):
+class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
     """pyarrow makes the text of each group that a column is in, for each column: a product of lengths and levels."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:

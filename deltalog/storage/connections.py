@@ -149,7 +149,7 @@ class _Exchange:
             self._stop.unwatch(self.connection)
 
     def answer_begins(self) -> None:
-        # From here on an answer may take long, but must not stand still, nor trickle for ever.
+        # From here on an answer may take long, but must not stand still, nor trickle without limit.
         self._pace, self._is_answered = Pace(self._whole_s, _clock_s), True
 
     def arrived(self, size_bytes: int) -> None:

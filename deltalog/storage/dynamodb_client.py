@@ -282,7 +282,9 @@ def _is_unanswered(error: Exception) -> bool:
     """Whether the request may have taken effect: there was no response, or the service failed while processing it."""
     import botocore.exceptions as boto
 
-    if type(error) is boto.HTTPClientError and isinstance(error.kwargs.get("error"), (ValueError, TypeError)):
+    if type(error) is boto.HTTPClientError and isinstance(
+        getattr(error, "kwargs", {}).get("error"), (ValueError, TypeError)
+    ):
         return False  # the request could not be put together, such as one with a line break in a header
     if isinstance(error, boto.ClientError):
         return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500

@@ -1,6 +1,6 @@
 """Whether a service that answers goes on: rules by which its pages and bodies have an end. Pure.
 
-A listing, or a query, that repeats itself would keep a call running for ever; so would a body that never ends.
+A listing, or a query, that repeats itself would keep a call running without limit; so would a body that never ends.
 """
 
 from __future__ import annotations

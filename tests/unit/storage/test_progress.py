@@ -136,7 +136,7 @@ def test_a_listing_that_repeats_its_token() -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
 
     with server(repeat) as port:
-        options = {
+        options: dict[str, Any] = {
             "key": "a", "secret": "b", "endpoint_url": f"http://127.0.0.1:{port}",
             "client_kwargs": {"region_name": "us-east-1"},
         }  # fmt: skip

@@ -54,7 +54,7 @@ def refused(call: Callable[[], Any], kind: type[DeltaLogError] = DeltaLogError) 
 
 # ------------------------------------------------------------------------------------------------------ credentials
 
-BROKEN = {
+BROKEN: dict[str, dict[str, Any]] = {
     "token": {"token": SENTINEL + "\n"},
     "secret": {"secret": " " + SENTINEL},
     "key": {"key": SENTINEL + "\r\n"},
