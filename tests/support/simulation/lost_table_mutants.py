@@ -41,12 +41,6 @@ def changes_the_next_table_without_a_word(patch: Patch) -> None:
     patch.setattr(TableHandle, "refresh_for_change", TableHandle.refresh)
 
 
-@mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
-def looks_at_the_version_that_it_planned_on_alone(patch: Patch) -> None:
-    """A roll-back leaves that one, and not the winners that followed it."""
-    patch.setattr(TipProof, "follow", lambda self, winner, data: None)
-
-
 @mutant("L2", "L3", "L5", "L6", far=False)
 def takes_what_it_sees_after_the_commit_for_its_own(patch: Patch) -> None:
     """The new version is read last, when it may be another table's."""
