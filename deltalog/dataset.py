@@ -65,7 +65,8 @@ class Dataset:
             self._table = url
             self._reader = handle_of(url).reader
         else:
-            self._reader = LogReader(open_location(url, **storage_options))
+            clock_ms = None if environment is None else environment.clock_ms
+            self._reader = LogReader(open_location(url, **storage_options), (), clock_ms)
         self._schema = None if schema is None else table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}

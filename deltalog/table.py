@@ -180,7 +180,8 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
 
         Raises TableExistsError, also at commit when another writer has created the table.
         """
-        reader, environment = LogReader(open_store(url, **storage_options)), environment or Environment()
+        environment = environment or Environment()
+        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
         check_is_empty(reader)
         state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
         transaction = first_transaction(reader, committer_of(reader.store, environment), environment, state)

@@ -87,7 +87,8 @@ def committer_of(store: LogStore, environment: Environment) -> Committer:
 
 def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
     """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
-    return handle_on_latest(LogReader(open_location(url, **options), allowed_paths), environment)
+    reader = LogReader(open_location(url, **options), allowed_paths, environment.clock_ms)
+    return handle_on_latest(reader, environment)
 
 
 def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:

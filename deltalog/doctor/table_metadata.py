@@ -5,6 +5,7 @@ Spec: PROTOCOL.md#change-metadata, #schema-serialization-format, #writer-require
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections import Counter, deque
@@ -45,6 +46,7 @@ from deltalog.protocol.schema import (
 from deltalog.protocol.widening import TYPE_CHANGES_KEY, is_widening
 
 _REFUSED_NAME = re.compile(r"[ ,;{}()\n\t=]")
+_ANY_TIME = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _UNKNOWN_TYPE = re.compile(r"unknown type")
 
 
@@ -187,7 +189,7 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
     for key, text in metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX):
             try:
-                compile_expression(text, schema, PrimitiveType("boolean"))
+                compile_expression(text, schema, PrimitiveType("boolean"), _ANY_TIME)
             except DeltaLogError as error:
                 yield "constraint-invalid", f"{key.removeprefix(CONSTRAINT_PREFIX)}: {error}"
 
@@ -200,7 +202,8 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
                 yield "generated-column-invalid", f"{'.'.join(path)}: {error}"
         if isinstance(invariant, str):
             try:
-                compile_expression(json.loads(invariant)["expression"]["expression"], schema, PrimitiveType("boolean"))
+                condition = json.loads(invariant)["expression"]["expression"]
+                compile_expression(condition, schema, PrimitiveType("boolean"), _ANY_TIME)
             except (DeltaLogError, ValueError, KeyError, TypeError, RecursionError) as error:
                 yield "invariant-invalid", f"{'.'.join(path)}: {error}"
 

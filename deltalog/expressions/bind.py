@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.expressions.bound import (
     Bound,
@@ -35,7 +37,9 @@ from deltalog.expressions.functions import (
     comparisons,
     conditional,
     logic,
+    nested,
     nodes,
+    patterns,
     registry,
     text,
 )
@@ -43,10 +47,14 @@ from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.functions.types import (
     BINARY,
     BOOLEAN,
+    BYTE,
     DATE,
     DOUBLE,
     FLOAT,
     INTEGRAL,
+    INTERVALS,
+    LONG,
+    SHORT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -55,6 +63,7 @@ from deltalog.expressions.functions.types import (
 from deltalog.expressions.literals import coerced, coerced_values
 from deltalog.expressions.tree import (
     MIRRORED,
+    MOMENTS,
     And,
     Arithmetic,
     Between,
@@ -62,24 +71,30 @@ from deltalog.expressions.tree import (
     Case,
     Cast,
     Comparison,
+    Element,
     Expression,
+    Field,
     In,
     IsBoolean,
     IsNull,
     Like,
     Literal,
+    Moment,
     Name,
     Negative,
     Not,
     Operator,
     Or,
+    RegexLike,
     StartsWith,
     renamed,
+    replaced,
+    walked,
 )
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside
 from deltalog.protocol.column_paths import path_text
-from deltalog.protocol.schema import DataType, DecimalType, StructField, StructType
+from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from deltalog.protocol.timestamps import parse_iso
 
 _COLLATIONS = "__COLLATIONS"
@@ -92,9 +107,34 @@ def bind(condition: Expression, schema: StructType) -> Bound:
     """A condition over the columns of a schema. Raises CallError for a column that is not there, for a value that its
     type cannot hold, and for what is not supported or no condition."""
     try:
-        return Binder(schema).condition(condition)
+        return Binder(schema).condition(_settled(condition, schema))
     except RecursionError:
         raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
+
+
+def _settled(condition: Expression, schema: StructType) -> Expression:
+    """The condition with the instant of its statement for CURRENT_TIMESTAMP and its like, which no column is called."""
+
+    def of_statement(each: Expression) -> Expression | None:
+        if not isinstance(each, Moment):
+            return None
+        is_column = isinstance(each.written, Name) and schema.find(each.written.path[0]) is not None
+        return each.written if is_column else each.literal
+
+    if not any(isinstance(each, Moment) for each in walked(condition)):
+        return condition
+    return replaced(condition, of_statement)
+
+
+def check_no_column(text: str, schema: StructType) -> None:
+    """Raise CallError where a text that is written in double quotes is the name of a column."""
+    column = schema.find(text)
+    if column is not None:
+        quoted = column.name.replace("`", "``")
+        raise CallError(
+            f'"{text}" in double quotes is a text in Spark\'s SQL, and there is a column of this name. Write '
+            f"`{quoted}` for the column, and '{text}' for the text."
+        )
 
 
 def find_column(path: Sequence[str], schema: StructType) -> BoundColumn:
@@ -153,6 +193,7 @@ class Binder:
     now: datetime.datetime | None = None
     naive_is_utc: bool = False
     columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
+    is_inside: bool = False  # of another expression: of a condition only its node is used
 
     # ------------------------------------------------------------------------------------------ conditions
 
@@ -187,6 +228,8 @@ class Binder:
             raise CallError(f"The expression is {node.data_type}, not a condition.")
         if node.steps > limits.MAX_EXPRESSION_STEPS:
             raise CallError(f"The number of its steps {limits.over('MAX_EXPRESSION_STEPS', node.steps)}.")
+        if self.is_inside:
+            return BoundValue(tree, (), node)
         inner = Binder(self.schema, self.now, self.naive_is_utc)
         resolved = renamed(tree, lambda name: inner._resolved(name))
         return BoundValue(resolved, tuple(inner.columns.values()), node)
@@ -197,12 +240,14 @@ class Binder:
         return self._registered(find_column(name.path, self.schema)).expression
 
     def _comparison(self, tree: Comparison) -> Bound:
-        operator, left, right = tree.operator, tree.left, tree.right
+        operator, left, right = tree.operator, self._folded(tree.left), self._folded(tree.right)
         if isinstance(left, Literal) and isinstance(right, Name):
             operator, left, right = MIRRORED.get(operator, operator), right, left
         if not (isinstance(left, Name) and isinstance(right, Literal)) or self._moment(left) is not None:
             return self._value(tree, self._compared(operator, self.node(left), self.node(right)))
-        column, literal = self._column(left), self._in_zone(right)
+        self._check_quotes(right)
+        column = self._column(left)
+        literal = _at_midnight(self._in_zone(right), column.data_type)
         if not _is_exact(literal, column.data_type):
             return self._value(tree, self._compared(operator, self._column_node(column), self.node(literal)))
         try:
@@ -226,7 +271,7 @@ class Binder:
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
             is_naive_text = other.data_type == STRING and other.is_literal and _is_naive(other.value)
-            if other.data_type in (DATE, TIMESTAMP_NTZ) or is_naive_text:
+            if other.data_type == TIMESTAMP_NTZ or is_naive_text:
                 shown = repr(str(other.value)) if other.is_literal else f"a {other.data_type}"
                 raise refuse(f"{what} of a timestamp and {shown}, which has no offset or Z,")
 
@@ -252,6 +297,7 @@ class Binder:
             return BoundConstant(False)
         if not isinstance(tree.operand, Name) or tree.others or self._moment(tree.operand) is not None:
             return self._value(tree, self._membership(self.node(tree.operand), tree))
+        self._check_quoted(tree.doubtful)
         column = self._column(tree.operand)
         if all(value is None for value in tree.values):
             return BoundConstant(None)  # values of every type are beside a null, those that have no order too
@@ -275,6 +321,7 @@ class Binder:
         return BoundIn(column, values, ValueSet.of(values, column.data_type))
 
     def _membership(self, value: Node, tree: In) -> Node:
+        self._check_quoted(tree.doubtful)
         choices = [*map(self.node, map(Literal, tree.values)), *map(self.node, tree.others)]
         for choice in choices:
             self._check_zones("IN", value, choice)
@@ -295,6 +342,7 @@ class Binder:
         if isinstance(tree, Name):
             return self._moment(tree) or self._column_node(self._column(tree))
         if isinstance(tree, Literal):
+            self._check_quotes(tree)
             return self._literal(self._in_zone(tree))
         if isinstance(tree, Arithmetic):
             left, right = self.node(tree.left), self.node(tree.right)
@@ -314,7 +362,13 @@ class Binder:
         if isinstance(tree, IsNull) and not isinstance(tree.operand, Name):
             return logic.is_null(self.node(tree.operand))
         if isinstance(tree, Like):
-            return comparisons.like(self.node(tree.operand), self.node(tree.pattern))
+            return comparisons.like(self.node(tree.operand), self.node(tree.pattern), tree.any_case)
+        if isinstance(tree, RegexLike):
+            return patterns.regex_like(self.node(tree.operand), self.node(tree.pattern))
+        if isinstance(tree, Field):
+            return nested.field(self.node(tree.operand), tree.name)
+        if isinstance(tree, Element):
+            return nested.element(self.node(tree.operand), self.node(tree.key))
         if isinstance(tree, StartsWith) and not isinstance(tree.operand, Name):
             return comparisons.starts_with(self.node(tree.operand), tree.prefix)
         if isinstance(tree, (And, Or)):
@@ -323,8 +377,42 @@ class Binder:
         if isinstance(tree, Not):
             return logic.negation(self.node(tree.operand))
         if isinstance(tree, (Comparison, In, Between, IsNull, StartsWith)):
-            return self.condition(tree).node
+            was_inside, self.is_inside = self.is_inside, True
+            try:
+                return self.condition(tree).node
+            finally:
+                self.is_inside = was_inside
         raise CallError(f"{tree!r} is not an expression.")
+
+    def _folded(self, tree: Expression) -> Expression:
+        """A literal for an expression of literals only, so that files are skipped by it; else the tree as it is."""
+        if self.is_inside:
+            return tree
+        if isinstance(tree, (Literal, Name)) and (not isinstance(tree, Name) or self._moment(tree) is None):
+            return tree
+        if any(isinstance(each, Name) and self._moment(each) is None for each in walked(tree)):
+            return tree
+        try:
+            node = self.node(tree)
+            if not node.is_constant or not isinstance(node.data_type, (PrimitiveType, DecimalType)):
+                return tree
+            if node.steps > _MOST_FOLDED_STEPS:
+                return tree
+            value = node.value if node.is_literal else node.run(nodes.Rows({}, 0)).as_py()
+        except (CallError, pa.ArrowException, ValueError, OverflowError):
+            return tree  # an error of the rows, if there are any
+        if node.data_type == TIMESTAMP and isinstance(value, datetime.datetime):
+            value = value.astimezone(datetime.timezone.utc)
+        return tree if value is None else Literal(value, _NEEDED.get(node.data_type))
+
+    def _check_quotes(self, literal: Literal) -> None:
+        if literal.in_double_quotes:
+            self._check_quoted((literal.value,))
+
+    def _check_quoted(self, texts: Sequence[str]) -> None:
+        """Raise CallError for a text in double quotes that a user of another engine means as a column."""
+        for each in texts:
+            check_no_column(each, self.schema)
 
     def _call(self, tree: Call) -> Node:
         if not tree.arguments:
@@ -370,7 +458,7 @@ class Binder:
     def _moment(self, name: Name) -> Node | None:
         """CURRENT_TIMESTAMP and its like, if ``name`` is one of them and no column."""
         folded = name.path[0].lower()
-        if folded not in _MOMENTS or len(name.path) > 1 or name.is_quoted or self.schema.find(folded) is not None:
+        if folded not in MOMENTS or len(name.path) > 1 or name.is_quoted or self.schema.find(folded) is not None:
             return None
         if self.now is None:
             raise refuse(f"The function {name.path[0]}, whose value is another one each time,")
@@ -393,7 +481,9 @@ class Binder:
         return nodes.column(column.path, column.data_type, column.char_length)
 
 
-_MOMENTS = ("current_timestamp", "now", "current_date", "curdate")
+_MOST_FOLDED_STEPS = 100  # a threshold has fewer
+# Of what is computed: other literals have the type of the column that they are compared with.
+_NEEDED: dict[DataType, DataType] = {kind: kind for kind in (BYTE, SHORT, LONG, FLOAT, DOUBLE, *INTERVALS)}
 # bool before int; datetime is taken care of before date.
 _NATURAL: dict[type, DataType] = {
     bool: BOOLEAN,
@@ -412,6 +502,15 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
     if operator == "<=>":
         return BoundAnd(BoundNot(BoundIsNull(column)), BoundComparison("=", column, value))
     return BoundConstant(None) if value is None else BoundComparison(operator, column, value)
+
+
+def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
+    """A date beside a column of timestamps is its first instant, in UTC."""
+    value = literal.value
+    if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
+        return literal
+    zone = datetime.timezone.utc if data_type == TIMESTAMP else None
+    return Literal(datetime.datetime(value.year, value.month, value.day, tzinfo=zone))
 
 
 def _is_exact(literal: Literal, data_type: DataType) -> bool:

@@ -21,7 +21,6 @@ from deltalog.expressions.bind import Binder
 from deltalog.expressions.evaluate import evaluate, rows_of
 from deltalog.expressions.functions import casts, comparisons, nodes
 from deltalog.expressions.functions.nodes import Node
-from deltalog.expressions.functions.types import refuse
 from deltalog.expressions.sql import parse, short
 from deltalog.expressions.tree import Expression
 from deltalog.protocol import limits
@@ -52,11 +51,11 @@ def compile_expression(
     be parsed, names no column, or is not supported.
     """
     what = f"The expression {short(text)}"
-    try:
-        _check_text(text)
-    except CallError as error:
-        raise CallError(f"{what}: {error}.") from None
-    return compile_tree(parse(text, what), text, Binder(schema, now, naive_is_utc=True), wanted)
+    # Engines disagree on what a backslash in a text means, and versions of Spark do.
+    if "\\" in text:
+        raise CallError(f"{what}: a backslash is not supported.")
+    tree = parse(text, what, limits.MAX_EXPRESSION_CHARS)
+    return compile_tree(tree, text, Binder(schema, now, naive_is_utc=True), wanted)
 
 
 def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType | None = None) -> CompiledExpression:
@@ -97,11 +96,3 @@ def without_empty(values: Any) -> Any:
     """Text or bytes of Arrow, with null for empty ones."""
     is_empty = pc.equal(pc.binary_length(values), 0)
     return pc.if_else(is_empty, pa.nulls(1, values.type)[0], values) if pc.any(is_empty).as_py() else values
-
-
-def _check_text(text: str) -> None:
-    if len(text) > limits.MAX_EXPRESSION_CHARS:
-        raise CallError(f"its length {limits.over('MAX_EXPRESSION_CHARS', len(text))}")
-    # Engines disagree on what a backslash in a text means, and versions of Spark do.
-    if "\\" in text:
-        raise refuse("a backslash")

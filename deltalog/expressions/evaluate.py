@@ -24,6 +24,10 @@ def evaluate(node: Node, rows: Rows) -> Any:
         return rows.array(node.run(rows))
     except RecursionError:
         raise pa.ArrowInvalid("the expression is nested too deeply") from None
+    except pa.ArrowInvalid:
+        raise
+    except pa.ArrowException as error:  # a text of more than 2 GiB, and memory that there is not
+        raise pa.ArrowInvalid(str(error)) from None
 
 
 def matches(bound: Bound, table: pa.Table) -> Any:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.expressions.tree import And, Expression, Name, Or, renamed, walked
+from deltalog.expressions.bind import check_no_column
+from deltalog.expressions.tree import MOMENTS, And, Expression, In, Literal, Moment, Name, Or, renamed, replaced, walked
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import StructField, StructType
-
-_MOMENTS = ("current_timestamp", "now", "current_date", "curdate")
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,24 @@ class Relations:
         object.__setattr__(self, "schema", StructType(tuple(fields)))
 
     def resolved(self, tree: Expression) -> Expression:
-        """The tree with flat names. Raises CallError for a name that no relation has, or that several have."""
-        return renamed(tree, self._resolved)
+        """The tree with flat names. Raises CallError for a name that no relation has, or that several have, and for a
+        text in double quotes that is one."""
+        for each in walked(tree):
+            texts = each.doubtful if isinstance(each, In) else ()
+            if isinstance(each, Literal) and each.in_double_quotes:
+                texts = (each.value,)
+            for text in texts:
+                for relation in (*self.shown, *self.hidden):
+                    check_no_column(text, relation.schema)
+        return replaced(tree, self._replacement)
+
+    def _replacement(self, each: Expression) -> Expression | None:
+        if isinstance(each, Name):
+            return self._resolved(each)
+        if not isinstance(each, Moment):
+            return None
+        is_column = isinstance(each.written, Name) and any(_holders(each.written.path, self.shown))
+        return self._resolved(each.written) if is_column and isinstance(each.written, Name) else each.literal
 
     def _resolved(self, name: Name) -> Name:
         found = list(_holders(name.path, self.shown))
@@ -70,7 +85,7 @@ class Relations:
         if found:
             choices = " or ".join(path_text((relation.alias, *rest)) for relation, rest in found)
             raise CallError(f"The column {text!r} is in the source and in the target. Write {choices}.")
-        if len(name.path) == 1 and not name.is_quoted and name.path[0].lower() in _MOMENTS:
+        if len(name.path) == 1 and not name.is_quoted and name.path[0].lower() in MOMENTS:
             return name
         if any(_holders(name.path, self.hidden)):
             raise CallError(f"The column {text!r} cannot be used here: {self.why}.")

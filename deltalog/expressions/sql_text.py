@@ -15,12 +15,14 @@ from typing import Any
 from deltalog.errors import CallError
 from deltalog.expressions.functions.types import (
     BYTE,
+    DAYS,
     DOUBLE,
     FLOAT,
     INTEGER,
     LONG,
     SHORT,
     TIMESTAMP,
+    YEAR_MONTH,
 )
 from deltalog.expressions.tree import (
     And,
@@ -30,16 +32,20 @@ from deltalog.expressions.tree import (
     Case,
     Cast,
     Comparison,
+    Element,
     Expression,
+    Field,
     In,
     IsBoolean,
     IsNull,
     Like,
     Literal,
+    Moment,
     Name,
     Negative,
     Not,
     Or,
+    RegexLike,
     StartsWith,
 )
 from deltalog.protocol.schema import DataType
@@ -86,7 +92,15 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
             return f"startswith({text(tree.operand)}, {_value(tree.prefix)})"
         return f"({text(tree.operand)} LIKE {_value(tree.prefix + '%')})"
     if isinstance(tree, Like):
-        return f"({text(tree.operand)} LIKE {text(tree.pattern)})"
+        return f"({text(tree.operand)} {'ILIKE' if tree.any_case else 'LIKE'} {text(tree.pattern)})"
+    if isinstance(tree, RegexLike):
+        return f"({text(tree.operand)} RLIKE {text(tree.pattern)})"
+    if isinstance(tree, Field):
+        return f"{text(tree.operand)}.{_name(Name((tree.name,)))}"
+    if isinstance(tree, Element):
+        return f"{text(tree.operand)}[{text(tree.key)}]"
+    if isinstance(tree, Moment):
+        return text(tree.literal)
     if isinstance(tree, Negative):
         return f"(- {text(tree.operand)})"
     if isinstance(tree, Call):
@@ -126,6 +140,13 @@ def _literal(literal: Literal) -> str:
     value, data_type = literal.value, literal.data_type
     if data_type in _SUFFIXES and math.isfinite(value):
         return f"{value}{_SUFFIXES[data_type]}"
+    if data_type == YEAR_MONTH:
+        return f"INTERVAL '{value}' MONTH"
+    if isinstance(value, datetime.timedelta):
+        if data_type == DAYS:
+            return f"INTERVAL '{value.days}' DAY"
+        micros = value // datetime.timedelta(microseconds=1)
+        return f"INTERVAL '{'-' if micros < 0 else ''}{abs(micros) // 10**6}.{abs(micros) % 10**6:06}' SECOND"
     if data_type == INTEGER:
         return f"CAST({value} AS INT)"
     if data_type == TIMESTAMP and isinstance(value, datetime.datetime):

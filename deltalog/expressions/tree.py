@@ -6,6 +6,7 @@ and ``sql.parse`` from text. Two trees are equal when they are written alike: 1,
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 from typing import Literal as OneOf
@@ -17,6 +18,7 @@ from deltalog.protocol.schema import DataType
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%", "DIV", "||"]
+MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # functions whose parentheses may be left out
 MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -63,6 +65,7 @@ class Literal(Expression, frozen=True):
 
     value: Any
     data_type: DataType | None = None
+    in_double_quotes: bool = False  # to other engines it is the name of a column
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -102,6 +105,28 @@ class Cast(Expression, frozen=True):
     data_type: DataType
 
 
+class Field(Expression, frozen=True):
+    """A field of a value that is a struct."""
+
+    operand: Expression
+    name: str
+
+
+class Element(Expression, frozen=True):
+    """An element of an array by its position from 0, the value of a map by its key, or a field by its name."""
+
+    operand: Expression
+    key: Expression
+
+
+class Moment(Expression, frozen=True):
+    """CURRENT_TIMESTAMP and its like in a statement: ``written`` is a column where the table has one of that name, and
+    ``literal`` the instant of the statement elsewhere."""
+
+    written: Name | Call
+    literal: Literal
+
+
 class Case(Expression, frozen=True):
     """``branches``: conditions, or values that ``subject`` is compared with, each with its result."""
 
@@ -131,11 +156,13 @@ class IsBoolean(Predicate, frozen=True):
 
 
 class In(Predicate, frozen=True):
-    """``values``: literals without a type of their own, of any number; ``others``: any expressions."""
+    """``values``: literals without a type of their own, of any number; ``others``: any expressions. ``doubtful``: the
+    texts among the values that were written in double quotes."""
 
     operand: Expression
     values: tuple[Any, ...]
     others: tuple[Expression, ...] = ()
+    doubtful: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -156,7 +183,15 @@ class Between(Predicate, frozen=True):
 
 
 class Like(Predicate, frozen=True):
-    """``pattern``: with ``%`` for any text and ``_`` for one character, without escapes."""
+    """``pattern``: with ``%`` for any text and ``_`` for one character, without escapes. ``any_case``: ILIKE."""
+
+    operand: Expression
+    pattern: Expression
+    any_case: bool = False
+
+
+class RegexLike(Predicate, frozen=True):
+    """RLIKE: a regular expression of Java is found somewhere in a text."""
 
     operand: Expression
     pattern: Expression
@@ -183,18 +218,50 @@ class Not(Predicate, frozen=True):
 
 def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expression:
     """The same tree with other names of columns."""
-    if isinstance(expression, Name):
-        return rename(expression)
-    if isinstance(expression, Literal):
-        return expression
+    return replaced(expression, lambda each: rename(each) if isinstance(each, Name) else None)
+
+
+def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
+    """The same tree with other trees in it: what ``replacement`` gives, or None to look further inside."""
+    links = []  # of a chain of AND and OR, from the last on: it may be a thousand long
+    while isinstance(expression, (And, Or)):
+        links.append(expression)
+        expression = expression.left
+    whole = _replaced(expression, replacement)
+    for link in reversed(links):
+        whole = type(link)(whole, replaced(link.right, replacement))
+    return whole
+
+
+def _replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
+    found = replacement(expression)
+    if found is not None or isinstance(expression, (Literal, Name)):
+        return expression if found is None else found
 
     def inside(part: Any) -> Any:
         if isinstance(part, Expression):
-            return renamed(part, rename)
+            return replaced(part, replacement)
         return tuple(map(inside, part)) if isinstance(part, tuple) else part
 
     changed = {name: inside(part) for name, part in _parts(expression)}
     return msgspec.structs.replace(expression, **changed)
+
+
+def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
+    """The same tree, in which CURRENT_TIMESTAMP and its like are one instant, in UTC."""
+
+    def moment(each: Expression) -> Expression | None:
+        if isinstance(each, Name):
+            word = each.path[0].lower() if len(each.path) == 1 and not each.is_quoted else ""
+        elif isinstance(each, Call):
+            word = each.name.lower() if not each.arguments else ""
+        else:
+            return None
+        if word not in MOMENTS:
+            return None
+        return Moment(each, Literal(now if word in ("current_timestamp", "now") else now.date()))
+
+    return replaced(expression, moment)
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
@@ -212,4 +279,7 @@ def walked(expression: Expression) -> Iterator[Expression]:
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
     """The operands of an expression by the names of their fields."""
     names = expression.__struct_fields__
-    return ((name, getattr(expression, name)) for name in names if name not in ("value", "values", "path"))
+    return ((name, getattr(expression, name)) for name in names if name not in _NO_OPERANDS)
+
+
+_NO_OPERANDS = frozenset({"value", "values", "path", "doubtful"})

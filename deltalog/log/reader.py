@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from deltalog.environment import Environment
 from deltalog.errors import (
     InvalidCheckpointError,
     InvalidCommitError,
@@ -57,12 +58,15 @@ class LogReader:
     """Reads the log of one table. Holds no state but the store.
 
     ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table where the log may
-    name files; see TableFiles.
+    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows.
     """
 
-    def __init__(self, store: LogStore, allowed_paths: Sequence[str] = ()) -> None:
+    def __init__(
+        self, store: LogStore, allowed_paths: Sequence[str] = (), clock_ms: Callable[[], int] | None = None
+    ) -> None:
         self.store = store
         self.files = TableFiles(store, allowed_paths)
+        self.clock_ms = Environment().clock_ms if clock_ms is None else clock_ms
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LogReader, (self.store, self.files.allowed_paths)

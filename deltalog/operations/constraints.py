@@ -27,7 +27,8 @@ def add_constraint(
     existing = _find(transaction.metadata.configuration, key)
     if existing is not None:
         raise CallError(f"{url} has a constraint {name} already: {existing}. Drop it first, or choose another name.")
-    added = TableRules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema),))
+    now = transaction.row_writer.now()
+    added = TableRules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema, now),))
     snapshot = transaction.snapshot
     assert snapshot is not None
     transaction.read_whole_table()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deltalog.commit_result import CommitResult
+from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
@@ -16,6 +17,7 @@ def delete(
     """Stage and commit the deletion of the rows for which ``where`` is true (None: of all rows)."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
+    where = at_one_instant(where, transaction.row_writer.now())
     deletion = rewrite.plan(transaction, where)
     if deletion.is_empty and txn is None:
         return skipped(transaction)

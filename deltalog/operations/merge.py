@@ -101,7 +101,7 @@ class _Plan:
         if asked.evolves:
             transaction.merge_schema(columns_to_merge(asked.clauses, target, source.schema), keeps_types=True)
         now, rules = transaction.row_writer.now(), transaction.row_writer.rules()
-        predicate = as_predicate(asked.predicate)
+        predicate = as_predicate(asked.predicate, now)
         if predicate is None:
             raise CallError("A merge needs a predicate, such as 'target.id = source.id'.")
         condition = MergeCondition.of(predicate, target, source, now, rules.null_if_empty)

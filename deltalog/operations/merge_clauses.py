@@ -134,7 +134,7 @@ class Compiler:
         """Raises CallError for what is not supported, or names columns that are not there."""
         relations = self._relations(clause.group)
         condition = None
-        predicate = as_predicate(clause.condition)
+        predicate = as_predicate(clause.condition, self.now)
         if predicate is not None:
             condition = bound_condition(relations.resolved(predicate), relations, self.now)
         if clause.action == "delete":

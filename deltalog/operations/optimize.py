@@ -28,7 +28,6 @@ from deltalog.errors import (
     Outcome,
 )
 from deltalog.expressions.bound import columns_of
-from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import indexed_leaves
@@ -202,7 +201,7 @@ def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table
 
 def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa.Table:
     """The files of the partitions for which ``where`` is true. Raises CallError for a condition on other columns."""
-    scan = snapshot.scan(where=as_predicate(where))
+    scan = snapshot.scan(where=where)
     if scan.where is not None:
         partitioned = set(snapshot.partition_columns)
         others = [each.path[0] for each in columns_of(scan.where) if each.path[0] not in partitioned]

@@ -121,7 +121,7 @@ def replace_where(
         return skipped(transaction)
     reader = columns.reader_beside(transaction, data)
     replacement = Replacement(transaction, where)
-    matching = rewrite.matching(transaction, reader, where)
+    matching = rewrite.matching(transaction, reader, replacement.condition)
     if replacement.change_column:
         adds, rows = transaction.row_writer.write_inserts(matching)
     else:

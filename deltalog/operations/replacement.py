@@ -9,7 +9,7 @@ from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import Bound, BoundValue, columns_of, leaves_of
-from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql import as_predicate, at_one_instant
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Call, Cast, Comparison, Name, Predicate, walked
 from deltalog.operations import rewrite
@@ -48,11 +48,13 @@ class Replacement:
         """
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
+        where = at_one_instant(where, transaction.row_writer.now()) or where
         predicate = as_predicate(where)
         self._transaction = transaction
         self._deletion = rewrite.plan(transaction, predicate)
         self.where = shown(where)
         assert predicate is not None and transaction.snapshot is not None
+        self.condition = predicate
         bound = bind(predicate, transaction.snapshot.schema)
         self.columns = tuple(dict.fromkeys(column.path[0] for column in columns_of(bound)))
         self.is_computed = any(isinstance(leaf, BoundValue) for leaf in leaves_of(bound))
@@ -66,7 +68,7 @@ class Replacement:
         """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;
         CallError where it has no value. For callers whose own engine may evaluate the condition in another way. Cost:
         the GETs of its columns in these files."""
-        rewrite.check_new_files(self._transaction, self.where)
+        rewrite.check_new_files(self._transaction, self.condition)
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files where there must be any. Returns the metrics of the

@@ -59,6 +59,7 @@ class RowWriter:
         """``on_rows_end``: called when a stream of rows has ended, before the last file is closed."""
         self._on_rows_end = on_rows_end
         self._reader = reader
+        self._now: datetime.datetime | None = None
         self._environment = environment
         self._changes = changes
         self._written_paths: list[str] = []
@@ -98,8 +99,11 @@ class RowWriter:
         return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
-        """The time by the clock of the environment, in UTC."""
-        return datetime.datetime.fromtimestamp(self._environment.clock_ms() / 1000, datetime.timezone.utc)
+        """The time by the clock of the environment, in UTC, when it was first needed: one for a transaction."""
+        if self._now is None:
+            clock_ms = self._environment.clock_ms()
+            self._now = datetime.datetime.fromtimestamp(clock_ms / 1000, datetime.timezone.utc)
+        return self._now
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
         """Check the rows of ``unchecked`` files by the rules, and if the rules have changed since the last write, those

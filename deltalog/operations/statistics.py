@@ -55,7 +55,8 @@ Known = dict[str, tuple[int, dict[Leaf, Found]]]
 
 def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_metadata: UserMetadata) -> CommitResult:
     """See ``DeltaTable.compute_statistics``."""
-    predicate = as_predicate(where)
+    now = datetime.datetime.fromtimestamp(handle.environment.clock_ms() / 1000, datetime.timezone.utc)
+    predicate = as_predicate(where, now)
     parameters = {"predicate": canonical_json([] if predicate is None else [shown(predicate)])}
     known: Known = {}
 

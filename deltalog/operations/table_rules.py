@@ -205,7 +205,7 @@ _RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. ``clock_ms``: the value of CURRENT_TIMESTAMP in a default, in ms since the Unix epoch.
+    """The rules of a table. ``clock_ms``: the value of CURRENT_TIMESTAMP in a constraint or default, in ms since 1970.
 
     Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
     """
@@ -216,16 +216,15 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
         return TableRules(null_if_empty=empties) if empties else NO_RULES
     schema = metadata.schema
     supported = features.writer_features(protocol)
-    checks = [*_constraints(metadata, schema, table), *_invariants(schema, table)]
+    now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
+    checks = [*_constraints(metadata, schema, table, now), *_invariants(schema, table, now)]
     fillings: dict[str, CompiledExpression] = {}
     defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
-    if defaults:
-        now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
-        for column in defaults:
-            name = f"the default of column {column.name}"
-            source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
-            compiled = source.compiled(table, StructType(()), column.data_type, now)
-            fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
+    for column in defaults:
+        name = f"the default of column {column.name}"
+        source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
+        compiled = source.compiled(table, StructType(()), column.data_type, now)
+        fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
     if "generatedColumns" in supported:
         for column in _columns_with(schema, GENERATION_KEY):
             name = f"the generation expression of column {column.name}"
@@ -239,14 +238,15 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
     return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)), null_if_empty=empties)
 
 
-def constraint(name: str, text: str, schema: StructType) -> Check:
-    """A CHECK constraint. Raises CallError where the expression is not supported or not a condition."""
-    condition = _condition(text, schema, f"The constraint {name} ({_short(text)})")
+def constraint(name: str, text: str, schema: StructType, now: datetime.datetime) -> Check:
+    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError where the expression is not
+    supported or not a condition."""
+    condition = _condition(text, schema, f"The constraint {name} ({_short(text)})", now)
     return Check(f"the CHECK constraint {name}", text, condition)
 
 
-def _condition(text: str, schema: StructType, what: str) -> CompiledExpression:
-    compiled = compile_expression(text, schema)
+def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> CompiledExpression:
+    compiled = compile_expression(text, schema, now=now)
     if compiled.data_type != BOOLEAN:
         raise CallError(f"{what} is {compiled.data_type}, not a condition.")
     return compiled
@@ -280,21 +280,21 @@ class _Source:
             ) from None
 
 
-def _constraints(metadata: Metadata, schema: StructType, table: str) -> Iterator[Check]:
+def _constraints(metadata: Metadata, schema: StructType, table: str, now: datetime.datetime) -> Iterator[Check]:
     for key, text in metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX):
             name = key.removeprefix(CONSTRAINT_PREFIX)
             source = _Source("checkConstraints", f"the CHECK constraint {name}", text)
-            yield source.guarded(table, partial(constraint, name, text, schema))
+            yield source.guarded(table, partial(constraint, name, text, schema, now))
 
 
-def _invariants(schema: StructType, table: str) -> Iterator[Check]:
+def _invariants(schema: StructType, table: str, now: datetime.datetime) -> Iterator[Check]:
     for path, column in columns_by_path(schema):
         if INVARIANT_KEY not in column.metadata:
             continue
         name, text = ".".join(path), column.metadata[INVARIANT_KEY]
         source = _Source("invariants", f"the invariant of column {name}", text)
-        yield source.guarded(table, partial(_invariant, name, text, schema))
+        yield source.guarded(table, partial(_invariant, name, text, schema, now))
 
 
 def expression_of_invariant(text: Any) -> str:
@@ -305,9 +305,9 @@ def expression_of_invariant(text: Any) -> str:
         raise CallError(f"It is {_short(repr(text))}, which is not the JSON of an expression.") from None
 
 
-def _invariant(name: str, text: Any, schema: StructType) -> Check:
+def _invariant(name: str, text: Any, schema: StructType, now: datetime.datetime) -> Check:
     expression = expression_of_invariant(text)
-    return Check(f"the invariant of column {name}", expression, _condition(expression, schema, "It"))
+    return Check(f"the invariant of column {name}", expression, _condition(expression, schema, "It", now))
 
 
 def _columns_with(schema: StructType, key: str) -> list[StructField]:

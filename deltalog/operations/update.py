@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from deltalog.commit_result import CommitResult
 from deltalog.expressions.assign import Assignment, assigned, assignments
+from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_tables import add_actions
@@ -38,6 +39,7 @@ def update(
     """Stage and commit new values in the rows for which ``where`` is true (None: in all rows)."""
     if writes.is_recorded(transaction, txn):
         return skipped(transaction)
+    where = at_one_instant(where, transaction.row_writer.now())
     changed = _RowUpdate.of(transaction, updates, new_values)
     matching = rewrite.plan(transaction, where)
     if matching.is_empty and txn is None:

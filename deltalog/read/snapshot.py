@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from deltalog.arguments import checked, half_made
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
+from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.tree import Predicate
 from deltalog.log import file_statistics
 from deltalog.log.commit_summary import CommitSummary, summary_of
@@ -224,12 +226,14 @@ class Snapshot:
     ) -> Scan:
         """A lazy read of the rows. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
         predicate made with ``col``; only rows for which it is true are returned, and files that cannot have such a row
-        are not read.
+        are not read. CURRENT_TIMESTAMP and CURRENT_DATE are the time of this call.
 
         Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be selected
         among the columns. ``variants="json"`` gives variants as JSON text; else they are structs of metadata and
         value, which ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
+        now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
+        where = at_one_instant(where, now)
         return Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
 
 

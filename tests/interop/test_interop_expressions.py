@@ -48,7 +48,7 @@ def compared(spark: Any, expressions: list[str]) -> list[str]:
     for number, text in enumerate(expressions):
         expression = compile_expression(text, SCHEMA)
         wanted = types.field(f"c{number}").data_type
-        if expression.data_type != wanted:
+        if str(expression.data_type) != str(wanted):  # whether a field is nullable is no part of it
             wrong.append(f"{text}: {expression.data_type}, Spark has {wanted}")
             continue
         mine, others = expression.evaluate(ROWS).to_pylist(), theirs.column(f"c{number}").to_pylist()

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, finite
 from deltalog.expressions.functions.coercion import decimal_literal_as_double, widened
-from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, literal, made
+from deltalog.expressions.functions.intervals import minus, moves
+from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, fits, literal, made
 from deltalog.expressions.functions.types import (
     BOOLEAN,
     BY_WIDTH,
@@ -21,6 +22,7 @@ from deltalog.expressions.functions.types import (
     FLOATING,
     INTEGER,
     INTEGRAL,
+    INTERVALS,
     LONG,
     decimal_of,
     decimal_type,
@@ -32,7 +34,10 @@ from deltalog.protocol.schema import DecimalType, type_to_arrow
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
-    """``+ - * / % DIV`` of numbers."""
+    """``+ - * / % DIV`` of numbers, and ``+ - *`` of dates, times and intervals."""
+    moved = moves(operator, left, right)
+    if moved is not None:
+        return moved
     for node in (left, right):
         if not is_number(node.data_type):
             raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
@@ -107,6 +112,8 @@ _INTEGER_KERNELS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def negative(node: Node) -> Node:
     """The minus sign before a value."""
+    if fits(node, *INTERVALS):
+        return minus(node)
     if not is_number(node.data_type):
         raise refuse(f"- of {node.data_type}")
     kernel = pc.negate if node.data_type in FLOATING else pc.negate_checked

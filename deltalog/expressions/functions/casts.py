@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.expressions.functions.nodes import Node, any_true, literal, made
+from deltalog.arrow_arrays import ZERO
+from deltalog.expressions.functions.nested import cast_inside
+from deltalog.expressions.functions.nodes import Node, Rows, any_true, column, literal, made
 from deltalog.expressions.functions.types import (
+    BINARY,
     BOOLEAN,
     BY_WIDTH,
     BYTE,
@@ -28,7 +31,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
-from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, type_to_arrow
 
 
 def cast(node: Node, wanted: DataType) -> Node:
@@ -38,7 +41,9 @@ def cast(node: Node, wanted: DataType) -> Node:
         return node
     if node.is_literal and node.value is None:
         return literal(None, wanted)
-    if isinstance(wanted, DecimalType):
+    if isinstance(have, (StructType, ArrayType, MapType)):
+        return cast_inside(node, wanted, _caster)
+    if isinstance(wanted, DecimalType) and have != STRING:
         return _cast_to_decimal(node, wanted)
     kernel = _CASTS.get((have, wanted))
     if kernel is not None:
@@ -50,12 +55,40 @@ def cast(node: Node, wanted: DataType) -> Node:
     if have == STRING and wanted in INTEGRAL:
         arrow = type_to_arrow(wanted)
         return made(wanted, lambda values: _text_to_integer(values, arrow), node, can_fail=True)
+    if have == STRING and wanted in FLOATING:
+        return made(wanted, _text_to_double(type_to_arrow(wanted)), node, can_fail=True)
+    if have == STRING and isinstance(wanted, DecimalType):
+        return made(wanted, _text_to_decimal(wanted), node, can_fail=True)
+    if isinstance(have, DecimalType) and wanted in INTEGRAL:
+        return made(wanted, lambda values: _whole_part(values).cast(type_to_arrow(wanted)), node, can_fail=True)
+    if isinstance(have, DecimalType) and wanted == STRING and have.scale < 7:
+        return made(STRING, lambda values: values.cast(pa.string()), node)
+    if have == BOOLEAN and wanted in FLOATING:
+        return made(wanted, lambda values: values.cast(type_to_arrow(wanted)), node)
+    if wanted == BOOLEAN and (have in BY_WIDTH or isinstance(have, DecimalType)):
+        return made(BOOLEAN, lambda values: pc.not_equal(values, _zero(values.type)), node)
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
         # Arrow's own conversion of decimals is not always the nearest number, as Java's is; that of text is.
         return made(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
+
+
+def _caster(have: DataType, wanted: DataType) -> Callable[[Any], Any]:
+    """What casts arrays of values that lie inside of others. Raises CallError."""
+    place = ("",)
+    node = cast(column(place, have), wanted)
+
+    def run(values: Any) -> Any:
+        rows = Rows({place: values}, len(values))
+        return rows.array(node.run(rows))
+
+    return run
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return pa.repeat(ZERO, 1).cast(pa.string()).cast(kind)[0]
 
 
 def _cast_number(node: Node, wanted: DataType) -> Node:
@@ -107,6 +140,86 @@ def _text_to_integer(values: Any, wanted: pa.DataType) -> Any:
     return pc.utf8_ltrim(bare, characters="+").cast(wanted)
 
 
+_FLOATING_TEXT = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?\z"
+_INFINITE = r"(?i)\A[+-]?inf(inity)?\z"
+
+
+def _text_to_double(wanted: pa.DataType) -> Callable[[Any], Any]:
+    def run(values: Any) -> Any:
+        bare = pc.utf8_trim(values, characters=_BLANKS)
+        is_word = pc.or_(pc.match_substring_regex(bare, _INFINITE), pc.match_substring_regex(bare, r"(?i)\Anan\z"))
+        if any_true(pc.invert(pc.or_(is_word, pc.match_substring_regex(bare, _FLOATING_TEXT)))):
+            raise pa.ArrowInvalid("a text is no number")
+        bare = pc.if_else(is_word, bare, pc.utf8_rtrim(bare, characters="dDfF"))
+        return pc.utf8_lower(pc.utf8_ltrim(bare, characters="+")).cast(wanted)
+
+    return run
+
+
+_DECIMAL_TEXT = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\z"
+_MOST_PLACES = 38
+
+
+def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
+    """Of texts without exponents; digits beyond the scale are rounded half up."""
+    wider, arrow = pa.decimal256(76, _MOST_PLACES), type_to_arrow(wanted)
+
+    def run(values: Any) -> Any:
+        bare = pc.utf8_trim(values, characters=_BLANKS)
+        if any_true(pc.invert(pc.match_substring_regex(bare, _DECIMAL_TEXT))):
+            raise pa.ArrowInvalid("a text is no decimal number without an exponent")
+        # Arrow reads neither a point without digits beside it nor more places than the type has.
+        bare = pc.replace_substring_regex(bare, r"\A\+", "")
+        bare = pc.replace_substring_regex(bare, r"\A(-?)\.", r"\10.")
+        bare = pc.replace_substring_regex(bare, r"\.\z", "")
+        if any_true(pc.match_substring_regex(bare, rf"\.[0-9]{{{_MOST_PLACES + 1},}}")):
+            raise pa.ArrowInvalid(f"a text has more than {_MOST_PLACES} decimal places")
+        return pc.round(bare.cast(wider), wanted.scale, round_mode="half_towards_infinity").cast(arrow)
+
+    return run
+
+
+def _whole_part(values: Any) -> Any:
+    """Of decimals, towards zero, as the text of a whole number: Arrow has no cast that cuts."""
+    return pc.replace_substring_regex(values.cast(pa.string()), r"\..*\z", "")
+
+
+_TRUE, _FALSE = r"(?i)\A(t|true|y|yes|1)\z", r"(?i)\A(f|false|n|no|0)\z"
+
+
+def _text_to_boolean(values: Any) -> Any:
+    bare = pc.utf8_trim(values, characters=_BLANKS)
+    is_true = pc.match_substring_regex(bare, _TRUE)
+    if any_true(pc.invert(pc.or_(is_true, pc.match_substring_regex(bare, _FALSE)))):
+        raise pa.ArrowInvalid("a text is neither true nor false")
+    return is_true
+
+
+_TIMESTAMP_TEXT = r"\A([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(\.[0-9]{1,6})?)?)?"
+_ZONE_TEXT = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
+
+
+def _text_to_timestamp(values: Any) -> Any:
+    """Of texts of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm], without a zone in UTC."""
+    bare = pc.utf8_trim(values, characters=_BLANKS)
+    if any_true(pc.invert(pc.match_substring_regex(bare, rf"{_TIMESTAMP_TEXT}{_ZONE_TEXT}\z"))):
+        raise pa.ArrowInvalid("a text is no timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")
+    has_zone = pc.match_substring_regex(bare, r":.*(Z|[+-][0-9]{2}:[0-9]{2})\z")
+    if any_true(pc.and_(pc.invert(has_zone), pc.match_substring_regex(bare, r"Z\z"))):
+        raise pa.ArrowInvalid("a date has no zone")
+    zoned = pc.if_else(has_zone, bare, pc.binary_join_element_wise(_with_time(bare), "Z", ""))
+    return zoned.cast(pa.timestamp("us", "UTC"))
+
+
+def _with_time(bare: Any) -> Any:
+    return pc.if_else(pc.match_substring(bare, ":"), bare, pc.binary_join_element_wise(bare, " 00:00:00", ""))
+
+
+def _since_epoch(values: Any) -> Any:
+    """Whole seconds since 1970, rounded down."""
+    return pc.floor_temporal(values.cast(MICROS), unit="second").cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+
+
 def _text_to_date(values: Any) -> Any:
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"))):
@@ -139,6 +252,11 @@ _CASTS: Mapping[tuple[DataType, DataType], Callable[[Any], Any]] = {
     (TIMESTAMP_NTZ, STRING): _timestamp_to_text,
     (BOOLEAN, STRING): lambda values: values.cast(pa.string()),
     (STRING, DATE): _text_to_date,
+    (STRING, TIMESTAMP): _text_to_timestamp,
+    (STRING, BOOLEAN): _text_to_boolean,
+    (STRING, BINARY): lambda values: values.cast(pa.binary()),
+    (TIMESTAMP, LONG): _since_epoch,
+    (LONG, TIMESTAMP): lambda values: pc.multiply_checked(values, 1_000_000).cast(pa.timestamp("us", "UTC")),
     (BOOLEAN, BYTE): lambda values: values.cast(pa.int8()),
     (BOOLEAN, SHORT): lambda values: values.cast(pa.int16()),
     (BOOLEAN, INTEGER): lambda values: values.cast(pa.int32()),

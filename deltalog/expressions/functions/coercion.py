@@ -23,10 +23,11 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
+    arrow_of,
     refuse,
     widest,
 )
-from deltalog.protocol.schema import DataType, DecimalType, type_to_arrow
+from deltalog.protocol.schema import DataType, DecimalType
 from deltalog.protocol.timestamps import parse_iso
 
 
@@ -87,7 +88,7 @@ def widened(node: Node, data_type: DataType) -> Node:
     """A node as a wider type; whole numbers become the nearest float."""
     if node.data_type == data_type:
         return node
-    arrow = type_to_arrow(data_type)
+    arrow = arrow_of(data_type)
     if fits(node, DATE) and data_type == TIMESTAMP:
         return made(data_type, lambda values: values.cast(MICROS).cast(arrow), node, can_fail=True)
     return replace(made(data_type, lambda values: as_type(values, arrow), node), value=node.value)

@@ -12,12 +12,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
+from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.coercion import as_type, common, decimal_literal_as_double
 from deltalog.expressions.functions.logic import disjunction
 from deltalog.expressions.functions.nodes import NO_ROWS, Node, fits, literal, made
-from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, is_number, refuse
+from deltalog.expressions.functions.text import ascii_only
+from deltalog.expressions.functions.types import (
+    BOOLEAN,
+    DOUBLE,
+    FLOATING,
+    STRING,
+    VOID,
+    arrow_of,
+    is_number,
+    refuse,
+)
 from deltalog.protocol.char_varchar import padded
-from deltalog.protocol.schema import DecimalType, PrimitiveType, type_to_arrow
+from deltalog.protocol.schema import DecimalType, PrimitiveType
 
 # Two decimals, or a decimal and a whole number, are compared in this one, which holds all of them.
 _ANY_DECIMAL = pa.decimal256(76, 38)
@@ -118,19 +129,28 @@ def _comparable(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.
             raise refuse(f"{operator} of {node.data_type}")
     if one == VOID or other == VOID:
         typed = other if one == VOID else one
-        return left, right, type_to_arrow(BOOLEAN if typed == VOID else typed)
+        return left, right, arrow_of(BOOLEAN if typed == VOID else typed)
+    for text, number in ((left, other), (right, one)):
+        # Spark compares fractions with texts as doubles.
+        if text.is_literal and fits(text, STRING) and (number in FLOATING or isinstance(number, DecimalType)):
+            return cast(left, DOUBLE), cast(right, DOUBLE), pa.float64()
     if is_number(one) and is_number(other) and one != other and (DecimalType in (type(one), type(other))):
         if one in FLOATING or other in FLOATING:
             return decimal_literal_as_double(left), decimal_literal_as_double(right), pa.float64()
         return left, right, _ANY_DECIMAL
     left, right, shared = common(operator, left, right)
-    return left, right, type_to_arrow(shared)
+    return left, right, arrow_of(shared)
 
 
-def like(node: Node, pattern: Node) -> Node:
-    """LIKE with a literal pattern of % and _, which both cross line breaks."""
+def like(node: Node, pattern: Node, any_case: bool = False) -> Node:
+    """LIKE with a literal pattern of % and _, which both cross line breaks. ``any_case``: ILIKE, of ASCII text."""
+    word = "ILIKE" if any_case else "LIKE"
     if not (fits(node, STRING) and pattern.is_literal and isinstance(pattern.value, str)):
-        raise refuse("LIKE of anything but a string and a literal pattern")
+        raise refuse(f"{word} of anything but a string and a literal pattern")
+    if any_case:
+        if not pattern.value.isascii():
+            raise refuse("ILIKE with a pattern beyond ASCII")
+        node, pattern = ascii_only(pc.utf8_lower)("ILIKE", node), literal(pattern.value.lower(), STRING)
     marks = {"%": ".*", "_": "."}
     regex = "".join(marks.get(c) or re.escape(c) for c in pattern.value)
     return made(BOOLEAN, lambda values: pc.match_substring_regex(values, rf"(?s)\A{regex}\z"), node)

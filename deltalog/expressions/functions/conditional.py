@@ -14,7 +14,7 @@ from deltalog.expressions.functions.coercion import common, widened
 from deltalog.expressions.functions.comparisons import compare, without_char
 from deltalog.expressions.functions.logic import is_null, negation
 from deltalog.expressions.functions.nodes import Node, Rows, fits, literal, made, run_where, steps_of
-from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, refuse
+from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, arrow_of, refuse
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 
@@ -30,7 +30,7 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
     def run(rows: Rows) -> Any:
         todo: Any = pa.repeat(FALSE, rows.length)
         todo = pc.invert(todo)
-        result: Any = pa.nulls(rows.length, type_to_arrow(data_type))
+        result: Any = pa.nulls(rows.length, arrow_of(data_type))
         for condition, value in zip(conditions, values, strict=False):
             here = pc.and_(todo, pc.fill_null(rows.array(run_where(condition, rows, todo)), False))
             result = pc.if_else(here, run_where(value, rows, here), result)

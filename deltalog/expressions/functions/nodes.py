@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.errors import CallError
-from deltalog.expressions.functions.types import INTEGER, LONG, VOID, decimal_of, refuse
+from deltalog.expressions.functions.types import INTEGER, LONG, STRING, VOID, arrow_of, decimal_of, refuse
+from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import padded
-from deltalog.protocol.schema import DataType, type_to_arrow
+from deltalog.protocol.schema import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,39 @@ class Rows:
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
+    _made_bytes: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)  # of these and of parts
+
+    def charge(self, size: int) -> None:
+        """Count the bytes of texts that are about to be made. Raises pyarrow.ArrowInvalid above the cap: a short
+        expression can ask for more memory than there is."""
+        self._made_bytes[0] += size
+        made = self._made_bytes[0]
+        if made > limits.MAX_TEXT_BYTES and made > limits.MAX_TEXT_BYTES + 16 * sum(
+            each.nbytes for each in self.columns.values()
+        ):
+            raise pa.ArrowInvalid(f"the number of bytes of texts that it makes {limits.over('MAX_TEXT_BYTES', made)}")
 
     def where(self, chosen: Any) -> Rows:
         """The rows for which a boolean array is true."""
         kept = {path: values.filter(chosen) for path, values in self.columns.items()}
-        return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0)
+        return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._made_bytes)
 
     def array(self, values: Any) -> Any:
         """Values of these rows as an array; a scalar is that of every row."""
-        return pa.repeat(values, self.length) if isinstance(values, pa.Scalar) else values
+        if not isinstance(values, pa.Scalar):
+            return values
+        self.charge(text_bytes(values) * self.length)
+        return pa.repeat(values, self.length)
+
+
+def text_bytes(values: Any) -> int:
+    """The bytes of texts, of an array or of one value; 0 of other types."""
+    kind = values.type
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return 0
+    if isinstance(values, pa.Scalar):
+        return 0 if not values.is_valid else values.as_buffer().size
+    return pc.sum(pc.binary_length(values).cast(pa.int64()), min_count=0).as_py() or 0
 
 
 NO_ROWS = Rows({}, 0)
@@ -59,7 +84,7 @@ class Node:
 
 def literal(value: Any, data_type: DataType) -> Node:
     """A constant. Raises CallError for a value outside its type."""
-    arrow = type_to_arrow(data_type)
+    arrow = arrow_of(data_type)
     try:
         held = pa.nulls(1, arrow)[0] if value is None else scalar(value, arrow)
     except (pa.ArrowException, OverflowError, ValueError):
@@ -93,6 +118,20 @@ def made(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail
     return Node(data_type, lambda rows: kernel(*(n.run(rows) for n in nodes)), fails, steps=steps, is_constant=constant)
 
 
+def growing(kernel: Callable[..., Any], size: Callable[..., int], *nodes: Node) -> Node:
+    """A kernel over texts whose result can be far larger than they are. ``size``: bytes of the result, at most, by the
+    values and the number of rows (1 for what is the same for all)."""
+
+    def run(rows: Rows) -> Any:
+        values = [node.run(rows) for node in nodes]
+        count = 1 if all(isinstance(each, pa.Scalar) for each in values) else rows.length
+        rows.charge(size(count, *values))
+        return kernel(*values)
+
+    constant = all(node.is_constant for node in nodes)
+    return Node(STRING, run, can_fail=True, steps=steps_of(*nodes), is_constant=constant)
+
+
 def steps_of(*nodes: Node) -> int:
     return 1 + sum(node.steps for node in nodes)
 
@@ -103,7 +142,7 @@ def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
         return node.run(rows)
     mask = pc.fill_null(rows.array(chosen), False)
     some = rows.where(mask)
-    return pc.replace_with_mask(pa.nulls(rows.length, type_to_arrow(node.data_type)), mask, some.array(node.run(some)))
+    return pc.replace_with_mask(pa.nulls(rows.length, arrow_of(node.data_type)), mask, some.array(node.run(some)))
 
 
 def fits(node: Node, *kinds: DataType) -> bool:

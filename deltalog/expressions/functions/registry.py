@@ -22,8 +22,19 @@ from deltalog.expressions.functions.dates import (
     trunc,
     weekday,
 )
+from deltalog.expressions.functions.intervals import add_months
 from deltalog.expressions.functions.logic import is_null, negation
+from deltalog.expressions.functions.nested import (
+    array_contains,
+    element_at,
+    get,
+    map_contains_key,
+    map_part,
+    named_struct,
+    size,
+)
 from deltalog.expressions.functions.nodes import Node
+from deltalog.expressions.functions.patterns import regex_like
 from deltalog.expressions.functions.text import (
     ascii_only,
     concat,
@@ -42,6 +53,8 @@ from deltalog.expressions.functions.text import (
     trim,
 )
 from deltalog.expressions.functions.types import (
+    BINARY,
+    BOOLEAN,
     BYTE,
     DATE,
     DOUBLE,
@@ -146,9 +159,21 @@ _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "isnull": (1, 1, lambda name, node: is_null(node)),
     "isnotnull": (1, 1, lambda name, node: negation(is_null(node))),
     "isnan": (1, 1, is_nan),
+    **dict.fromkeys(("size", "cardinality"), (1, 1, size)),
+    "element_at": (2, 2, element_at),
+    "get": (2, 2, get),
+    "array_contains": (2, 2, array_contains),
+    "map_contains_key": (2, 2, map_contains_key),
+    "map_keys": (1, 1, map_part(of_keys=True)),
+    "map_values": (1, 1, map_part(of_keys=False)),
+    "named_struct": (2, 200, named_struct),
+    "add_months": (2, 2, add_months),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), (2, 2, lambda name, node, pattern: regex_like(node, pattern))),
     "date": _cast_to(DATE),
     "timestamp": _cast_to(TIMESTAMP),
     "string": _cast_to(STRING),
+    "boolean": _cast_to(BOOLEAN),
+    "binary": _cast_to(BINARY),
     "tinyint": _cast_to(BYTE),
     "smallint": _cast_to(SHORT),
     "int": _cast_to(INTEGER),

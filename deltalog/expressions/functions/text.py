@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,16 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, scalar
 from deltalog.expressions.functions.casts import cast
-from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, fits, made
+from deltalog.expressions.functions.nodes import (
+    Node,
+    any_true,
+    check_type,
+    constant,
+    fits,
+    growing,
+    made,
+    text_bytes,
+)
 from deltalog.expressions.functions.types import BINARY, BOOLEAN, INTEGER, STRING, refuse
 
 
@@ -79,8 +89,12 @@ def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
         character = " " if padding is None else constant(name, padding, STRING)
         if len(character) != 1:
             raise refuse(f"The function {name} with {len(character)} characters to pad with")
-        cut = _slice(node, 0, size)
-        return made(STRING, lambda values: kernel(values, width=size, padding=character), cut)
+        cut, most = _slice(node, 0, size), int(len(character.encode()) * size)
+
+        def bytes_of(count: int, values: Any) -> int:
+            return count * most + text_bytes(values)
+
+        return growing(lambda values: kernel(values, width=size, padding=character), bytes_of, cut)
 
     return make
 
@@ -91,7 +105,16 @@ def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Nod
     text, other = constant(name, search, STRING), "" if by is None else constant(name, by, STRING)
     if not text:
         return node
-    return made(STRING, lambda values: pc.replace_substring(values, pattern=text, replacement=other), node)
+    longer = max(0, len(other.encode()) - len(text.encode()))
+
+    def bytes_of(count: int, values: Any) -> int:
+        if not longer:
+            return 0
+        found = pc.count_substring(values, pattern=text)
+        number = found.as_py() if isinstance(found, pa.Scalar) else pc.sum(found.cast(pa.int64())).as_py()
+        return text_bytes(values) + int(number or 0) * longer
+
+    return growing(lambda values: pc.replace_substring(values, pattern=text, replacement=other), bytes_of, node)
 
 
 def position(name: str, node: Node, search: Node) -> Node:
@@ -133,7 +156,7 @@ def repeat(name: str, node: Node, times: Node) -> Node:
     """The text repeated; empty for a number below 1."""
     check_type(name, node, STRING)
     count = max(0, constant(name, times, INTEGER))
-    return made(STRING, lambda values: pc.binary_repeat(values, count), node)
+    return growing(lambda values: pc.binary_repeat(values, count), lambda _, values: text_bytes(values) * count, node)
 
 
 def title(values: Any) -> Any:
@@ -158,10 +181,25 @@ def concat_ws(name: str, separator: Node, *nodes: Node) -> Node:
             text = pc.if_else(pc.is_null(text), value, pc.if_else(pc.is_null(value), text, longer))
         return pc.if_else(pc.is_null(between), between, pc.fill_null(text, ""))
 
-    return made(STRING, run, separator, *parts)
+    return growing(run, _joined_bytes(len(parts)), separator, *parts)
 
 
 def concat(*nodes: Node) -> Node:
     """CONCAT and ``||``: null where a part is; numbers and dates as CAST writes them."""
     parts = [cast(node, STRING) for node in nodes]
-    return made(STRING, lambda *values: pc.binary_join_element_wise(*values, "", null_handling="emit_null"), *parts)
+    kernel = functools.partial(_joined, "")
+    return growing(kernel, _joined_bytes(0), *parts)
+
+
+def _joined(separator: str, *values: Any) -> Any:
+    return pc.binary_join_element_wise(*values, separator, null_handling="emit_null")
+
+
+def _joined_bytes(separators: int) -> Callable[..., int]:
+    """For the bytes of texts side by side, after as many repetitions of the first one."""
+
+    def bytes_of(count: int, *values: Any) -> int:
+        sizes = [text_bytes(each) * (count if isinstance(each, pa.Scalar) else 1) for each in values]
+        return sum(sizes) + separators * sizes[0] if sizes else 0
+
+    return bytes_of

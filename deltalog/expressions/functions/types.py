@@ -8,17 +8,42 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from deltalog.errors import CallError
-from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType
+from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string", "binary", "void"))
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
+# Of intervals, which no column has: of days only, of days and times, of months.
+DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
+YEAR_MONTH = PrimitiveType("interval year to month")
+INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)
 INTEGRAL: tuple[DataType, ...] = (BYTE, SHORT, INTEGER, LONG)
 FLOATING: tuple[DataType, ...] = (FLOAT, DOUBLE)
 BY_WIDTH = (*INTEGRAL, *FLOATING)
 TEMPORAL: tuple[DataType, ...] = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
+# As SQL names them.
+TYPE_NAMES: Mapping[str, DataType] = {
+    "boolean": BOOLEAN,
+    "string": STRING,
+    "binary": BINARY,
+    "float": FLOAT,
+    "real": FLOAT,
+    "double": DOUBLE,
+    "tinyint": BYTE,
+    "byte": BYTE,
+    "smallint": SHORT,
+    "short": SHORT,
+    "int": INTEGER,
+    "integer": INTEGER,
+    "bigint": LONG,
+    "long": LONG,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+    "timestamp_ltz": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
+}
 _MAX_PRECISION = 38
 MICROS = pa.timestamp("us")
 
@@ -26,6 +51,13 @@ MICROS = pa.timestamp("us")
 def refuse(what: str) -> CallError:
     """The error for what is not supported."""
     return CallError(f"{what} is not supported")
+
+
+def arrow_of(data_type: DataType) -> pa.DataType:
+    """The Arrow type of values: that of a column, or of an interval."""
+    if data_type == YEAR_MONTH:
+        return pa.int32()
+    return pa.duration("us") if data_type in INTERVALS else type_to_arrow(data_type)
 
 
 def is_number(data_type: DataType) -> bool:
@@ -56,6 +88,8 @@ def widest(what: str, kinds: set[DataType]) -> DataType:
         widest = max(kinds, key=BY_WIDTH.index)
         # An integer has more digits than a float.
         return DOUBLE if widest == FLOAT else widest
+    if kinds <= {DAYS, DAY_TIME}:
+        return DAY_TIME
     if kinds <= {DATE, TIMESTAMP, TIMESTAMP_NTZ}:
         return TIMESTAMP if TIMESTAMP in kinds else TIMESTAMP_NTZ
     if kinds <= {*INTEGRAL} | {k for k in kinds if isinstance(k, DecimalType)}:

@@ -104,8 +104,9 @@ def test_values_are_cast_to_the_type_that_is_wanted() -> None:
     wanted = StructType.from_arrow(pa.schema([("c", pa.decimal128(5, 2))])).field("c").data_type
     assert str(compile_expression("1.5", schema, wanted).evaluate(rows)[0]) == "1.50"
     assert str(compile_expression("1.555", schema, wanted).evaluate(rows)[0]) == "1.56"
+    assert str(compile_expression("'1.5'", schema, wanted).evaluate(rows)[0]) == "1.50"
     with pytest.raises(CallError, match="decimal"):
-        compile_expression("'1.5'", schema, wanted)
+        compile_expression("1.5D", schema, wanted)
 
 
 def test_decimals_are_rounded_half_away_from_zero() -> None:
