@@ -16,6 +16,7 @@ from functools import reduce
 from typing import Any
 
 import deltalog
+from spark_ext.parsing import trees_of
 from spark_ext.queries import conjuncts
 from spark_ext.types import CHAR_VARCHAR
 
@@ -142,17 +143,12 @@ class ConditionError(Exception):
 
 def _trees(condition: Any) -> Sequence[Any]:
     """The conjuncts of text or of a tree; none for text that may mean something else to Spark."""
-    import sqlglot
-
     if not isinstance(condition, str):
         return conjuncts(condition)
     if _UNSURE.search(condition):
         return ()
-    try:
-        trees = sqlglot.parse(condition, dialect="spark")
-    except Exception:  # whatever the parser raises: Spark's own parser has the say
-        return ()
-    return () if len(trees) != 1 or trees[0] is None else conjuncts(trees[0])
+    trees = trees_of(condition)
+    return () if len(trees) != 1 else conjuncts(trees[0])
 
 
 class _Translation:

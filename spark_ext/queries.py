@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ext.parsing import trees_of
 from spark_ext.statements import Statement, Token
 
 _TABLE = "__deltalog_table_{}"
@@ -104,15 +105,10 @@ def query_of(statement: Statement, args: Any) -> Query:
 
 
 def _tree(statement: Statement, args: Mapping[str, Any]) -> Any | None:
-    import sqlglot
-
     start = _query_start(statement)
     if start is None or not _has_known_form(statement, start):
         return None
-    try:
-        trees = sqlglot.parse(_text(statement, start, args), dialect="spark")
-    except Exception:  # whatever the parser raises: whether the statement is valid is for Spark to say
-        return None
+    trees = trees_of(_text(statement, start, args))
     return trees[0] if len(trees) == 1 else None
 
 

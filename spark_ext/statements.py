@@ -531,13 +531,15 @@ def unquoted(text: str) -> str:
 
 # --- tokens
 
+_MOST_CONTINUED_COMMENTS = 100  # each one means that the text is read again
+
 
 def tokens_of(query: str) -> list[Token] | None:
     """The tokens, without comments and white space; None for text that has none, such as an open quote."""
     from sqlglot.errors import SqlglotError
 
     text = query
-    while True:
+    for _ in range(_MOST_CONTINUED_COMMENTS):
         tokenizer, failed = _tokenizer()(dialect="spark"), False
         try:
             tokenizer.tokenize(text)
@@ -548,6 +550,7 @@ def tokens_of(query: str) -> list[Token] | None:
             return None if failed else [_token(query, each) for each in tokenizer.tokens]
         # In Spark a comment continues on the next line after a backslash.
         text = text[:continued] + "  " + text[continued + 2 :]
+    return None
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.fuzz import entrances, tables
+from tests.fuzz import entrances, expressions, tables
 from tests.fuzz.footers import damage_footer
 from tests.fuzz.mutations import damage_bytes, dump, mutate_json_lines, mutate_json_text, mutate_tree, odd_value
 from tests.fuzz.parquet import damage_parquet
@@ -269,6 +269,25 @@ def _leaves(node: Any, path: tuple[str, ...], found: set[tuple[str, ...]]) -> No
         found.add((*path, repr(node)))
 
 
+# ----------------------------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True)
+class Entrances(Target):
+    """Texts of expressions instead of damaged tables; ``tables`` are the entrances."""
+
+    def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
+        return expressions.enter(case.table, case.files[case.path]), None
+
+
+def _entrance() -> tuple[Files, list[str]]:
+    return {"expression": b"i = 1"}, ["expression"]
+
+
+def _hostile(data: bytes, path: str, random: Random) -> bytes:
+    return expressions.as_file(expressions.hostile_text(random))
+
+
 # --------------------------------------------------------------------------------------------------- targets
 
 
@@ -357,6 +376,7 @@ _ALL = (
         lambda data, path, random: damage_footer(data, random),
         use=entrances.enter,
     ),
+    Entrances("expression", dict.fromkeys(expressions.ENTRANCES, _entrance), _hostile),
     Target("compacted", {"compacted": lambda: _matching(tables.compacted(), ".compacted.json")}, _json),
 )
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

@@ -1,0 +1,64 @@
+"""sqlglot's trees of SQL text, in time proportional to its length. Pure.
+
+sqlglot tries some constructs in several ways, one after the other: struct(…) within each other takes twice as long with
+each level. Here the steps of its parser are counted, and a text that takes too many has no tree.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+_STEPS, _STEPS_PER_TOKEN = 2_000, 40
+_MOST_TYPES = 200  # sqlglot takes a millisecond for each
+_MOST_CHARS = 1 << 20
+
+
+class _TooManySteps(Exception):
+    """The parser went back too often."""
+
+
+def trees_of(text: str) -> Sequence[Any]:
+    """The trees of the statements or conditions in a text in Spark's dialect; none where it has no tree, or would take
+    too long: what it means is for Spark to say. Cost: none."""
+    import sqlglot
+
+    if len(text) > _MOST_CHARS:
+        return ()
+    try:
+        trees = sqlglot.parse(text, dialect=_dialect())
+    except Exception:  # whatever the parser raises, RecursionError too
+        return ()
+    return [] if None in trees else trees
+
+
+@functools.cache
+def _dialect() -> Any:
+    from sqlglot.dialects.spark import Spark
+
+    base: Any = Spark
+
+    class Parser(base.Parser):  # type: ignore[misc]
+        _steps_left = _STEPS
+        _types_left = _MOST_TYPES
+
+        def _parse(self, parse_method: Any, raw_tokens: Any, sql: Any = None) -> Any:
+            self._steps_left = _STEPS + _STEPS_PER_TOKEN * len(raw_tokens)
+            self._types_left = _MOST_TYPES
+            return super()._parse(parse_method, raw_tokens, sql)
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise _TooManySteps
+            super()._advance(times)
+
+        def _parse_types(self, *args: Any, **options: Any) -> Any:
+            found = super()._parse_types(*args, **options)
+            self._types_left -= found is not None
+            if self._types_left < 0:
+                raise _TooManySteps
+            return found
+
+    return type("BoundedSpark", (base,), {"Parser": Parser})
