@@ -162,7 +162,7 @@ def test_lowest(arguments: list[str]) -> int:
 def test_extras(arguments: list[str]) -> int:
     """Each extra that users can install, or some by name: installed as they install it, into a new virtual environment
     that is deleted after its test. What is no name of an extra goes to pytest."""
-    named, rest = [], list[str]()
+    named, rest = list[str](), list[str]()
     for argument in arguments:
         (rest if argument.startswith("-") or rest else named).append(argument)
     chosen = [f"{EXTRAS_SUITE}::test_an_extra_alone[{name}]" for name in named] or [EXTRAS_SUITE]

@@ -120,15 +120,15 @@ def stand_in(is_connect: bool) -> None:
         return made
 
     package = module("delta", DeltaTable=spark_ext.DeltaTable)
-    package.__path__ = []  # type: ignore[attr-defined]
+    package.__path__ = []
     names = ("DeltaTable", "DeltaTableBuilder", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "IdentityGenerator")
     members = {name: getattr(spark_ext, name) for name in names if hasattr(spark_ext, name)}
     package.tables = module("delta.tables", **members)  # type: ignore[attr-defined]
     package.exceptions = module("delta.exceptions")  # type: ignore[attr-defined]
     testing = module("delta.testing")
-    testing.__path__ = []  # type: ignore[attr-defined]
+    testing.__path__ = []
     module("delta.testing.utils", DeltaTestCase=_test_case(is_connect))
-    module("delta.tests").__path__ = []  # type: ignore[attr-defined]
+    module("delta.tests").__path__ = []
     _route(is_connect)
 
 
@@ -140,7 +140,7 @@ def _test_case(is_connect: bool) -> type:
 
     import spark_ext
 
-    class DeltaTestCase(Base):
+    class DeltaTestCase(Base):  # type: ignore[misc]
         """The settings of delta-spark's class of this name, without its jar."""
 
         @classmethod
@@ -181,7 +181,9 @@ class _Recorded:
     """A reader or writer whose calls go to Spark's, or to spark_ext's once the format is Delta's."""
 
     def __init__(self, native: Any, ours: Any) -> None:
-        self._native, self._ours, self._calls, self._format = native, ours, [], None
+        self._native, self._ours = native, ours
+        self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self._format: str | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -30,6 +30,10 @@ def test_mypy_strict() -> None:
     run("mypy")
 
 
+def test_mypy_strict_of_the_scripts() -> None:
+    run("mypy", "dev.py", "scripts")
+
+
 def test_the_checks_find_something(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text("import os, sys\n\nx: int = 'a'\n")
