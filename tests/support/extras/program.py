@@ -20,6 +20,7 @@ import site
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +94,7 @@ class Only:
 
 
 def hide_all_but(names: frozenset[str]) -> None:
-    sys.meta_path[:] = [Only(each, names) for each in sys.meta_path]  # type: ignore[misc]
+    sys.meta_path[:] = [Only(each, names) for each in sys.meta_path]
 
 
 def has(name: str) -> bool:
@@ -231,9 +232,17 @@ def of_cli(path: Path, options: argparse.Namespace) -> None:
 
 
 def of_server(path: Path, options: argparse.Namespace) -> None:
-    from deltalog.server import serve
+    from deltalog import TransactionManager
+    from deltalog.server.serve import Server, Settings
 
-    assert serve.uvicorn is not None
+    server = Server(TransactionManager(str(path / "in_process.db")), Settings())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert_healthy(server.url)
+    finally:
+        server.stop()
+        thread.join(60)
     if not has("typer"):
         return
     program = "from deltalog.cli.main import main; main()"
@@ -245,11 +254,14 @@ def of_server(path: Path, options: argparse.Namespace) -> None:
             assert served.stdout is not None
             import json
 
-            url = json.loads(served.stdout.readline())["url"]
-            with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
-                assert answer.status == 200
+            assert_healthy(json.loads(served.stdout.readline())["url"])
         finally:
             served.terminate()
+
+
+def assert_healthy(url: str) -> None:
+    with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
+        assert answer.status == 200
 
 
 def of_fsspec(path: Path, options: argparse.Namespace) -> None:
@@ -285,7 +297,8 @@ def of_s3(path: Path, options: argparse.Namespace) -> None:
     from deltalog import DeltaTable
 
     at: dict[str, Any] = {"key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"}}
-    for number, more in enumerate(({}, {"config_kwargs": {"proxies": {}}})):
+    clients: tuple[dict[str, Any], ...] = ({}, {"config_kwargs": {"proxies": {}}})
+    for number, more in enumerate(clients):
         settings = {**at, **more, "endpoint_url": options.s3 or "http://127.0.0.1:9"}
         location = f"s3://{options.bucket}/t{number}"
         if options.s3 is None:
@@ -304,7 +317,9 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     from deltalog import TransactionManager, create_commit_table
     from deltalog.catalog.dynamodb import DynamoDBCoordinator
 
-    settings = {"key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"}}
+    settings: dict[str, Any] = {
+        "key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"},
+    }  # fmt: skip
     if options.s3 is None:  # the same server has DynamoDB
         refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
         return
