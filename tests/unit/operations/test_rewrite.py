@@ -531,11 +531,18 @@ def test_new_rows_outside_of_what_is_replaced(where: str, properties: dict[str, 
     assert set(objects(store)) == before
 
 
-@pytest.mark.parametrize("more", [{"partitions": "dynamic"}, {"overwrite_schema": True}])
-def test_ways_to_overwrite_exclude_each_other(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {"where": "id = 1", "partitions": "dynamic"},
+        {"partitions": "dynamic", "overwrite_schema": True},
+        {"merge_schema": True, "overwrite_schema": True},
+    ],
+)
+def test_ways_to_overwrite_exclude_each_other(ways: dict[str, Any]) -> None:
     table = table_of(memory(), FILES, {})
     with pytest.raises(CallError, match="exclude"):
-        table.overwrite(arrow([]), where="id = 1", **more)
+        table.overwrite(arrow([]), **ways)
 
 
 # ------------------------------------------------------------------------------------- dynamic partition overwrite
