@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
-# A footer up to this length, of lists up to this number of items, bounds what pyarrow takes for it: 1,000 columns, each
-# below all of the names that fit. Others are checked first.
-_PLAIN_BYTES = 128 << 10
+# A footer up to this length, of lists up to this number of items, bounds what pyarrow takes for it, if the product of
+# both is bounded, too: each column may be below all of the names that fit. Others are checked first.
+_PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
+_PLAIN_PATH_BYTES = 128 << 20
 _END_BYTES = 8  # the footer's length and the magic bytes
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
@@ -43,9 +44,11 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """
     if "metadata" in options:  # a footer that was read before
         return _File(source, **options)
-    if _footer_bytes(source) <= _PLAIN_BYTES:
+    length = _footer_bytes(source)
+    if length <= _PLAIN_BYTES:
+        items = min(_PLAIN_ITEMS, _PLAIN_PATH_BYTES // max(length, 1))
         try:
-            return _of_possible_rows(_File(source, thrift_container_size_limit=_PLAIN_ITEMS, **options))
+            return _of_possible_rows(_File(source, thrift_container_size_limit=items, **options))
         except OSError as error:
             if "size limit" not in str(error):
                 raise

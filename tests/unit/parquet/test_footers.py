@@ -281,10 +281,21 @@ def test_many_columns_and_many_row_groups_are_read() -> None:
         assert read_footer(pa.BufferReader(data)).num_rows == table.num_rows
 
 
-def test_a_usual_footer_is_not_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "table",
+    [MANY, pa.table({f"{number:03}-{'n' * 60}": [1, 2, 3] for number in range(400)})],
+    ids=["many types", "400 columns of long names"],
+)
+def test_a_usual_footer_is_not_decoded_here(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footer_rules, "checked", None)
-    with open_parquet(pa.BufferReader(parquet(MANY))) as file:
+    with open_parquet(pa.BufferReader(parquet(table))) as file:
         assert file.read().num_rows == 3
+
+
+def test_of_long_footers_with_many_columns_the_paths_are_checked() -> None:
+    elements = element(b"r", 1), element(b"n" * 200_000, 900), *[element(b"x", None)] * 900
+    with pytest.raises(ValueError, match="the paths of its columns are too long"):
+        open_parquet(pa.BufferReader(with_footer(parquet(), encoded(of_schema(*elements)))))
 
 
 # ------------------------------------------------------------------------------------- names that are not UTF-8

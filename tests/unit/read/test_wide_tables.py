@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
+from deltalog.parquet import footers
 from tests.support.core.steps import steps
 
 FEW = 100
@@ -35,8 +36,17 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["none", "id"])
-def test_the_steps_grow_with_the_columns_and_no_faster(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "plain_bytes"),
+    [("none", 1 << 40), ("id", 1 << 40), ("id", 0)],
+    ids=["none", "id", "id, every footer is checked"],
+)
+def test_the_steps_grow_with_the_columns_and_no_faster(
+    tmp_path: Path, mode: str, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A footer is checked from some length on, which costs steps for each column: both tables are on one side of it.
+    for name, value in (("BYTES", plain_bytes), ("ITEMS", 1 << 20), ("PATH_BYTES", 1 << 60)):
+        monkeypatch.setattr(footers, f"_PLAIN_{name}", value)
     few = {name: steps(work) for name, work in operations(tmp_path / "few", FEW, mode).items()}
     many = {name: steps(work) for name, work in operations(tmp_path / "many", 2 * FEW, mode).items()}
     assert all(count > 1000 for count in few.values())
