@@ -14,7 +14,7 @@ import pytest
 
 from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
-from tests.support.extras.program import CALLS, PROMISED
+from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
 # What the quick environment has besides, so that these are checked wherever the tests run.
 ALWAYS = {BASE, "cli", "server"}
@@ -39,6 +39,16 @@ def test_a_package_that_is_missing_is_noticed() -> None:
     assert done.returncode == 1 and "pip install 'deltalog[cli]'" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "collect", "tests/house/test_words.py")
     assert done.returncode == 1 and "No module named 'pytest'" in done.stderr
+
+
+def test_a_module_needs_what_the_modules_that_it_imports_need() -> None:
+    """Other packages bring a part of what a module needs: those for gs:// and az:// have urllib3, and no botocore."""
+    known, seen = set(modules()), 0
+    for name in known:
+        for other in imported_at_once(name) & known:
+            assert set(needs_of(other)) <= set(needs_of(name)), f"{name} imports {other}"
+            seen += bool(needs_of(other))
+    assert seen > 20
 
 
 def test_each_extra_has_promises() -> None:
@@ -73,6 +83,19 @@ def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
         if name not in known
     }
     assert unknown == set()
+
+
+def imported_at_once(module: str) -> set[str]:
+    """The modules that a module imports as it is imported, and names in them that may be modules too."""
+    place = ROOT.joinpath(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    names = set[str]()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return names
 
 
 def imported(file: Path) -> set[str]:
