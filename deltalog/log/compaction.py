@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltalog.errors import CallError
+from deltalog.errors import CallError, TableReplacedError
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import file_key
 from deltalog.log.segment import Compaction
@@ -22,7 +22,8 @@ from deltalog.protocol.actions import (
     SetTransaction,
 )
 from deltalog.protocol.codec import AnyAction, decode_actions, decode_commit, encode_action
-from deltalog.protocol.paths import log_path
+from deltalog.protocol.paths import commit_path, log_path
+from deltalog.storage.base import PutOutcome, get_or_none
 
 
 def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyAction]:
@@ -56,8 +57,9 @@ def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
 def write_compaction(reader: LogReader, start: int, end: int) -> Compaction:
     """Write the compaction of the commits from ``start`` to ``end``, both included; an existing one is kept.
 
-    Raises CallError for less than two commits, MissingVersionError, InvalidCommitError, StoreError. Cost: 1 GET for
-    each commit, 1 PUT. Memory: the commits.
+    Raises CallError for less than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
+    where the log has lost the last of the commits meanwhile, and the file is deleted again. Cost: 1 GET for each
+    commit, 1 PUT, 1 GET. Memory: the commits.
     """
     if not 0 <= start < end:
         raise CallError(f"A log compaction covers at least two versions; got {start} to {end}.")
@@ -67,5 +69,13 @@ def write_compaction(reader: LogReader, start: int, end: int) -> Compaction:
         decode_commit(data, version)  # raises for a commit that readers refuse
     lines = [encode_action(action) for action in reconciled(decode_actions(data) for data in files)]
     compaction = Compaction(start, end)
-    reader.store.put_if_absent(log_path(compaction.name), b"".join(line + b"\n" for line in lines))
+    outcome = reader.store.put_if_absent(log_path(compaction.name), b"".join(line + b"\n" for line in lines))
+    # Readers of another table that is there by now would take it for theirs.
+    if outcome is PutOutcome.COMMITTED and get_or_none(reader.store, commit_path(end)) != files[-1]:
+        reader.store.delete(log_path(compaction.name))
+        raise TableReplacedError(
+            f"{reader.store.url}: version {end} was deleted or replaced while {compaction.name} was written. That file "
+            "was deleted again.",
+            version=end,
+        )
     return compaction

@@ -30,6 +30,11 @@ class Tip:
     def __repr__(self) -> str:
         return f"Tip(version={self.version}, txn_id={self.txn_id!r}, meta={self.meta!r})"
 
+    @property
+    def is_identified(self) -> bool:
+        """Whether anything is known of it but the version."""
+        return not (self.txn_id is None and self.meta is None and self._written is None)
+
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
         """Note the bytes of the commit. ``meta``: its file, where the store has shown it since."""
         self.meta = meta

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltalog.arrow_arrays import empty
-from deltalog.errors import CallError, InvalidCheckpointError, StoreError
+from deltalog.errors import CallError, InvalidCheckpointError, StoreError, TableReplacedError
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
@@ -30,7 +30,14 @@ from deltalog.parallel import mapped
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol, Sidecar
-from deltalog.protocol.paths import LAST_CHECKPOINT, LogFileKind, checkpoint_path, log_path, new_sidecar_path
+from deltalog.protocol.paths import (
+    LAST_CHECKPOINT,
+    LogFileKind,
+    checkpoint_path,
+    commit_path,
+    log_path,
+    new_sidecar_path,
+)
 from deltalog.protocol.properties import CHECKPOINT_POLICY
 from deltalog.protocol.retention import tombstone_cutoff_ms
 from deltalog.storage.base import LogStore, PutOutcome
@@ -53,9 +60,10 @@ def write_checkpoint(
     Where delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the
     format ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Else it is
     a classic one. ``clock_ms``, in milliseconds since 1970: tombstones and transactions that have expired then are left
-    out. Raises CallError, StoreError, InvalidCheckpointError. Cost: the live files and tombstones are read; 2 PUTs and
-    a ranged GET, and one of either for each sidecar. Memory: some hundred thousand file actions, and the finished file
-    on stores that inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
+    out. Raises CallError, StoreError, InvalidCheckpointError; TableReplacedError where the table went meanwhile, and
+    the checkpoint is deleted again. Cost: the live files and tombstones are read; 2 PUTs, a HEAD and a ranged GET, and
+    a PUT and a GET for each sidecar. Memory: some hundred thousand file actions, and the finished file on stores that
+    inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
         raise CallError(f"top_level is one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
@@ -68,6 +76,7 @@ def write_checkpoint(
             break
         except InvalidCheckpointError as error:  # of the snapshot's own checkpoint
             snapshot = snapshot.without_checkpoint(error)
+    writing.confirm(written)
     writing.check(written)
     writing.write_hint(written)
     return NewCheckpoint(written.checkpoint, writing.counted, writing.tombstones)
@@ -264,6 +273,29 @@ class _Writing:
                 "delete it, and write the checkpoint again.",
                 version=self._snapshot.version,
             ) from error
+
+    def confirm(self, written: _Written) -> None:
+        """Raise TableReplacedError, and delete the checkpoint, if the log has lost the commit of this version while the
+        checkpoint was written: readers of the table that is there now would take it for theirs. Cost: 1 HEAD."""
+        version, store, tip = self._snapshot.version, self._store, self._snapshot.tip
+        found = store.head(commit_path(version))
+        if found is None and version not in self._snapshot.segment.commits:
+            return  # it was deleted before
+        if found is None and store.head(commit_path(version + 1)) is not None:
+            found = store.head(commit_path(version))
+            if found is None:
+                return  # log clean-up deletes a commit only where others follow it
+        if found is not None and (not tip.is_identified or tip.is_file(self._snapshot.reader, found)):
+            return
+        if not written.is_anothers:
+            with contextlib.suppress(StoreError):
+                store.delete(written.path)
+            self._discard(written.sidecars)
+        raise TableReplacedError(
+            f"{store.url}: the table was deleted or replaced while a checkpoint of version {version} was written. The "
+            "checkpoint was deleted again.",
+            version=version,
+        )
 
     def write_hint(self, written: _Written) -> None:
         """Write ``_last_checkpoint``. Cost: 1 PUT."""

@@ -504,6 +504,88 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
 # ------------------------------------------------------------------------------------------------ costs
 
 
+class During(WrappedStore[LogStore]):
+    """Does something once, right before an object is written whose name has this in it."""
+
+    def __init__(self, inner: LogStore, part: str, event: Callable[[], Any]) -> None:
+        super().__init__(inner)
+        self._part, self._event = part, event
+
+    def _look(self, path: str) -> None:
+        if self._part in path:
+            self._part = "\n"
+            self._event()
+
+    def put_if_absent(self, path: str, data: bytes) -> Any:
+        self._look(path)
+        return self.inner.put_if_absent(path, data)
+
+    def put_stream_if_absent(self, path: str, write: Any) -> Any:
+        def complete(file: Any) -> None:
+            write(file)
+            self._look(path)
+
+        return self.inner.put_stream_if_absent(path, complete)
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("by", ["a commit", "the verb"])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_checkpoint_is_deleted_again_where_its_table_is_lost_meanwhile(
+    place: Place, policy: str, by: str, is_new: bool
+) -> None:
+    table = opened(place)
+    table.set_properties({"delta.checkpointPolicy": policy, "delta.checkpointInterval": "4"})
+    table.flush()
+
+    def lose() -> None:
+        place.drop()
+        if is_new:
+            place.create(_OTHER, 5)
+
+    table = DeltaTable.open(During(place.reach(), ".checkpoint.", lose))
+    if by == "a commit":
+        table.append(rows(8))
+        table.flush()
+    else:
+        with pytest.raises(TableReplacedError, match="while a checkpoint of version 3"):
+            table.checkpoint(sidecar_rows=1)
+    assert not any("checkpoint" in name or "sidecar" in name for name in place.names())
+    if is_new:
+        assert DeltaTable.open(place.reach()).snapshot().scan().to_arrow().num_rows == 5
+    else:
+        assert place.commits() == []
+
+
+def test_a_log_compaction_is_deleted_again_where_its_table_is_lost_meanwhile(place: Place) -> None:
+    opened(place)
+
+    def replace() -> None:
+        place.drop()
+        place.create(_OTHER, 3)
+
+    with pytest.raises(TableReplacedError, match="version 2 was deleted or replaced"):
+        DeltaTable.open(During(place.reach(), ".compacted.", replace)).compact_log()
+    assert not any("compacted" in name for name in place.names())
+    assert DeltaTable.open(place.reach()).snapshot().scan().to_arrow().num_rows == 3
+
+
+def test_a_checkpoint_stays_where_others_have_gone_on_and_deleted_its_commit(place: Place) -> None:
+    """Log clean-up by others may have kept the log from this checkpoint on."""
+    opened(place)
+
+    def go_on() -> None:
+        other = DeltaTable.open(place.reach())
+        other.append(rows(7))
+        other.checkpoint()
+        for version in range(3):
+            place.reach().delete(commit_path(version))
+
+    DeltaTable.open(During(place.reach(), "2.checkpoint.", go_on)).checkpoint()
+    assert any(name.endswith("02.checkpoint.parquet") for name in place.names())
+    assert ids(DeltaTable.open(place.reach())) == [0, 1, 7]
+
+
 def test_the_look_is_made_beside_the_upload() -> None:
     """A warm append takes two rounds as before: its rows and a HEAD, then the commit."""
     inner = MemoryStore(f"memory://lost-{next(_number)}")
