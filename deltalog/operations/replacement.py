@@ -48,7 +48,8 @@ class Replacement:
         """
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
-        where = at_one_instant(where, transaction.row_writer.now()) or where
+        fixed = at_one_instant(where, transaction.row_writer.now())
+        where = where if fixed is None else fixed  # a condition has no truth value
         predicate = as_predicate(where)
         self._transaction = transaction
         self._deletion = rewrite.plan(transaction, predicate)

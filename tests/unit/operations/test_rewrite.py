@@ -532,6 +532,15 @@ def test_new_rows_outside_of_what_is_replaced(where: str, properties: dict[str, 
 
 
 @pytest.mark.parametrize(
+    "where", [Comparison("<", Name(("i",)), Literal(4)), "i < 4 AND current_date() > DATE'2020-01-01'"]
+)
+def test_conditions_in_either_form_are_replaced(where: Any) -> None:
+    table = table_of(memory(), FILES, {})
+    table.overwrite(arrow([(10, "b", 0, None, None)]), where=where)
+    assert ids(table) == [2, 4, 5, 6, 7, 8, 10]
+
+
+@pytest.mark.parametrize(
     "ways",
     [
         {"where": "id = 1", "partitions": "dynamic"},
