@@ -237,33 +237,43 @@ class CommitLoop:
             return None
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
-        """Remove the commit from a log that is not that of its table. Raises CommitStateUnknownError where it must
-        stay: readers see it there and another commit may follow it, or the store fails."""
+        """Remove the commit from a location without its table. Raises CommitStateUnknownError where it must stay:
+        readers see it there, so that another writer may follow it at any moment, or the store fails."""
         path = commit_path(attempt.version)
         try:
-            occupant = decode_commit(self._store.get(path), attempt.version)
-            if not self._is_ours(occupant):
+            is_read = self._is_read(attempt.version)
+            # Right before the deletion: it may be the commit of another by now.
+            if not self._is_ours(decode_commit(self._store.get(path), attempt.version)):
                 return
-            if not (self._is_read(attempt.version) and self._store.head(commit_path(attempt.version + 1))):
+            if not is_read:
                 self._store.delete(path)
                 return
         except (ObjectNotFoundError, InvalidCommitError):
             return  # it went with its table
         except DeltaLogError as error:
             log.debug("%s: version %s cannot be withdrawn: %s", self._store.url, attempt.version, error)
-        raise self._unknown(attempt, reason) from reason
+            raise self._unknown(attempt, reason) from reason
+        raise self._unknown(
+            attempt,
+            reason,
+            "the table was replaced at the moment of the commit, and the log that is there has it, as its version "
+            f"{attempt.version}. It stays, since other writers may follow it. Look at the table that is there; where "
+            "the commit does not belong to it, restore the version before.",
+        ) from reason
 
     def _is_read(self, version: int) -> bool:
-        """Whether readers of the log see a version: not if one before it is missing. Raises StoreError."""
+        """Whether readers of the log may see a version: not if the one before it is missing. Raises StoreError."""
         try:
             return load_latest(self._reader).version >= version
-        except (TableNotFoundError, CorruptTableError):
+        except TableNotFoundError:
             return False
+        except CorruptTableError:
+            return self._store.head(commit_path(version - 1)) is not None
 
     def _is_ours(self, occupant: CommitActions) -> bool:
         return occupant.commit_info is not None and occupant.commit_info.txn_id == self._prepared.txn_id
 
-    def _unknown(self, attempt: Attempt, cause: Exception | None) -> CommitStateUnknownError:
+    def _unknown(self, attempt: Attempt, cause: Exception | None, what: str | None = None) -> CommitStateUnknownError:
         version = attempt.version
         store, txn_id = self._store, self._prepared.txn_id
         result = attempt.result(self._attempts)
@@ -275,10 +285,14 @@ class CommitLoop:
                 return None
             return result if self._is_ours(occupant) else None
 
+        if what is None:
+            what = (
+                f"the store stopped answering while version {version} was being committed; whether the commit is in "
+                f"the log is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
+                "again; do not repeat the operation before that."
+            )
         error = CommitStateUnknownError(
-            f"{store.url}: the store stopped answering while version {version} was being committed; whether the commit "
-            f"is in the log is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
-            "again; do not repeat the operation before that.",
+            f"{store.url}: {what}",
             resolve=resolve,
             version=version,
             txn_id=txn_id,

@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from deltalog.errors import (
     CommitConflictError,
+    CommitStateUnknownError,
     CorruptTableError,
     DeltaLogError,
     SchemaMismatchError,
@@ -181,10 +182,10 @@ class LostTableSimulation(Simulation):
         return found
 
     def _is_excused(self, record: Operation) -> bool:
-        """Whether nothing could be known of its commit: it was not answered, or, over a network, was written after a
-        check of a log that was deleted since."""
+        """Whether nothing could be known of its commit: it was not answered, or stays in another table's log with an
+        error that says so, or, over a network, was written after a check of a log that was deleted since."""
         landed = self._landed(record)
-        if record.outcome in ("unknown", "killed"):
+        if record.outcome in ("unknown", "killed") or record.error == CommitStateUnknownError.__name__:
             return True
         if not self.far or landed is None or self._lost is None:
             return False

@@ -376,7 +376,8 @@ def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
     assert near.commits() == []
 
 
-def test_a_commit_at_the_moment_of_a_replacement_is_withdrawn(near: Place) -> None:
+def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near: Place) -> None:
+    """Another writer may follow it between any check and a deletion, which would leave a gap before its commit."""
     opened(near)
 
     def replace() -> None:
@@ -384,10 +385,60 @@ def test_a_commit_at_the_moment_of_a_replacement_is_withdrawn(near: Place) -> No
         near.create(_OTHER, 2)
 
     table = DeltaTable.open(At(near.reach(), 3, before=replace))
+    with pytest.raises(CommitStateUnknownError, match="replaced at the moment of the commit") as caught:
+        table.append(rows(8))
+    assert isinstance(caught.value.__cause__, TableReplacedError) and caught.value.outcome is Outcome.UNKNOWN
+    found = caught.value.resolve()
+    assert found is not None and found.version == 3
+    assert near.commits() == ["00", "01", "02", "03"]
+    with pytest.raises(TableReplacedError):
+        table.append(rows(9))
+
+
+def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
+    """The next table has fewer versions: the commit would be behind a gap."""
+    opened(near)
+
+    def replace() -> None:
+        near.drop()
+        near.create(_OTHER, 1)
+
+    table = DeltaTable.open(At(near.reach(), 3, before=replace))
     with pytest.raises(TableReplacedError):
         table.append(rows(8))
-    assert near.commits() == ["00", "01", "02"]
-    assert DeltaTable.open(near.reach()).snapshot().scan().to_arrow().to_pydict() == {"other": ["0", "1"]}
+    assert near.commits() == ["00", "01"]
+    assert DeltaTable.open(near.reach()).snapshot().scan().to_arrow().to_pydict() == {"other": ["0"]}
+
+
+class Following(WrappedStore[LogStore]):
+    """Another writer commits right before the deletion of a commit."""
+
+    def __init__(self, inner: LogStore, follow: Callable[[], Any]) -> None:
+        super().__init__(inner)
+        self._follow = follow
+
+    def delete(self, path: str) -> None:
+        if path.endswith(".json"):
+            self._follow()
+        self.inner.delete(path)
+
+
+def test_no_writer_can_follow_a_commit_that_is_deleted(near: Place) -> None:
+    opened(near)
+
+    def replace() -> None:
+        near.drop()
+        near.create(SCHEMA, 2)
+
+    def follow() -> None:
+        DeltaTable.open(near.reach()).append(rows(9))
+
+    table = DeltaTable.open(Following(At(near.reach(), 3, before=replace), follow))
+    with pytest.raises(CommitStateUnknownError):
+        table.append(rows(8))
+    follow()
+    assert near.commits() == ["00", "01", "02", "03", "04"]
+    assert DeltaTable.open(near.reach()).snapshot().files().num_rows == 4
 
 
 def test_a_commit_that_another_one_follows_is_not_withdrawn(near: Place) -> None:
