@@ -6,6 +6,7 @@ from typing import Any
 
 from deltalog.commit.loop import CommitLoop
 from deltalog.commit.tip_proof import TipProof
+from deltalog.log.checkpoint.writer import _Writing
 from deltalog.log.tip import Tip
 from deltalog.operations.table_handle import TableHandle
 from tests.support.simulation.lost_tables import run_lost_table
@@ -19,6 +20,17 @@ mutant = adding_to(MUTANTS, run_lost_table)
 @mutant("L1", "L2", "L3", far=True)
 def commits_without_a_look_at_the_version_before(patch: Patch) -> None:
     patch.setattr(TipProof, "check", lambda self, version: None)
+
+
+@mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
+def does_not_look_at_the_winner_that_it_follows(patch: Patch) -> None:
+    """The known version is there, but the winner of a lost race was rolled back."""
+    patch.setattr(TipProof, "follow", lambda self, winner, data: None)
+
+
+@mutant("L2", "L5", "L6", far=False)
+def leaves_the_checkpoint_of_a_table_that_is_gone(patch: Patch) -> None:
+    patch.setattr(_Writing, "confirm", lambda self, written: None)
 
 
 @mutant("L1", "L2", "L3", "L5", "L6", far=False)
