@@ -1,20 +1,22 @@
 """Expressions as SQL text in Spark's dialect, read. Pure.
 
-Text is never evaluated as code: each operator and function is looked up by name, becomes a tree of ``tree``, and what
-is not known here is refused. Each token is read once, so that the time is proportional to the length of the text.
+Text is never evaluated as code: sqlglot parses it, each kind of its tree is looked up by name and becomes a tree of
+``tree``, and what is not known here is refused. The steps of the parser are bounded by the length of the text.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import re
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from deltalog.errors import CallError
 from deltalog.expressions import constants
-from deltalog.expressions.functions.types import TYPE_NAMES, refuse
-from deltalog.expressions.tokens import Token, text_value, tokens_of
+from deltalog.expressions.functions.types import refuse
+from deltalog.expressions.syntax import MAX_HEIGHT, TOO_DEEP, ParserInput, Unparsable, parser_input
+from deltalog.expressions.tokens import Token, tokens_of
 from deltalog.expressions.tree import (
     MOMENTS,
     And,
@@ -42,55 +44,13 @@ from deltalog.expressions.tree import (
     RegexLike,
     StartsWith,
     at_instant,
+    height,
     walked,
 )
 from deltalog.protocol import limits
-from deltalog.protocol.schema import DataType, DecimalType
+from deltalog.protocol.schema import DataType
 
 _SHOWN_CHARS = 1000
-_MAX_HEIGHT = 1200  # of a tree: a chain of AND may be so long
-_TOO_DEEP = "is nested too deeply. For many values of a column, use IN or isin"
-_OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _SIGN = range(1, 8)  # what binds stronger has a higher number
-_COMPARISONS: Mapping[str, Operator] = {
-    "=": "=",
-    "==": "=",
-    "<>": "!=",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "<=>": "<=>",
-}
-_ARITHMETIC: Mapping[str, tuple[int, ArithmeticOperator]] = {
-    "+": (_SUM, "+"),
-    "-": (_SUM, "-"),
-    "||": (_SUM, "||"),
-    "*": (_PRODUCT, "*"),
-    "/": (_PRODUCT, "/"),
-    "%": (_PRODUCT, "%"),
-    "div": (_PRODUCT, "DIV"),
-}
-_PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
-_LEVELS: Mapping[str, int] = {
-    "or": _OR,
-    "and": _AND,
-    "is": _COMPARED,
-    "not": _COMPARED,
-    **dict.fromkeys((*_COMPARISONS, *_PREDICATES), _COMPARED),
-    **{word: level for word, (level, _) in _ARITHMETIC.items()},
-}
-_UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":", "?", "@", "{", "|>", "over", "escape"})
-# They are not the name of a column unless they are quoted.
-_RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *_PREDICATES})
-
-
-# What may follow INTERVAL '90 days', which has its units in it.
-_NO_UNITS = _RESERVED | frozenset({*_LEVELS, "end"})
-
-
-class _Unparsable(CallError):
-    """The text is no expression, of whichever dialect."""
 
 
 def parse(text: str, what: str | None = None, most_chars: int | None = None) -> Expression:
@@ -98,11 +58,11 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
     MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
-        return _Parser(tokens_of(text, most_chars)).whole()
+        return _tree(tokens_of(text, most_chars), text)
     except CallError as error:
         raise CallError(f"{what}: {str(error).rstrip('.')}.") from None
     except RecursionError:
-        raise CallError(f"{what[:80]}… {_TOO_DEEP}.") from None
+        raise CallError(f"{what[:80]}… {TOO_DEEP}.") from None
 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
@@ -140,8 +100,8 @@ def names_in(text: str) -> frozenset[str] | None:
     except CallError:
         return None
     try:
-        tree = _Parser(tokens).whole()
-    except (_Unparsable, RecursionError):
+        tree = _tree(tokens, text)
+    except (Unparsable, RecursionError):
         return None
     except CallError:
         return frozenset(each.text.lower() for each in tokens if each.kind in ("name", "quoted"))
@@ -158,411 +118,181 @@ def short(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
 
 
-class _Parser:
-    """One pass over the tokens: by precedence, one call for each pair of brackets and each operator."""
+# ------------------------------------------------------------------------------------------------- by sqlglot
 
-    def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._listed = 0  # tokens of literals in lists, which are many and cost little
-        self._height = 0  # of the tree that was returned last
 
-    def whole(self) -> Expression:
-        """The tree of all tokens."""
-        if self._next.kind == "end":
-            raise _Unparsable("it is empty, not one expression")
-        found = self._expression(_OR)
-        if self._next.word == ";" and self._tokens[self._at + 1].kind != "end":
-            raise _Unparsable("it is several statements, not one expression")
-        if self._next.word not in ("", ";") or self._next.kind not in ("end", "mark"):
-            self._unexpected()
+def _tree(tokens: Sequence[Token], text: str) -> Expression:
+    """Raises CallError, of which Unparsable; RecursionError."""
+    from sqlglot import exp
+    from sqlglot.errors import ParseError
+
+    def parsed(given: ParserInput) -> Expression:
+        try:
+            (tree,) = _dialect().parser().parse_into(exp.Condition, given.tokens, text)
+        except ParseError as error:
+            reason = error.errors[0].get("description") if error.errors else None
+            raise Unparsable(f"it cannot be parsed: {reason or 'it is no expression'}") from None
+        if tree is None:
+            raise Unparsable("it cannot be parsed: it is no expression")
+        return _TreeBuilder(given).expression(tree)
+
+    found = parsed(parser_input(tokens, parsed))
+    if height(found) > MAX_HEIGHT:
+        raise CallError(TOO_DEEP)
+    return found
+
+
+@functools.cache
+def _dialect() -> Any:
+    """Spark's dialect with the operators of ``syntax`` and without tables of functions: sqlglot rewrites calls, we want
+    them as they are written. A parser gives up after a number of steps: it goes back where it tries several ways."""
+    from sqlglot import TokenType, exp
+    from sqlglot.dialects.spark import Spark
+
+    base: Any = Spark
+
+    class Parser(base.Parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[Any] = {}
+        FUNCTION_PARSERS: ClassVar[Any] = {"CAST": base.Parser.FUNCTION_PARSERS["CAST"]}
+        NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[Any] = {"CASE": base.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+        ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
+        STRICT_CAST = True
+        TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
+        FACTOR: ClassVar[Any] = {
+            TokenType.DIV: exp.IntDiv,
+            TokenType.MOD: exp.Mod,  # which some versions take for a sum
+            TokenType.SLASH: exp.Div,
+            TokenType.STAR: exp.Mul,
+        }
+        _steps_left = 0
+
+        def _parse(self, parse_method: Any, raw_tokens: Any, sql: Any = None) -> Any:
+            self._steps_left = limits.MAX_PARSER_STEPS * (10 + len(raw_tokens))
+            return super()._parse(parse_method, raw_tokens, sql)
+
+        def _parse_types(self, *args: Any, **options: Any) -> Any:
+            """A type, which is one token. Nothing else may be one: struct(…) would be tried in two ways."""
+            return exp.Var(this=self._prev.text) if self._match(TokenType.INT) else None
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                steps = limits.MAX_PARSER_STEPS + 1
+                raise CallError(f"the number of steps for each of its tokens {limits.over('MAX_PARSER_STEPS', steps)}")
+            super()._advance(times)
+
+    return type("DeltalogExpressions", (base,), {"Parser": Parser})()
+
+
+class _TreeBuilder:
+    """Builds the expression for the parser's tree."""
+
+    def __init__(self, given: ParserInput) -> None:
+        self._literals, self._types = given.literals, given.types
+
+    def expression(self, tree: Any) -> Expression:
+        links = []  # of a chain of operators, from the last on: it may be a thousand long
+        while type(tree).__name__ in _BINARY:
+            links.append(tree)
+            tree = tree.this
+        found = self._one_node(tree)
+        for link in reversed(links):
+            _check_parts(link, ("this", "expression", "safe", "typed"))
+            found = _BINARY[type(link).__name__](found, self.expression(link.expression))
         return found
 
-    # ---------------------------------------------------------------------------------------------- tokens
+    def _one_node(self, tree: Any) -> Expression:
+        known = _KINDS.get(type(tree).__name__)
+        if known is None:
+            raise refuse(_words(tree))
+        parts, read = known
+        _check_parts(tree, parts)
+        found = read(self, tree)
+        # Some versions of sqlglot say NOT LIKE by an argument of LIKE.
+        return Not(found) if tree.args.get("negate") else found
 
-    @property
-    def _next(self) -> Token:
-        return self._tokens[self._at]
+    def column(self, tree: Any) -> Expression:
+        parts = tree.parts
+        return Name(tuple(part.name for part in parts), bool(parts[0].args.get("quoted")))
 
-    @property
-    def _after(self) -> Token:
-        """The token behind the next one."""
-        return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+    def field(self, tree: Any) -> Expression:
+        from sqlglot import exp
 
-    def _taken(self) -> Token:
-        token = self._tokens[self._at]
-        self._at += 1
-        if self._at - self._listed > limits.MAX_EXPRESSION_TOKENS:
-            raise CallError(f"the number of its tokens {limits.over('MAX_EXPRESSION_TOKENS', len(self._tokens))}")
-        return token
-
-    def _skip(self, word: str) -> bool:
-        """Whether the next token is a word or mark, which is taken then."""
-        if self._next.word != word:
-            return False
-        self._taken()
-        return True
-
-    def _expect(self, word: str) -> None:
-        if not self._skip(word):
-            self._unexpected(f"where {word.upper()} is expected")
-
-    def _unexpected(self, why: str = "where it is not expected") -> NoReturn:
-        token = self._next
-        if token.kind == "end":
-            raise _Unparsable(f"it cannot be parsed: it ends {why}")
-        place = f"at character {token.start + 1}"
-        if token.word in _UNKNOWN_OPERATORS:
-            raise refuse(f"{token.text.upper()}{self._after.text[:50]} {place}")
-        raise CallError(f"it cannot be parsed: {token.text[:50]!r} is {place}, {why}")
-
-    # ----------------------------------------------------------------------------------------- expressions
-
-    def _expression(self, level: int) -> Expression:
-        """The longest expression of operators that bind at least as strongly as ``level``."""
-        found = self._operand(level)
-        height, kinds = self._height, set[str]()  # the operators that stand beside each other in it
-        while True:
-            word = self._next.word
-            binds = _LEVELS.get(word, 0)
-            if binds < level or not binds:
-                self._height = height
-                return found
-            if binds == _COMPARED and "compared" in kinds:
-                raise refuse(f"{self._next.text.upper()} after a comparison without parentheses")
-            if binds == _SUM and kinds & ({"+", "-"} if word == "||" else {"||"}):
-                raise refuse(f"{word} beside another operator without parentheses")
-            self._height = 0
-            if binds == _COMPARED:
-                found = self._compared(found)
-                kinds = {"compared"}
-            else:
-                self._taken()
-                right = self._expression(binds + 1)
-                kinds = {word} if binds == _SUM else set()
-                if binds in (_OR, _AND):
-                    found = And(found, right) if binds == _AND else Or(found, right)
-                else:
-                    found = Arithmetic(_ARITHMETIC[word][1], found, right)
-            height = self._higher(height, self._height)
-
-    def _higher(self, *heights: int) -> int:
-        height = 1 + max(heights, default=0)
-        if height > _MAX_HEIGHT:
-            raise CallError(_TOO_DEEP)
-        return height
-
-    def _operand(self, level: int) -> Expression:
-        word = self._next.word
-        if word in ("not", "!"):
-            if level > _NOT:
-                raise refuse("NOT after an operator without parentheses")
-            self._taken()
-            inner = self._expression(_NOT)
-            self._height = self._higher(self._height)
-            return Not(inner)
-        if word in ("-", "+"):
-            after = self._after
-            if after.kind == "number":  # Spark reads the sign with it: the least of a type has no positive counterpart
-                self._taken()
-                self._taken()
-                self._height = 1
-                return self._followed(constants.number(after.text, "-" if word == "-" else ""))
-            if word == "+":
-                raise refuse("the sign +")
-            self._taken()
-            inner = self._expression(_SIGN)
-            self._height = self._higher(self._height)
-            return Negative(inner)
-        return self._followed(self._primary())
-
-    def _followed(self, found: Expression) -> Expression:
-        """An operand with what is written behind it: fields, elements, ``::`` and a type."""
-        while self._next.word in (".", "[", "::"):
-            height, word = self._height, self._taken().word
-            self._height = 0
-            if word == ".":
-                name = self._identifier()
-                found = Name((*found.path, name), found.is_quoted) if isinstance(found, Name) else Field(found, name)
-            elif word == "[":
-                found = Element(found, self._expression(_SUM))
-                self._expect("]")
-            else:
-                found = _cast(found, self._data_type())
-            self._height = self._higher(height, self._height)
+        names = []
+        while type(tree) is exp.Dot and isinstance(tree.expression, exp.Identifier):
+            names.append(tree.expression.name)
+            tree = tree.this
+        if not names:
+            raise refuse(_words(tree))
+        found = self.expression(tree)
+        if isinstance(found, Name):
+            return Name((*found.path, *reversed(names)), found.is_quoted)
+        for name in reversed(names):
+            found = Field(found, name)
         return found
 
-    def _compared(self, left: Expression) -> Expression:
-        operator = self._taken()
-        if operator.word in _COMPARISONS:
-            return Comparison(_COMPARISONS[operator.word], left, self._expression(_SUM))
-        if operator.word == "is":
-            return self._is(left)
-        is_negated = operator.word == "not"
-        word = self._taken().word if is_negated else operator.word
-        found: Expression
-        if word == "between":
-            if self._next.word in ("symmetric", "asymmetric") and self._after.kind != "mark":
-                raise refuse(f"BETWEEN {self._next.text.upper()}")
-            low = self._expression(_SUM)
-            height = self._height
-            self._expect("and")
-            found = Between(left, low, self._expression(_SUM))
-            self._height = max(height, self._height)
-        elif word == "in":
-            found = self._in(left)
-        elif word in ("like", "ilike"):
-            found = _like(word, left, self._expression(_SUM))
-        elif word in ("rlike", "regexp"):
-            found = RegexLike(left, self._expression(_SUM))
-        else:
-            self._at -= 1
-            self._unexpected("where IN, LIKE or BETWEEN is expected")
-        return Not(found) if is_negated else found
+    def element(self, tree: Any) -> Expression:
+        if len(tree.expressions) != 1:
+            raise refuse(_words(tree))
+        return Element(self.expression(tree.this), self.expression(tree.expressions[0]))
 
-    def _is(self, left: Expression) -> Expression:
-        is_negated, word = self._skip("not"), self._taken().word
-        found: Expression
-        if word == "null":
-            found = IsNull(left)
-        elif word in ("true", "false"):
-            found = IsBoolean(left, word == "true")
-        elif word == "distinct":
-            self._expect("from")
-            found, is_negated = Comparison("<=>", left, self._expression(_SUM)), not is_negated
-        else:
-            self._at -= 1
-            raise refuse(f"IS {self._next.text.upper()}")
-        return Not(found) if is_negated else found
-
-    def _in(self, left: Expression) -> Expression:
-        if not self._skip("("):
-            raise refuse("IN without a list in parentheses")
-        if self._next.word == ")":
-            raise refuse("IN of an empty list")
+    def in_list(self, tree: Any) -> Expression:
         values: list[Any] = []
         doubtful: list[str] = []
         others: list[Expression] = []
-        highest = 0
-        while True:
-            token, after = self._next, self._after
-            if after.kind == "mark" and after.text in ",)" and token.kind in ("text", "number"):  # lists are long
-                self._at += 2
-                self._listed += 2
-                each: Expression = constants.text(token.text) if token.kind == "text" else constants.number(token.text)
-                is_last = after.text == ")"
-            else:
-                self._height = 0
-                each = self._expression(_OR)
-                highest = max(highest, self._height)
-                is_last = not self._skip(",")
-                if is_last:
-                    self._expect(")")
-            if isinstance(each, Literal) and each.data_type is None:
-                values.append(each.value)
-                if each.in_double_quotes:
-                    doubtful.append(each.value)
-            else:
-                others.append(each)
-            if is_last:
-                self._height = highest
-                return In(left, tuple(values), tuple(others), tuple(doubtful))
+        for part in tree.expressions:
+            listed = self._literals[int(part.this)] if type(part).__name__ == "Literal" else self.expression(part)
+            for each in listed if isinstance(listed, list) else [listed]:
+                if isinstance(each, Literal) and each.data_type is None:
+                    values.append(each.value)
+                    if each.in_double_quotes:
+                        doubtful.append(each.value)
+                else:
+                    others.append(each)
+        return In(self.expression(tree.this), tuple(values), tuple(others), tuple(doubtful))
 
-    def _primary(self) -> Expression:
-        token, after = self._next, self._after
-        self._height = 1
-        if token.kind == "number":
-            return constants.number(self._taken().text)
-        if token.kind == "text":
-            return self._text()
-        if token.kind == "quoted":
-            return self._name()
-        if token.kind != "name" and token.word != "(":
-            self._unexpected("where a value is expected")
-        if token.word == "(":
-            return self._bracket()
-        if after.kind == "text" and token.word not in _RESERVED and token.word != "interval":
-            self._taken()
-            return constants.typed(token.text, self._text())
-        if token.word == "interval" and (after.kind in ("number", "text") or after.word in ("-", "+")):
-            return self._interval()
-        if token.word == "case":
-            return self._case()
-        if token.word in ("null", "true", "false"):
-            self._taken()
-            return Literal({"null": None, "true": True, "false": False}[token.word])
-        if token.word in ("select", "with") and after.word != ".":
-            raise refuse(token.text.upper())
-        if after.word == "(" and token.word not in _RESERVED:
-            return self._call()
-        if token.word in _RESERVED:
-            self._unexpected("where a value is expected")
-        return self._name()
+    def between(self, tree: Any) -> Expression:
+        return Between(*(self.expression(part) for part in (tree.this, tree.args["low"], tree.args["high"])))
 
-    def _bracket(self) -> Expression:
-        self._taken()
-        found = self._expression(_OR)
-        if self._next.word == ",":
-            raise refuse("a list of values in parentheses")
-        self._expect(")")
-        return found
+    def is_(self, tree: Any) -> Expression:
+        from sqlglot import exp
 
-    def _text(self) -> Literal:
-        """Texts beside each other, which are one."""
-        found = constants.text(self._taken().text)
-        while self._next.kind == "text":
-            following = constants.text(self._taken().text)
-            found = Literal(found.value + following.value)
-        return found
+        value, what = self.expression(tree.this), tree.expression
+        if isinstance(what, exp.Null):
+            return IsNull(value)
+        if isinstance(what, exp.Boolean):
+            return IsBoolean(value, bool(what.this))
+        raise refuse(_words(tree))
 
-    def _identifier(self) -> str:
-        token = self._next
-        if token.kind == "text" and token.text.startswith('"'):
-            name = text_value(token.text).replace("`", "``")
-            raise CallError(f"{token.text} is a text in Spark's SQL, where a name is expected. Write `{name}`")
-        if token.kind not in ("name", "quoted"):
-            self._unexpected("where a name is expected")
-        return self._taken().text
+    def case(self, tree: Any) -> Expression:
+        branches = [(self.expression(each.this), self.expression(each.args["true"])) for each in tree.args["ifs"]]
+        subject, default = tree.this, tree.args.get("default")
+        return Case(
+            None if subject is None else self.expression(subject),
+            tuple(branches),
+            None if default is None else self.expression(default),
+        )
 
-    def _name(self) -> Expression:
-        is_quoted = self._next.kind == "quoted"
-        path = [self._identifier()]
-        while self._next.word == ".":
-            self._taken()
-            path.append(self._identifier())
-        return Name(tuple(path), is_quoted)
-
-    def _call(self) -> Expression:
-        name = self._taken().text
-        special = {"cast": self._cast, "exists": self._refused_query, "if": self._if}.get(name.lower())
-        self._taken()
-        if special is not None:
-            return special()
-        if name.lower() == "try_cast":
-            raise refuse("TRY_CAST")
-        if self._next.word in ("distinct", "all") and self._tokens[self._at + 1].word not in (",", ")", "."):
-            raise refuse(f"{self._next.text.upper()} in a call")
-        if self._next.word == "*":
-            raise refuse(f"{name}(*)")
-        arguments = self._arguments()
-        if self._next.word in ("over", "filter", "within"):
-            raise refuse(self._next.text.upper())
+    def call(self, tree: Any) -> Expression:
+        name, arguments = str(tree.this), tuple(map(self.expression, tree.expressions))
+        if name.lower() == "if":
+            if len(arguments) != 3:
+                raise refuse(f"IF with {len(arguments)} arguments")
+            return Case(None, (arguments[:2],), arguments[2])
         if name.lower() == "startswith" and len(arguments) == 2:
             prefix = arguments[1]
             if isinstance(prefix, Literal) and isinstance(prefix.value, str) and not prefix.in_double_quotes:
                 return StartsWith(arguments[0], prefix.value)
         return Call(name, arguments)
 
-    def _arguments(self) -> tuple[Expression, ...]:
-        """What follows up to the closing parenthesis."""
-        found: list[Expression] = []
-        highest = 0
-        while not (not found and self._next.word == ")"):
-            self._height = 0
-            found.append(self._expression(_OR))
-            highest = max(highest, self._height)
-            if not self._skip(","):
-                break
-        self._expect(")")
-        self._height = self._higher(highest)
-        return tuple(found)
-
-    def _refused_query(self) -> NoReturn:
-        raise refuse("EXISTS")
-
-    def _if(self) -> Expression:
-        arguments = self._arguments()
-        if len(arguments) != 3:
-            raise refuse(f"IF with {len(arguments)} arguments")
-        return Case(None, (arguments[:2],), arguments[2])
-
-    def _cast(self) -> Expression:
-        inner = self._expression(_OR)
-        height = self._height
-        self._expect("as")
-        wanted = self._data_type()
-        self._expect(")")
-        self._height = self._higher(height)
-        return _cast(inner, wanted)
-
-    def _data_type(self) -> DataType:
-        name, sizes = self._identifier(), list[str]()
-        if self._next.word == "(":
-            self._taken()
-            while True:
-                if self._next.kind != "number" or not self._next.text.isdigit():
-                    self._unexpected("where the size of a type is expected")
-                sizes.append(self._taken().text)
-                if not self._skip(","):
-                    break
-            self._expect(")")
-        found = TYPE_NAMES.get(name.lower())
-        if name.lower() in ("decimal", "dec", "numeric") and all(len(each) < 3 for each in sizes) and len(sizes) < 3:
-            precision, scale = (*map(int, sizes), *(10, 0)[len(sizes) :])
-            if 1 <= precision <= 38 and scale <= precision:
-                return DecimalType(precision, scale)
-        if found is None or sizes or self._next.word == "<":
-            raise refuse(f"CAST to {name.upper()}" + (f"({', '.join(sizes)})" if sizes else ""))
+    def literal(self, tree: Any) -> Expression:
+        found = self._literals[int(tree.this)]
+        assert isinstance(found, Expression)
         return found
 
-    def _case(self) -> Expression:
-        self._taken()
-        subject, highest = None, 0
-        branches: list[tuple[Expression, Expression]] = []
-        otherwise: Expression | None = None
-
-        def part() -> Expression:
-            nonlocal highest
-            self._height = 0
-            found = self._expression(_OR)
-            highest = max(highest, self._height)
-            return found
-
-        if self._next.word != "when":
-            subject = part()
-        while self._skip("when"):
-            when = part()
-            self._expect("then")
-            branches.append((when, part()))
-        if not branches:
-            self._unexpected("where WHEN is expected")
-        if self._skip("else"):
-            otherwise = part()
-        self._expect("end")
-        self._height = self._higher(highest)
-        return Case(subject, tuple(branches), otherwise)
-
-    def _interval(self) -> Expression:
-        """INTERVAL with numbers or texts and their units."""
-        self._taken()
-        parts: list[tuple[str, str]] = []
-        while True:
-            sign = self._taken().text if self._next.word in ("-", "+") else ""
-            if self._next.kind not in ("number", "text"):
-                self._unexpected("where the number of an interval is expected")
-            token = self._taken()
-            value = str(constants.text(token.text).value) if token.kind == "text" else token.text
-            if not self._is_word_but(_NO_UNITS):
-                if parts or token.kind != "text" or sign:
-                    self._unexpected("where the unit of an interval is expected")
-                return constants.interval_of_text(value)
-            parts.append((sign + value, self._taken().word))
-            if self._next.word == "to" and len(parts) == 1 and token.kind == "text":
-                self._taken()
-                return constants.interval_between(sign + value, parts[0][1], self._identifier().lower())
-            if self._next.kind not in ("number", "text") and not self._is_signed_part():
-                return constants.interval(parts)
-
-    def _is_word_but(self, words: frozenset[str]) -> bool:
-        """Whether the next token is a name without quotes that is none of these."""
-        return self._next.kind == "name" and self._next.word not in words
-
-    def _is_signed_part(self) -> bool:
-        """Whether a sign, a number and a unit follow, which belong to the interval before them."""
-        if self._next.word not in ("-", "+"):
-            return False
-        value, unit = (self._tokens[min(self._at + n, len(self._tokens) - 1)] for n in (1, 2))
-        return value.kind in ("number", "text") and constants.is_unit(unit.word)
+    def cast(self, tree: Any) -> Expression:
+        return _cast(self.expression(tree.this), self._types[int(tree.args["to"].this)])
 
 
 def _cast(inner: Expression, wanted: DataType) -> Expression:
@@ -581,3 +311,73 @@ def _like(word: str, value: Expression, pattern: Expression) -> Expression:
     if word == "like" and is_prefix and not pattern.in_double_quotes:
         return StartsWith(value, body)
     return Like(value, pattern, word == "ilike")
+
+
+def _check_parts(tree: Any, parts: Sequence[str]) -> None:
+    """Refuse a part that is not known: it is another meaning."""
+    strange = [key for key, value in tree.args.items() if value and key not in parts]
+    if strange:
+        raise refuse(f"{_words(tree)} (with {', '.join(strange)})")
+
+
+def _words(tree: Any) -> str:
+    """What a part of an expression is called in a message."""
+    return f"{type(tree).__name__} in SQL"
+
+
+def _comparison(operator: Operator) -> Callable[[Expression, Expression], Expression]:
+    return functools.partial(Comparison, operator)
+
+
+def _arithmetic(operator: ArithmeticOperator) -> Callable[[Expression, Expression], Expression]:
+    return functools.partial(Arithmetic, operator)
+
+
+def _of_pattern(word: str) -> Callable[[_TreeBuilder, Any], Expression]:
+    return lambda builder, tree: _like(word, builder.expression(tree.this), builder.expression(tree.expression))
+
+
+_BINARY: Mapping[str, Callable[[Expression, Expression], Expression]] = {
+    "And": And,
+    "Or": Or,
+    "EQ": _comparison("="),
+    "NEQ": _comparison("!="),
+    "LT": _comparison("<"),
+    "LTE": _comparison("<="),
+    "GT": _comparison(">"),
+    "GTE": _comparison(">="),
+    "NullSafeEQ": _comparison("<=>"),
+    "NullSafeNEQ": lambda left, right: Not(Comparison("<=>", left, right)),
+    "Add": _arithmetic("+"),
+    "Sub": _arithmetic("-"),
+    "Mul": _arithmetic("*"),
+    "Div": _arithmetic("/"),
+    "IntDiv": _arithmetic("DIV"),
+    "Mod": _arithmetic("%"),
+    "DPipe": _arithmetic("||"),
+}
+_TWO = ("this", "expression", "negate")
+# For each kind of the parser's tree: the parts that it may have, and what makes a tree of it.
+_KINDS: Mapping[str, tuple[Sequence[str], Callable[[_TreeBuilder, Any], Expression]]] = {
+    "Paren": (("this",), lambda builder, tree: builder.expression(tree.this)),
+    "Not": (("this",), lambda builder, tree: Not(builder.expression(tree.this))),
+    "Neg": (("this",), lambda builder, tree: Negative(builder.expression(tree.this))),
+    "Is": (_TWO, _TreeBuilder.is_),
+    "In": (("this", "expressions", "negate"), _TreeBuilder.in_list),
+    "Between": (("this", "low", "high", "negate"), _TreeBuilder.between),
+    "Like": (_TWO, _of_pattern("like")),
+    "ILike": (_TWO, _of_pattern("ilike")),
+    "RegexpLike": (
+        _TWO,
+        lambda builder, tree: RegexLike(builder.expression(tree.this), builder.expression(tree.expression)),
+    ),
+    "Literal": (("this",), _TreeBuilder.literal),
+    "Boolean": (("this",), lambda builder, tree: Literal(bool(tree.this))),
+    "Null": ((), lambda builder, tree: Literal(None)),
+    "Cast": (("this", "to"), _TreeBuilder.cast),
+    "Case": (("this", "ifs", "default"), _TreeBuilder.case),
+    "Column": (("this", "table", "db", "catalog"), _TreeBuilder.column),
+    "Dot": (("this", "expression"), _TreeBuilder.field),
+    "Bracket": (("this", "expressions"), _TreeBuilder.element),
+    "Anonymous": (("this", "expressions"), _TreeBuilder.call),
+}

@@ -276,6 +276,20 @@ def walked(expression: Expression) -> Iterator[Expression]:
             todo += each
 
 
+def height(expression: Expression) -> int:
+    """How many trees are within each other."""
+    highest, todo = 0, [(expression, 1)]
+    while todo:
+        each, depth = todo.pop()
+        highest = max(highest, depth)
+        for _, part in _parts(each):
+            parts = part if isinstance(part, tuple) else (part,)
+            for inside in parts:
+                pair = inside if isinstance(inside, tuple) else (inside,)  # a branch of CASE
+                todo += [(inner, depth + 1) for inner in pair if isinstance(inner, Expression)]
+    return highest
+
+
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
     """The operands of an expression by the names of their fields."""
     names = expression.__struct_fields__

@@ -23,6 +23,7 @@ MAX_EXPRESSION_CHARS = 10_000  # a constraint, or what generates a column
 MAX_CONDITION_CHARS = 16 << 20  # a condition or new value that the caller writes, with all values of its lists
 MAX_EXPRESSION_TOKENS = 20_000  # words and signs of either, without the literals in lists
 MAX_EXPRESSION_DEPTH = 100  # brackets, CASE and signs within each other
+MAX_PARSER_STEPS = 40  # of the parser of expressions, for each token
 MAX_EXPRESSION_STEPS = 10_000  # functions that run for it; a value that is used twice is computed twice
 MAX_TEXT_BYTES = 64 << 20  # texts that it makes of one batch of rows, besides 16 times the size of what it reads
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint

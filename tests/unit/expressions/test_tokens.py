@@ -16,6 +16,7 @@ from deltalog import CallError, DeltaTable, col
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import as_predicate, names_in, parse
 from deltalog.expressions.tokens import text_value, tokens_of
+from deltalog.expressions.tree import height
 from deltalog.protocol import limits
 from deltalog.protocol.schema import StructType
 
@@ -56,6 +57,8 @@ def _nested() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("opening", "closing"), list(_nested()))
 def test_the_work_grows_with_the_length_and_not_with_the_depth(opening: str, closing: str) -> None:
+    parse("a")  # which imports the parser
+
     def work(depth: int) -> int:
         text = opening * depth + "a" + closing * depth
         with _Calls() as calls:
@@ -65,6 +68,22 @@ def test_the_work_grows_with_the_length_and_not_with_the_depth(opening: str, clo
         return calls.count
 
     assert work(80) < 10 * work(10) and work(80) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("(", ")"), ("upper(", ")"), ("concat(s, ", ", t)"), ("a[", "]"), ("cast(", " as string)"), ("- (", ")"),
+        ("case when a then ", " else b end"), ("case a when ", " then b end"), ("(a between b and ", ")"),
+        ("a in (1, 2, ", ", 3)"),
+    ],
+)  # fmt: skip
+def test_texts_are_parsed_up_to_the_cap_on_their_depth(opening: str, closing: str) -> None:
+    levels = max(opening.count("(") + opening.count("[") + opening.count("case"), 1) + opening.count("-")
+    depth = limits.MAX_EXPRESSION_DEPTH // levels - 1
+    tree = parse(opening * depth + "x + 1" + closing * depth)
+    assert height(tree) >= (depth if opening != "(" else 2)
+    assert names_in(opening * depth + "x + 1" + closing * depth)
 
 
 @pytest.mark.parametrize(("opening", "closing"), list(_nested()))
