@@ -136,7 +136,7 @@ def test_reorg_purges_deletion_vectors(run: Any, table: str) -> None:
     after = deltalog.DeltaTable.open(table).snapshot()
     assert after.version > before.version and metrics["deletionVectorStats"][0] == 1
     assert sorted(run("select id from {t}")) == [(1,), (2,), (3,), (5,), (7,)]
-    with pytest.raises(deltalog.CallError, match="only PURGE"):
+    with pytest.raises(deltalog.CallError, match="Only PURGE can be applied"):
         run("reorg table {t} apply (upgrade uniform (iceberg_compat_version = 2))")
 
 
