@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ def foreign(kind: str) -> bytes:
 def _table(has_foreign: bool) -> Files:
     """A table of two commits; with ``has_foreign`` its last file is FOREIGN, of which the log has no statistics."""
     store = MemoryStore("memory://made", clock_ms=lambda: NOW)
-    table = DeltaTable.create(store, DATA_SCHEMA, data=data_rows(0), environment=_environment())
+    table = DeltaTable.create(store, DATA_SCHEMA, data=data_rows(0), environment=_environment(1))
     if not has_foreign:
         table.append(data_rows(4))
     else:
@@ -69,7 +70,7 @@ def with_foreign(kind: str) -> tuple[Files, list[str]]:
 def with_checkpoint() -> tuple[Files, list[str]]:
     """A table with a checkpoint, the file that is damaged."""
     store = store_of(_table(has_foreign=False))
-    DeltaTable.open(store, environment=_environment()).checkpoint()
+    DeltaTable.open(store, environment=_environment(2)).checkpoint()
     return {path: data for path, (data, _) in store._objects.items()}, [CHECKPOINT]
 
 
@@ -171,5 +172,12 @@ def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
     step("spark_ext job", lambda: job_files.collect(str(directory), table.schema, (), ()))
 
 
-def _environment() -> Environment:
-    return Environment(clock_ms=lambda: NOW, sleep=lambda seconds: None, retry=RetryPolicy())
+def _environment(seed: int | None = None) -> Environment:
+    """``seed``: of ids that are the same in every process, as a case of a seed has to be."""
+    random = Random(seed)
+    return Environment(
+        clock_ms=lambda: NOW,
+        sleep=lambda seconds: None,
+        new_uuid=lambda: str(uuid.UUID(int=random.getrandbits(128), version=4)),
+        retry=RetryPolicy(),
+    )
