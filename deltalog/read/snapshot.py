@@ -36,6 +36,8 @@ class Snapshot:
 
     Protocol, metadata and totals come from the version's ``.crc`` where it is usable, else from the checkpoint and the
     commits after it; the list of files is read at its first use, and cached.
+
+    Members: one for each kind of action that a version holds, and for each way to read its files and rows.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
