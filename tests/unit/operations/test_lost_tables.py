@@ -32,7 +32,6 @@ from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.storage.base import EntryKind, PutOutcome
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
-from deltalog.storage.s3 import S3Store
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, Clock, environment, ids, rows
@@ -93,9 +92,11 @@ class Place:
         return table
 
 
-@pytest.fixture(params=["memory", "far", "disk", "s3"])
+@pytest.fixture(params=["memory", "far", "disk", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "s3":
+        from deltalog.storage.s3 import S3Store  # the quick tests have no botocore
+
         server: Server = request.getfixturevalue("ministack")
         store = server.store()
         yield Place(store, lambda: S3Store(store.url, **server.options()))
