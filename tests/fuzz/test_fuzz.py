@@ -167,5 +167,5 @@ def test_the_guided_run():
 
 def test_the_truth_is_not_empty():
     for target in TARGETS.values():
-        for table in target.tables:
+        for table in () if isinstance(target, targets.Entrances) else target.tables:  # of texts there is no table
             assert targets.truth(target.name, table)["open"] == "="
