@@ -14,10 +14,10 @@ from deltalog.environment import Environment
 from deltalog.errors import TableExistsError
 from deltalog.log.reader import LogReader
 from deltalog.operations.clone import cloned
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.convert import converted
 from deltalog.operations.manifests import write_manifests
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import to_epoch_ms
 from deltalog.storage.registry import Location, open_store

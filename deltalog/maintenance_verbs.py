@@ -15,9 +15,9 @@ from deltalog.log.cleanup import CleanupReport
 from deltalog.log.vacuum import VacuumReport
 from deltalog.operations import log_files, statistics
 from deltalog.operations import vacuum as vacuuming
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.optimizer import TableOptimizer
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 from deltalog.operations.vacuum_tasks import RunTasks, VacuumRunner
 
 

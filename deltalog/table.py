@@ -18,13 +18,14 @@ from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
 from deltalog.maintenance_verbs import MaintenanceVerbs
 from deltalog.operations import alterations, clustering, constraints, protocol_changes, row_id_backfill
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
 from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
 from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol.column_paths import Place
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms

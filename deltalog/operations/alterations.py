@@ -16,9 +16,10 @@ import pyarrow as pa
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.sql import names_in
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.identity_values import IdentityValues
 from deltalog.operations.table_rules import expression_of_invariant
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol import column_mapping, column_paths, widening
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.codec import canonical_json

@@ -6,7 +6,8 @@ from typing import Any
 
 from deltalog.commit_result import CommitResult
 from deltalog.operations import writes
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 
 
 def append(

@@ -24,9 +24,10 @@ from deltalog.environment import Environment
 from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError, TableExistsError
 from deltalog.log.file_tables import add_actions
 from deltalog.log.reader import LogReader
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.contract.staging import BLOBS_PROPERTY
 from deltalog.operations.create import check_is_empty, first_transaction
-from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol import deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
 from deltalog.protocol.paths import absolute_path, encode_path

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from deltalog.commit_result import CommitResult
 from deltalog.operations.clustering_columns import FEATURE, check_statistics
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol import features
 from deltalog.protocol.column_paths import path_text
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.table_rules import TableRules, constraint
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 
 

@@ -22,9 +22,10 @@ from deltalog.errors import CallError, InvalidDataFileError
 from deltalog.log.reader import LogReader
 from deltalog.operations import directory_files
 from deltalog.operations.added_files import FOOTER_THREADS, read_footer
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.create import check_is_empty, first_transaction, initial_state, table_schema
 from deltalog.operations.directory_files import DirectoryFile
-from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.transaction import Transaction
 from deltalog.parquet import stats
 from deltalog.protocol import partitions
 from deltalog.protocol.actions import AddFile

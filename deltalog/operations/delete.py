@@ -7,7 +7,8 @@ from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol.codec import canonical_json
 
 

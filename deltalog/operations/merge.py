@@ -20,6 +20,7 @@ from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Predicate
 from deltalog.operations import matched_rows, rewrite, writes
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.data_files import conformed
 from deltalog.operations.identity_values import Marks
 from deltalog.operations.matched_rows import NewRows, in_range
@@ -30,7 +31,7 @@ from deltalog.operations.merge_keys import SourceKeys
 from deltalog.operations.merge_scan import INSERT_ROWS, Found, Sides, TargetScan, numbers_of
 from deltalog.operations.merge_source import PreparedSource, SourceRows
 from deltalog.operations.table_rules import TableRules
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol import features, row_tracking
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType

@@ -9,10 +9,10 @@ from typing import Any
 from deltalog.arguments import checked
 from deltalog.commit_result import CommitResult
 from deltalog.expressions.tree import Predicate
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.merge import Merge, merge
 from deltalog.operations.merge_clauses import Action, Clause, Group
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 
 
 @checked

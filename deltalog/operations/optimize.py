@@ -32,6 +32,7 @@ from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.operations.bin_tasks import BinTasks, RewriteBins, packed, unpacked
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.data_files import discard
 from deltalog.operations.optimize_plan import (
     TARGET_BYTES,
@@ -49,7 +50,6 @@ from deltalog.operations.optimize_plan import (
 from deltalog.operations.rewritten_bins import BinWriter, Rewrite, Rewritten
 from deltalog.operations.sorted_bins import ZOrder
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 from deltalog.operations.z_order import column_paths
 from deltalog.parallel import mapped
 from deltalog.protocol.codec import canonical_json

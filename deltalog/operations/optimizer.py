@@ -8,10 +8,10 @@ from deltalog.arguments import checked
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import optimize
 from deltalog.operations.bin_tasks import RewriteBins
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.optimize import Options
 from deltalog.operations.optimize_plan import OptimizeProgress, OptimizeReport
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 
 
 @checked

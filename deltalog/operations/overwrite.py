@@ -12,9 +12,10 @@ from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.tree import Predicate
 from deltalog.operations import rewrite, writes
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.input_streams import as_reader
 from deltalog.operations.replacement import Replacement
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol.schema import StructType
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deltalog.commit_result import CommitResult
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 

@@ -33,7 +33,8 @@ from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.operations import clustering_columns
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, Metadata, RemoveFile

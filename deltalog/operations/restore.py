@@ -24,7 +24,8 @@ from deltalog.errors import InvalidDataFileError
 from deltalog.log.file_statistics import live_rows_of_each
 from deltalog.log.file_tables import add_actions
 from deltalog.log.replay import files_without
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.commit_info import UserMetadata
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol import column_mapping, deletion_vectors, features, metadata_update, row_tracking, timestamps
 from deltalog.protocol.actions import AddFile, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_metadata import IDENTITY_KEY

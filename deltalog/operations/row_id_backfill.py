@@ -15,9 +15,9 @@ import msgspec
 
 from deltalog.log.file_tables import add_actions
 from deltalog.operations.added_files import FOOTER_THREADS, read_footer
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.protocol_changes import add_feature
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED

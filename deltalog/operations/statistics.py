@@ -25,9 +25,10 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, of_files
 from deltalog.log.file_tables import add_actions
 from deltalog.operations.added_files import FOOTER_THREADS, read_footer
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.optimize import files_in_partitions
 from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import UserMetadata, skipped
+from deltalog.operations.transaction import skipped
 from deltalog.parquet import stats
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.protocol import column_mapping

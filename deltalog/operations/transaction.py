@@ -40,7 +40,9 @@ from deltalog.expressions.tree import Predicate
 from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.operations import commit_info
 from deltalog.operations.added_files import Examine
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.committed_files import check_not_live
 from deltalog.operations.data_files import change_file
 from deltalog.operations.metadata_changes import MetadataChanges
@@ -48,14 +50,8 @@ from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
 from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import column_mapping, features, widening
-from deltalog.protocol.actions import (
-    AddCDCFile,
-    AddFile,
-    Metadata,
-    Protocol,
-    plain,
-)
-from deltalog.protocol.codec import CommitActions, canonical_json, json_text
+from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
+from deltalog.protocol.codec import CommitActions, json_text
 from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import merge_schemas
@@ -64,7 +60,6 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 
 # Text, or JSON values that are written as text.
-UserMetadata = str | Mapping[str, Any] | None
 
 
 @checked
@@ -522,10 +517,10 @@ class Transaction:
         staged, changes = self._staged, self._metadata_changes
         prepared = Prepared(
             txn_id=self._txn_id,
-            operation=_operation(operation),
-            parameters={name: _value_text(value) for name, value in _named(parameters, "parameters")},
-            metrics={name: str(value) for name, value in _named(metrics, "metrics")},
-            user_metadata=_as_text(user_metadata),
+            operation=commit_info.operation_text(operation),
+            parameters=commit_info.parameter_texts(parameters),
+            metrics=commit_info.metric_texts(metrics),
+            user_metadata=commit_info.metadata_text(user_metadata),
             protocol=changes.changed_protocol,
             metadata=changes.changed_metadata,
             adds=tuple(staged.adds),
@@ -600,29 +595,3 @@ def skipped(transaction: Transaction) -> CommitResult:
     snapshot = transaction.snapshot
     assert snapshot is not None
     return CommitResult(snapshot.version, snapshot.timestamp_ms, snapshot.in_commit_timestamp_ms, 0, transaction.txn_id)
-
-
-def _as_text(user_metadata: UserMetadata) -> str | None:
-    if user_metadata is None:
-        return None
-    if isinstance(user_metadata, str):
-        return str(plain(user_metadata))
-    if not isinstance(user_metadata, Mapping):
-        raise CallError(f"user_metadata is text or a mapping of JSON values; got {type(user_metadata).__name__}.")
-    return json_text(dict(user_metadata), sort_keys=True)
-
-
-def _operation(name: str) -> str:
-    if not isinstance(name, str):
-        raise CallError(f"The operation that a commit names is text; got {name!r}.")
-    return str(plain(name))
-
-
-def _named(values: Mapping[str, Any], what: str) -> list[tuple[str, Any]]:
-    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise CallError(f"The {what} of a commit are a mapping from names to values; got {values!r}.")
-    return [(plain(name), value) for name, value in values.items()]
-
-
-def _value_text(value: Any) -> str:
-    return str(plain(value)) if isinstance(value, str) else canonical_json(value)

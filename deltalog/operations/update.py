@@ -19,10 +19,11 @@ from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
 from deltalog.log.file_tables import add_actions
 from deltalog.operations import matched_rows, rewrite, writes
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.data_files import conformed
 from deltalog.operations.matched_rows import FileChange
 from deltalog.operations.table_rules import TableRules
-from deltalog.operations.transaction import Transaction, UserMetadata, skipped
+from deltalog.operations.transaction import Transaction, skipped
 from deltalog.protocol import row_tracking
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType

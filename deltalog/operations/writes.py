@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
+from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.input_streams import as_reader
-from deltalog.operations.transaction import Transaction, UserMetadata
+from deltalog.operations.transaction import Transaction
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_writable
