@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import json
 import threading
-import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from deltalog import TransactionManager
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
+from tests.support.s3 import Answer, Proxy, Request, Server, proxied
 from tests.support.server import AT_ONCE, SCHEMA, served
 
 
@@ -143,34 +143,66 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
     play(scene())
 
 
-def hanging(place: Path) -> Path:
-    """A catalog with the tables bank.bad, whose store hangs, and bank.good; the log of the one."""
-    manager = TransactionManager(str(place / "catalog.db"))
-    for name in ("bad", "good"):
-        manager.create_table(f"bank.{name}", str(place / name), SCHEMA)
-    manager.coordinator.close()
-    log = place / "bad" / "_delta_log"
-    (log / f"{0:020d}.crc").unlink()
-    (log / f"{0:020d}.json").unlink()
-    os.mkfifo(log / f"{0:020d}.json")
-    return log
+class Hanging:
+    """A table on S3, behind a proxy that answers no request for it from ``start`` until ``release``.
+
+    ``arrived`` counts the requests that wait there.
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.arrived = threading.Semaphore(0)
+        self.release = threading.Event()
+        self._proxy = proxy
+
+    def start(self) -> None:
+        self._proxy.rule = self._hold
+
+    def _hold(self, request: Request, forward: Callable[[], Answer]) -> Answer:
+        self.arrived.release()
+        self.release.wait()
+        return forward()
 
 
-def test_a_server_ends_though_a_store_hangs(tmp_path: Path) -> None:
-    hanging(tmp_path)
-    options = ["--request-timeout", "1", "--recover-every", "0"]
-    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log") as server:
-        status, answer = server.ask("POST", "/GetTableObjects", {"DatabaseName": "bank", "TableName": "bad"})
+@contextlib.contextmanager
+def hanging(server: Server, place: Path) -> Iterator[tuple[Hanging, list[str]]]:
+    """A catalog with the tables bank.bad, whose store can hang, and bank.good, on disk; the options of its server."""
+    bucket = server.bucket()
+    with proxied(server) as (proxy, through):
+        store = Hanging(proxy)
+        options: dict[str, Any] = {"by_location": {f"s3://{bucket}": through.options()}}
+        (place / "options.json").write_text(json.dumps(options))
+        manager = TransactionManager(str(place / "catalog.db"), **options)
+        manager.create_table("bank.bad", f"s3://{bucket}/bad", SCHEMA)
+        manager.create_table("bank.good", str(place / "good"), SCHEMA)
+        manager.coordinator.close()
+        try:
+            yield store, ["--storage-options-file", str(place / "options.json"), "--recover-every", "0"]
+        finally:
+            store.release.set()
+
+
+def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> None:
+    with (
+        hanging(moto, tmp_path) as (store, options),
+        served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
+    ):
+        bad = {"DatabaseName": "bank", "TableName": "bad"}
+        # The client of S3 is loaded here, not in the second that the next call has.
+        assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
+        store.start()
+        status, answer = server.ask("POST", "/GetTableObjects", bad)
         assert status >= 400 and "may" in answer["Message"]
+        assert store.arrived.acquire(timeout=60)
         server.process.terminate()
         assert server.process.wait(60) == 1
     assert "a call did not return" in (tmp_path / "log").read_text()
 
 
-def test_a_table_whose_store_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
-    """A named pipe in the place of a log file: who opens it waits for a writer that does not come."""
-    log = hanging(tmp_path)
-    with served(tmp_path / "catalog.db", "--threads", "4", "--max-requests", "16", "--recover-every", "0") as server:
+def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:
+    with (
+        hanging(moto, tmp_path) as (store, options),
+        served(tmp_path / "catalog.db", *options, "--threads", "4", "--max-requests", "16") as server,
+    ):
         client = server.client(config=AT_ONCE)
 
         def ask() -> Any:
@@ -180,13 +212,16 @@ def test_a_table_whose_store_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
                 return error.response["ResponseMetadata"]["HTTPStatusCode"]
 
         with ThreadPoolExecutor(6) as threads:
+            store.start()
             asked = [threads.submit(ask) for _ in range(6)]
-            transaction = client.start_transaction()["TransactionId"]
-            for options in ({}, {"TransactionId": transaction}):
-                assert client.get_table_objects(DatabaseName="bank", TableName="good", **options)["Objects"] == []
-            assert client.commit_transaction(TransactionId=transaction)["TransactionStatus"] == "COMMITTED"
-            assert not any(each.done() for each in asked)
-            while not all(each.done() for each in asked):
-                with contextlib.suppress(OSError):  # nobody reads just now
-                    os.close(os.open(log / f"{0:020d}.json", os.O_WRONLY | os.O_NONBLOCK))
-                time.sleep(0.01)
+            try:
+                for _ in range(4):  # each thread hangs in the store
+                    assert store.arrived.acquire(timeout=60)
+                transaction = client.start_transaction()["TransactionId"]
+                for more in ({}, {"TransactionId": transaction}):
+                    assert client.get_table_objects(DatabaseName="bank", TableName="good", **more)["Objects"] == []
+                assert client.commit_transaction(TransactionId=transaction)["TransactionStatus"] == "COMMITTED"
+                assert not any(each.done() for each in asked)
+            finally:
+                store.release.set()
+            assert [each.result() for each in asked] == [[]] * 6
