@@ -257,7 +257,7 @@ class CommitLoop:
             attempt,
             reason,
             "the table was replaced at the moment of the commit, and the log that is there has it, as its version "
-            f"{attempt.version}. It stays, since other writers may follow it. Look at the table that is there; where "
+            f"{attempt.version}. It stays, since other writers may follow it. Read the table that is there; where "
             "the commit does not belong to it, restore the version before.",
         ) from reason
 
