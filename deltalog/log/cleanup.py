@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deltalog.arguments import half_made
 from deltalog.errors import CorruptTableError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
 from deltalog.log.history import LogHistory
 from deltalog.log.reader import LogReader
@@ -62,6 +63,7 @@ class CleanupReport:
         """The paths of the deleted files, below the table root."""
         return tuple(file.path for file in self.files if file.deleted)
 
+    @half_made
     def __repr__(self) -> str:
         """The fields, with numbers in the place of files."""
         return (

@@ -6,6 +6,7 @@ Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 
 from __future__ import annotations
 
+from deltalog.arguments import half_made
 from deltalog.errors import InvalidCommitError, MissingVersionError
 from deltalog.log.reader import LogReader
 from deltalog.storage.base import FileMeta, etag_of
@@ -27,6 +28,7 @@ class Tip:
         self.meta = meta
         self._written: FileMeta | None = None  # what an S3 that has created the file of this process says of it
 
+    @half_made
     def __repr__(self) -> str:
         return f"Tip(version={self.version}, txn_id={self.txn_id!r}, meta={self.meta!r})"
 

@@ -277,6 +277,7 @@ class VacuumReport:
             "full": self.full,
         }
 
+    @half_made
     def __repr__(self) -> str:
         """The fields, with numbers in the place of files and directories."""
         return (

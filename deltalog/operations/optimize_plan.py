@@ -278,6 +278,7 @@ class OptimizeReport:
             "commits": [commit.version for commit in self.commits],
         }
 
+    @half_made
     def __repr__(self) -> str:
         """The fields, with numbers in the place of files and versions in that of commits."""
         return (
