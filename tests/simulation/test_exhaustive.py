@@ -1,4 +1,4 @@
-"""Two writers append at once: every interleaving, and every single fault in those with few switches."""
+"""Two writers append at once: every interleaving with few switches, and every single fault in those with fewer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from tests.support.simulation.exhaustive import TABLES, Choices, explore
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_interleaving_without_faults(table, capsys):
-    totals, bad = explore(table, faults=0)
+def test_every_interleaving_without_faults_with_up_to_four_switches(table, capsys):
+    """With any number of switches there are too many: each commit makes five calls that check the version before."""
+    totals, bad = explore(table, faults=0, max_switches=4)
     with capsys.disabled():
-        print(f"\n[exhaustive] {table}, no faults: {totals.line()}", end="")
+        print(f"\n[exhaustive] {table}, no faults, four switches: {totals.line()}", end="")
     assert not bad, bad[0]
     assert totals.schedules >= 300
     assert totals.outcomes == {"ok": 3 * totals.schedules}

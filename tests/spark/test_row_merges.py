@@ -218,7 +218,7 @@ def test_a_source_that_changes_in_between_is_noticed(spark: Any, table: str, mon
             lambda merge: merge.whenMatchedDelete().whenMatchedUpdateAll(),
             "only the last one may be without",
         ),
-        (lambda merge: merge.whenMatchedUpdate(set={}), "set is a dict"),
+        (lambda merge: merge.whenMatchedUpdate(set={}), "set is an empty dict"),
         (lambda merge: merge.whenNotMatchedInsert(values={"x": "1"}), "no column x"),
     ],
 )
@@ -227,6 +227,6 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     source = spark.sql("SELECT 1L AS id, 2L AS n").alias("s")
     with pytest.raises(deltalog.CallError, match=what):
         wrong(target.merge(source, "t.id = s.id")).execute()
-    with pytest.raises(deltalog.CallError, match="a DataFrame of Spark, not dict"):
+    with pytest.raises(deltalog.CallError, match="DataFrame of Spark, not dict"):
         target.merge({"id": [1]}, "t.id = s.id")
     assert versions(table) == [0]

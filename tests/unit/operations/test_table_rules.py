@@ -283,9 +283,7 @@ def test_adding_and_dropping_constraints() -> None:
     table.append(pa.table({"a": pa.array([-1], pa.int64())}))
 
 
-@pytest.mark.parametrize(
-    "expression", ["a + 1", "nothing > 0", "rand() > 0", "a >", "", "current_date() > '2020-01-01'"]
-)
+@pytest.mark.parametrize("expression", ["a + 1", "nothing > 0", "rand() > 0", "a >", "", "current_date()"])
 def test_constraints_that_are_no_condition_on_rows_are_refused(expression: str) -> None:
     table = table_of(column("a"))
     with pytest.raises(CallError):
