@@ -259,9 +259,9 @@ class TableExistsError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TableReplacedError(DeltaLogError):
-    """The table that a call was to change is no longer the one that its handle has read: it was deleted and created
-    again, or replaced by an older copy of itself. ``version`` is what the handle had read. Nothing was committed. The
-    handle's next call reads the table that is there now."""
+    """The table is no longer the one that was read: it was deleted and created again, or replaced by an older copy of
+    itself. ``version`` is what was read of it. Nothing was committed. The handle's next call reads the table that is
+    there now."""
 
     code = "TABLE_REPLACED"
     version: int

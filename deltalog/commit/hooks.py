@@ -26,7 +26,7 @@ from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 from deltalog.storage.base import LogStore
@@ -150,8 +150,7 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
 def _is_there(snapshot: LogSnapshot) -> bool:
     """Whether the log still has this version, and not another commit of that number: a checkpoint of a table that was
     deleted would take the place of the one that is there now. Cost: 1 HEAD."""
-    found = snapshot.reader.store.head(commit_path(snapshot.version))
-    if found is not None and snapshot.tip.is_file(snapshot.reader, found):
+    if snapshot.is_in_log():
         return True
     log.warning(
         "%s: version %s was committed, and is not there any more: the table was deleted or replaced. No checkpoint of "

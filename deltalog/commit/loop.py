@@ -41,6 +41,7 @@ from deltalog.errors import (
     CorruptTableError,
     DeltaLogError,
     InvalidCommitError,
+    MissingVersionError,
     ObjectNotFoundError,
     Outcome,
     StoreError,
@@ -50,6 +51,7 @@ from deltalog.errors import (
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
+from deltalog.log.tip import Tip
 from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
@@ -222,11 +224,12 @@ class CommitLoop:
             return None
         try:
             is_certain, meta = self._proof.confirm(attempt.version)
-            data = None if is_certain else self._store.get(commit_path(attempt.version))
-            if data is None or self._is_ours(decode_commit(data, attempt.version)):
+            if is_certain and self._is_file_of(attempt, meta):
                 return meta
+            if not is_certain and self._is_ours(self._reader.commit(attempt.version)):
+                return None
             raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
-        except ObjectNotFoundError:  # clean-up has gone on
+        except MissingVersionError:  # clean-up has gone on
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
@@ -235,6 +238,13 @@ class CommitLoop:
         except DeltaLogError as error:  # nothing speaks against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
             return None
+
+    def _is_file_of(self, attempt: Attempt, found: FileMeta | None) -> bool:
+        """Whether a file of the version of an attempt is the one that it has created: a roll-back may have deleted that
+        one and left the version before it, after which others commit the same version. Cost: as ``Tip.is_file``."""
+        own = Tip(attempt.version, self._prepared.txn_id)
+        own.note_written(attempt.data, None)
+        return found is not None and own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
         """Remove the commit from a location without its table. Raises CommitStateUnknownError where it must stay:

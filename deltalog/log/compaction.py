@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from deltalog.errors import CallError, TableReplacedError
-from deltalog.log.reader import LogReader
 from deltalog.log.replay import file_key
 from deltalog.log.segment import Compaction
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.actions import (
     AddFile,
     CommitInfo,
@@ -22,8 +22,8 @@ from deltalog.protocol.actions import (
     SetTransaction,
 )
 from deltalog.protocol.codec import AnyAction, decode_actions, decode_commit, encode_action
-from deltalog.protocol.paths import commit_path, log_path
-from deltalog.storage.base import PutOutcome, get_or_none
+from deltalog.protocol.paths import log_path
+from deltalog.storage.base import PutOutcome
 
 
 def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyAction]:
@@ -54,28 +54,28 @@ def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
     return (action.KEY, "") if isinstance(action, (Protocol, Metadata)) else None
 
 
-def write_compaction(reader: LogReader, start: int, end: int) -> Compaction:
+def write_compaction(latest: LogSnapshot, start: int, end: int) -> Compaction:
     """Write the compaction of the commits from ``start`` to ``end``, both included; an existing one is kept.
+    ``latest``: this version or a later one, from the log that the commits are read from.
 
     Raises CallError for less than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
-    where the log has lost the last of the commits meanwhile, and the file is deleted again. Cost: 1 GET for each
-    commit, 1 PUT, 1 GET. Memory: the commits.
+    where the log has lost ``latest`` meanwhile, and the file is deleted again. Cost: 1 GET for each commit, 1 PUT, 1
+    HEAD. Memory: the commits.
     """
     if not 0 <= start < end:
         raise CallError(f"A log compaction covers at least two versions; got {start} to {end}.")
-    versions = range(start, end + 1)
+    reader, versions = latest.reader, range(start, end + 1)
     files = reader.commit_files(versions)
     for version, data in zip(versions, files, strict=True):
         decode_commit(data, version)  # raises for a commit that readers refuse
     lines = [encode_action(action) for action in reconciled(decode_actions(data) for data in files)]
     compaction = Compaction(start, end)
     outcome = reader.store.put_if_absent(log_path(compaction.name), b"".join(line + b"\n" for line in lines))
-    # Readers of another table that is there by now would take it for theirs.
-    if outcome is PutOutcome.COMMITTED and get_or_none(reader.store, commit_path(end)) != files[-1]:
+    if outcome is PutOutcome.COMMITTED and not latest.is_in_log():
         reader.store.delete(log_path(compaction.name))
         raise TableReplacedError(
-            f"{reader.store.url}: version {end} was deleted or replaced while {compaction.name} was written. That file "
-            "was deleted again.",
-            version=end,
+            f"{reader.store.url}: the table was deleted or replaced while {compaction.name} was written. That file was "
+            "deleted again.",
+            version=latest.version,
         )
     return compaction

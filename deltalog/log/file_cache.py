@@ -23,6 +23,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
 from deltalog.log.table_totals import Totals, maybe_again, totals_after, totals_of
+from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
@@ -60,11 +61,11 @@ class FileCache:
     on to the next snapshot, so that a version that follows another reads new files only. Filling a cache changes no
     result: an older snapshot keeps its own. Threads may share it.
 
-    ``state``: the state of the version, which the commits must not contradict. ``totals``: of the live files, where
-    they are known. ``commits``: those of the segment, where they were read. ``loaded``: the live files, where they are
-    in memory. ``tombstones``: those in the checkpoint, where they are in memory. ``unusable``: checkpoints that cannot
-    be read. ``checksum``: the version's ``.crc``, where it was read. ``listed``: the live files for the ``.crc`` of a
-    version that was just committed.
+    ``tip``: which commit the version is. ``state``: the state of the version, which the commits must not contradict.
+    ``totals``: of the live files, where they are known. ``commits``: those of the segment, where they were read.
+    ``loaded``: the live files, where they are in memory. ``tombstones``: those in the checkpoint, where they are in
+    memory. ``unusable``: checkpoints that cannot be read. ``checksum``: the version's ``.crc``, where it was read.
+    ``listed``: the live files for the ``.crc`` of a version that was just committed.
     """
 
     # Reading replaces an attribute by an equivalent one. Another thread may do so at any moment, so a method reads
@@ -75,6 +76,7 @@ class FileCache:
         reader: LogReader,
         segment: Segment,
         state: State,
+        tip: Tip,
         *,
         totals: Totals | None = None,
         commits: Commits | None = None,
@@ -87,6 +89,7 @@ class FileCache:
         self._reader = reader
         self.segment = segment
         self._state = state
+        self.tip = tip
         self._totals = totals
         self._commits = commits
         self._loaded = loaded
@@ -174,6 +177,7 @@ class FileCache:
                 yield from self._reader.checkpoint(checkpoint).file_pieces(wanted, live, parallelism)
                 read, left = (sum(each) for each in zip((0, 0), *counts, strict=True))
                 self._check_number(checkpoint, read, left + after().files.num_rows)
+                self.tip.check_after_read(self._reader)
             if after().files.num_rows:
                 yield from in_order(_slices(after().files, convert))
 
@@ -253,8 +257,9 @@ class FileCache:
     # ---------------------------------------------------------------------------------------------- commits
 
     def commits(self) -> Commits:
-        """The commits after the checkpoint. Raises CorruptTableError where they contradict the version's state. Cost:
-        1 GET each, at the first call."""
+        """The commits after the checkpoint. Raises CorruptTableError where they contradict the version's state,
+        TableReplacedError where the log has another commit of this version. Cost: 1 GET each, at the first call; and
+        as ``Tip.check_after_read``."""
         commits = self._commits
         if commits is None:
             try:
@@ -262,6 +267,7 @@ class FileCache:
             except MissingVersionError:
                 self.is_outdated = True
                 raise
+            self.tip.check_after_read(self._reader, commits.actions)
             check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
             self._commits = commits
         return commits
@@ -282,6 +288,7 @@ class FileCache:
             self._reader,
             segment,
             state,
+            Tip.of(commit),
             totals=totals,
             commits=self._commits_with(commit),
             loaded=self._loaded_after(commit),
@@ -345,6 +352,7 @@ class FileCache:
             self._reader,
             segment,
             self._state,
+            self.tip,
             totals=written.totals or self.known_totals,
             commits=Commits(),
             loaded=self._loaded,
@@ -359,6 +367,7 @@ class FileCache:
             reader,
             self.segment,
             self._state,
+            self.tip,
             totals=self._totals,
             commits=self._commits,
             loaded=self._loaded,
@@ -378,6 +387,7 @@ class FileCache:
             self._reader,
             segment,
             self._state,
+            self.tip,
             totals=self._totals,
             unusable=unusable,
             checksum=self._checksum,

@@ -17,6 +17,7 @@ from deltalog.errors import (
     CallError,
     InvalidEnablementError,
     MissingVersionError,
+    TableReplacedError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
@@ -76,8 +77,9 @@ class LogHistory:
 
     @Lazy
     def listing(self) -> Listing:
-        """The whole log up to ``latest``. Raises VersionNotFoundError where it is cleaned up meanwhile. Cost:
-        as ``LogReader.list_range``, twice where the log has a gap, unless it was listed to load that version."""
+        """The whole log up to ``latest``. Raises VersionNotFoundError where it is cleaned up meanwhile,
+        TableReplacedError where it ends before ``latest``. Cost: as ``LogReader.list_range``, twice where the log has a
+        gap, unless it was listed to load that version."""
         # Commits that landed since ``latest`` was read may have changed the properties that decide.
         last = self.latest.version
         listing = self._listed.through(last) if self._listed is not None else self._list()
@@ -94,6 +96,12 @@ class LogHistory:
                 f"{self.reader.store.url}: log clean-up deletes commits while they are listed. Try again.",
                 version=last, earliest=None, latest=last,
             )  # fmt: skip
+        if listing.last != last:
+            raise TableReplacedError(
+                f"{self.reader.store.url}: the table was deleted or replaced after version {last} of it was read: the "
+                "log has no such version any more. Open the table again.",
+                version=last,
+            )
         self._metas.update(listing.metas)
         return listing
 
@@ -189,13 +197,15 @@ class LogHistory:
         return found
 
     def snapshot(self, version: int) -> LogSnapshot:
-        """A version. Raises as ``loader.load``. Cost: as ``LogReader.list_before``, and the version's log files; as
-        ``listing`` where that finds no checkpoint."""
+        """A version. Raises as ``loader.load``; TableReplacedError. Cost: as ``LogReader.list_before``, and the
+        version's log files; as ``listing`` where that finds no checkpoint; and as ``Tip.check_after_read``."""
         if version == self.latest.version:
             return self.latest
         is_listed = self._listed is not None or not 0 <= version < self.latest.version
         part = None if is_listed else self._part(version)
-        return load(self.reader, part or self.listing, version, self.latest.protocol)
+        found = load(self.reader, part or self.listing, version, self.latest.protocol)
+        self.latest.tip.check_after_read(self.reader)
+        return found
 
     def first_version_from(self, timestamp_ms: int) -> int:
         """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after

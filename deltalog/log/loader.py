@@ -5,7 +5,7 @@ Spec: PROTOCOL.md#action-reconciliation, #version-checksum-file.
 
 from __future__ import annotations
 
-from deltalog.errors import InvalidCheckpointError, InvalidCommitError, MissingVersionError
+from deltalog.errors import InvalidCheckpointError, InvalidCommitError, MissingVersionError, TableReplacedError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing, Segment
@@ -27,9 +27,12 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError. Cost: 1 GET, 1 LIST, then 2 GETs with a
     usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD
-    more, for what a listing of a remote store shows.
+    more, for what a listing of a remote store shows, and another where it read commits.
     """
-    return load(reader, reader.list_latest(), identifies=True)
+    try:
+        return load(reader, reader.list_latest(), identifies=True)
+    except TableReplacedError:  # meanwhile
+        return load(reader, reader.list_latest(), identifies=True)
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
@@ -107,19 +110,20 @@ def _load_segment(
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
         state, checksum, ict_ms = by_checksum
-        cache = FileCache(reader, segment, state, totals=checksum.totals, unusable=unusable, checksum=checksum)
-        txn_id = checksum.txn_id
+        tip = Tip(segment.version, checksum.txn_id, meta)
+        cache = FileCache(reader, segment, state, tip, totals=checksum.totals, unusable=unusable, checksum=checksum)
     else:
         state, commits = reader.replay(segment)
-        cache = FileCache(reader, segment, state, commits=commits, unusable=unusable)
-        ict_ms = None
+        ict_ms, tip = None, Tip(segment.version, None, meta)
+        tip.check_after_read(reader, commits.actions)
         infos = (each.commit_info for each in commits.actions if each.version == segment.version)
-        txn_id = next((info.txn_id for info in infos if info is not None), None)
+        tip.txn_id = next((info.txn_id for info in infos if info is not None), None)
+        cache = FileCache(reader, segment, state, tip, commits=commits, unusable=unusable)
     if latest is None or features.is_catalog_managed(latest):
         features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
     else:
         features.check_readable(state.protocol, reader.store.url)
-    return LogSnapshot(reader, segment, state, cache, ict_ms, Tip(segment.version, txn_id, meta))
+    return LogSnapshot(reader, segment, state, cache, ict_ms)
 
 
 class UnreadSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
@@ -17,6 +17,7 @@ from deltalog.parallel import Lazy
 from deltalog.protocol import features, timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
 
 
@@ -26,8 +27,7 @@ class LogSnapshot:
 
     ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
     domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp, in milliseconds since 1970, where loading has read it. ``tip``: which commit the version is;
-    the same version on another checkpoint, or through another reader, shares it. Users get a
+    in-commit timestamp, in milliseconds since 1970, where loading has read it. Users get a
     deltalog.read.snapshot.Snapshot, which wraps it.
     """
 
@@ -36,7 +36,6 @@ class LogSnapshot:
     state: State
     cache: FileCache
     recorded_ict_ms: int | None = None
-    tip: Tip = field(default_factory=lambda: Tip(-1))
 
     @classmethod
     def created(cls, reader: LogReader, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
@@ -45,13 +44,34 @@ class LogSnapshot:
         segment = Segment(0, None, (0,), False)
         totals = totals_after(NO_FILES, commit)
         listed = FileList.of(commit.adds)
-        cache = FileCache(reader, segment, state, totals=totals, commits=Commits([commit]), listed=listed)
-        return cls(reader, segment, state, cache, ict_ms, _tip_of(commit))
+        commits = Commits([commit])
+        cache = FileCache(reader, segment, state, Tip.of(commit), totals=totals, commits=commits, listed=listed)
+        return cls(reader, segment, state, cache, ict_ms)
+
+    def is_in_log(self) -> bool:
+        """Whether the log still has this commit, so that a file which is derived from it may stay there: readers of
+        another table that took its place would take it for theirs. True for a commit that log clean-up may have
+        deleted: it does so only where others follow. Cost: 1 HEAD, 2 more where the commit is not there."""
+        store, path = self.reader.store, commit_path(self.version)
+        found = store.head(path)
+        if found is None and self.version not in self.segment.commits:
+            return True  # it was deleted before
+        if found is None and store.head(commit_path(self.version + 1)) is not None:
+            found = store.head(path)
+            if found is None:
+                return True
+        return found is not None and (not self.tip.is_identified or self.tip.is_file(self.reader, found))
 
     @property
     def url(self) -> str:
         """The table's root."""
         return self.reader.store.url
+
+    @property
+    def tip(self) -> Tip:
+        """Which commit this version is. The same version on another checkpoint, or through another reader, shares
+        it."""
+        return self.cache.tip
 
     @Lazy
     def version(self) -> int:
@@ -122,7 +142,7 @@ class LogSnapshot:
         commits = (*self.segment.commits, commit.version)
         segment = replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
         cache = self.cache.after(commit, segment, state, new)
-        return LogSnapshot(self.reader, segment, state, cache, ict_ms, _tip_of(commit))
+        return LogSnapshot(self.reader, segment, state, cache, ict_ms)
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
         """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,
@@ -139,7 +159,3 @@ class LogSnapshot:
         an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)
-
-
-def _tip_of(commit: CommitActions) -> Tip:
-    return Tip(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)

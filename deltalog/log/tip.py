@@ -6,9 +6,13 @@ Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deltalog.arguments import half_made
-from deltalog.errors import InvalidCommitError, MissingVersionError
+from deltalog.errors import InvalidCommitError, MissingVersionError, TableReplacedError
 from deltalog.log.reader import LogReader
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import FileMeta, etag_of
 
 # The ETag of larger commits is not computed: it takes longer than reading their beginning.
@@ -28,6 +32,11 @@ class Tip:
         self.meta = meta
         self._written: FileMeta | None = None  # what an S3 that has created the file of this process says of it
 
+    @classmethod
+    def of(cls, commit: CommitActions) -> Tip:
+        """By the txnId of a commit that was read or written."""
+        return cls(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)
+
     @half_made
     def __repr__(self) -> str:
         return f"Tip(version={self.version}, txn_id={self.txn_id!r}, meta={self.meta!r})"
@@ -42,6 +51,24 @@ class Tip:
         self.meta = meta
         if len(data) <= _LARGE_BYTES:
             self._written = FileMeta("", len(data), None, etag_of(data))
+
+    def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
+        """Raise TableReplacedError where what was just read from the log may be of another table, which took the place
+        of this one meanwhile. A table that was deleted does not come back: where this commit is there now, all that was
+        read before was its table's. ``commits``: that were read. Cost: 1 HEAD; none over a network, where the txnId of
+        this commit decides alone, if it was read."""
+        infos = (each.commit_info for each in commits if each.version == self.version)
+        read = next((info.txn_id for info in infos if info is not None), None)
+        is_same = None in (read, self.txn_id) or read == self.txn_id
+        if is_same and self.is_identified and not reader.store.is_remote:
+            found = reader.store.head(commit_path(self.version))
+            is_same = found is None or self.is_file(reader, found)  # log clean-up may have deleted it
+        if not is_same:
+            raise TableReplacedError(
+                f"{reader.store.url}: the table was replaced while version {self.version} of it was read: the log has "
+                "another commit of that version now. Read the table again.",
+                version=self.version,
+            )
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, what a HEAD of the version returned, is this commit. Where sizes, times and ETags do not

@@ -41,7 +41,7 @@ def compact(handle: TableHandle, from_version: int | None, to_version: int | Non
         return None
     if end > snapshot.version:
         raise CallError(f"{handle.url} has no version {end} yet; its latest is {snapshot.version}.")
-    compaction = write_compaction(handle.reader, start, end)
+    compaction = write_compaction(snapshot.log, start, end)
     return compaction.start, compaction.end
 
 

@@ -277,23 +277,17 @@ class _Writing:
     def confirm(self, written: _Written) -> None:
         """Raise TableReplacedError, and delete the checkpoint, if the log has lost the commit of this version while the
         checkpoint was written: readers of the table that is there now would take it for theirs. Cost: 1 HEAD."""
-        version, store, tip = self._snapshot.version, self._store, self._snapshot.tip
-        found = store.head(commit_path(version))
-        if found is None and version not in self._snapshot.segment.commits:
-            return  # it was deleted before
-        if found is None and store.head(commit_path(version + 1)) is not None:
-            found = store.head(commit_path(version))
-            if found is None:
-                return  # log clean-up deletes a commit only where others follow it
-        if found is not None and (not tip.is_identified or tip.is_file(self._snapshot.reader, found)):
+        if self._snapshot.is_in_log():
             return
-        if not written.is_anothers:
-            with contextlib.suppress(StoreError):
-                store.delete(written.path)
-            self._discard(written.sidecars)
+        version = self._snapshot.version
+        with contextlib.suppress(StoreError):
+            # It may be this process's in spite of that: a request that is repeated finds what it has created.
+            if not written.is_anothers or self._store.head(commit_path(version)) is None:
+                self._store.delete(written.path)
+                self._discard(written.sidecars)
         raise TableReplacedError(
-            f"{store.url}: the table was deleted or replaced while a checkpoint of version {version} was written. The "
-            "checkpoint was deleted again.",
+            f"{self._store.url}: the table was deleted or replaced while a checkpoint of version {version} was "
+            "written. The checkpoint was deleted again.",
             version=version,
         )
 

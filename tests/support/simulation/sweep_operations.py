@@ -134,7 +134,7 @@ def _replace_one(table: DeltaTable, token: str) -> CommitResult:
 
 def _latest(table: DeltaTable, token: str) -> Any:
     snapshot = table.snapshot()
-    return snapshot.version, sorted(snapshot.scan().to_arrow()["x"].to_pylist())
+    return snapshot.version, sorted(map(repr, snapshot.scan().to_arrow().to_pylist()))
 
 
 def _first(table: DeltaTable, token: str) -> Any:
@@ -364,6 +364,7 @@ OPERATIONS: tuple[Swept, ...] = (
         "retrying",
         lambda table, token: table.retrying(lambda again: again.delete("x = 3220", user_metadata=token)),
     ),
+    Swept("upgrade_protocol", lambda table, token: table.upgrade_protocol(1, 4, user_metadata=token)),
     Swept("checkpoint", lambda table, token: table.checkpoint(), settings=["alone", "behind"]),
     Swept("compact_log", lambda table, token: table.compact_log(), settings=["alone", "behind"]),
     Swept("cleanup_log", lambda table, token: table.cleanup_log().first_version, settings=["alone", "behind"]),

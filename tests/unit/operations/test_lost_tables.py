@@ -482,6 +482,80 @@ def test_a_commit_of_another_table_in_its_place_is_not_deleted(near: Place) -> N
     assert DeltaTable.open(near.reach()).snapshot().scan().to_arrow().num_rows == 3
 
 
+def test_a_commit_that_was_rolled_back_is_not_taken_for_the_one_that_has_its_version(near: Place) -> None:
+    opened(near)
+
+    def roll_back() -> None:
+        near.reach().delete(commit_path(3))
+        DeltaTable.open(near.reach()).append(rows(7))
+
+    table = DeltaTable.open(At(near.reach(), 3, after=roll_back))
+    with pytest.raises(TableReplacedError):
+        table.append(rows(8))
+    assert ids(table) == ids(DeltaTable.open(near.reach())) == [0, 1, 7]
+
+
+# -------------------------------------------------------------------------------------- replaced while it is read
+
+
+def _replaced_at(place: Place, path: str) -> FaultyStore:
+    """A store on which another table of as many versions takes the place of this one before a file is read."""
+    waiting = [path]
+
+    def before(call: Call) -> None:
+        if call.method == "get" and call.path in waiting:
+            waiting.clear()
+            place.drop()
+            place.create(_OTHER, 2)
+
+    return FaultyStore(place.reach(), before=before)
+
+
+def _without_checksums(place: Place) -> None:
+    for version in range(3):
+        place.reach().delete(checksum_path(version))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_table_that_is_replaced_while_it_is_opened_is_not_mixed(near: Place, version: int) -> None:
+    opened(near)
+    _without_checksums(near)
+    snapshot = DeltaTable.open(_replaced_at(near, commit_path(version))).snapshot()
+    assert snapshot.scan().to_arrow().to_pydict() == {"other": ["0", "1"]}
+    assert snapshot.metadata.id == DeltaTable.open(near.reach()).snapshot().metadata.id
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_files_of_a_table_that_took_the_place_of_this_one_are_not_read(near: Place, version: int) -> None:
+    opened(near)
+    snapshot = DeltaTable.open(_replaced_at(near, commit_path(version))).snapshot()
+    with pytest.raises(TableReplacedError, match="while version 2 of it was read"):
+        snapshot.files()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_log_compaction_has_no_commits_of_another_table(near: Place, version: int) -> None:
+    opened(near)
+    table = DeltaTable.open(_replaced_at(near, commit_path(version)))
+    with pytest.raises(TableReplacedError, match="compacted"):
+        table.compact_log()
+    assert not any("compacted" in name for name in near.names())
+
+
+def test_the_history_of_a_table_that_was_deleted_is_not_empty(near: Place) -> None:
+    opened(near)
+
+    def before(call: Call) -> None:
+        if call.method.startswith("list") and is_armed:
+            near.drop()
+
+    is_armed = False
+    table = DeltaTable.open(FaultyStore(near.reach(), before=before))
+    is_armed = True
+    with pytest.raises((TableReplacedError, TableNotFoundError)):
+        table.history()
+
+
 def test_a_look_after_the_commit_that_fails_is_no_error(near: Place) -> None:
     opened(near)
     store = FaultyStore(near.reach())
@@ -616,7 +690,7 @@ def test_a_log_compaction_is_deleted_again_where_its_table_is_lost_meanwhile(pla
         place.drop()
         place.create(_OTHER, 3)
 
-    with pytest.raises(TableReplacedError, match="version 2 was deleted or replaced"):
+    with pytest.raises(TableReplacedError, match=r"while .*compacted.* was written"):
         DeltaTable.open(During(place.reach(), ".compacted.", replace)).compact_log()
     assert not any("compacted" in name for name in place.names())
     assert DeltaTable.open(place.reach()).snapshot().scan().to_arrow().num_rows == 3
