@@ -69,7 +69,7 @@ class Replacement:
         """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;
         CallError where it has no value. For callers whose own engine may evaluate the condition in another way. Cost:
         the GETs of its columns in these files."""
-        rewrite.check_new_files(self._transaction, self.condition)
+        rewrite.check_new_files(self._transaction, self.condition, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files where there must be any. Returns the metrics of the

@@ -207,14 +207,14 @@ def matching(
         raise _outside(transaction, where, wrong, example)
 
 
-def check_new_files(transaction: Transaction, where: Predicate | str) -> None:
-    """Raise ConstraintViolationError unless ``where`` is true for each row of the files that are staged as added.
+def check_new_files(transaction: Transaction, condition: Predicate, where: str) -> None:
+    """Raise ConstraintViolationError unless ``condition`` is true for each row of the files that are staged as added.
+    ``where``: the same as its caller wrote it.
 
     Cost: the GETs of the columns that it uses.
     """
-    snapshot, predicate = _existing(transaction), as_predicate(where)
-    assert predicate is not None
-    bound = bind(predicate, snapshot.schema)
+    snapshot = _existing(transaction)
+    bound = bind(condition, snapshot.schema)
     names = list(dict.fromkeys(column.path[0] for column in columns_of(bound)))
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     wrong, example = 0, None

@@ -100,7 +100,7 @@ def test_show_tables(spark: Any, run: Any, tmp_path: Path) -> None:
 def test_drop_forgets_the_name_and_keeps_the_files(run: Any, tmp_path: Path) -> None:
     run("drop table if exists nope")
     run("drop table named")
-    assert [row[1] for row in run("show tables")] == []
+    assert "named" not in [row[1] for row in run("show tables")]
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         run("select * from named")
     deltalog.TransactionManager(str(tmp_path / "catalog.db")).register_table("default.named", str(tmp_path / "named"))

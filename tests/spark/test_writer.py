@@ -101,7 +101,7 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
         ),
         ("select 1 a, 2 A", "the column 'A' more than once"),
         ("select 1 a, 2 `b c`", "'b c' has one of"),
-        ("select 1 a, named_struct('x', 1, 'X', 2) v", "same name up to case"),
+        ("select 1 a, named_struct('x', 1, 'X', 2) v", "the column 'v.X' more than once"),
     ],
 )
 def test_columns_that_a_table_cannot_have(spark: Any, table: str, query: str, message: str) -> None:
