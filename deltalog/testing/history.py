@@ -59,7 +59,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """A snapshot that a reader read. ``latest``: it requested the latest version, not a given one."""
+    """A snapshot that a reader read. ``latest``: it requested the latest version, not a given one. ``is_opened``: a
+    handle was opened, and only the number of its version is known."""
 
     client: str
     invoked: float
@@ -69,6 +70,7 @@ class Read:
     ict_ms: int | None = None
     configuration: Mapping[str, str] | None = None
     latest: bool = True
+    is_opened: bool = False
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,7 @@ def timed(**changes):
 def test_good_histories_are_good():
     assert check(good()) == []
     assert check(timed()) == []
+    assert check(timed(reads=[Read("r", 9, 9, 4, is_opened=True)])) == []  # its time is not known
     assert check(History({})) == []
     again = changed(good(), o2={"adds": ["c", "b"]})
     again = with_log(again, v2=commit(info("o2"), add("c"), add("b", data_change=False)))
@@ -381,6 +382,7 @@ BAD = {
     "a read sees too much": ("I14", lambda: good(reads=[Read("r", 9, 9, 3, frozenset("abcd"))]), "other files"),
     "a read of nothing": ("I14", lambda: good(reads=[Read("r", 9, 9, 7, frozenset())]), "not in the log"),
     "a stale read": ("I14", lambda: good(reads=[Read("r", 9, 9, 2, frozenset("abc"))]), "was acknowledged"),
+    "a stale handle": ("I14", lambda: good(reads=[Read("r", 9, 9, 2, is_opened=True)]), "was acknowledged"),
     "a reader goes back": (
         "I14",
         lambda: good(reads=[Read("r", 5.5, 6, 2, frozenset("abc")), Read("r", 5.7, 6, 1, frozenset("ab"))]),

@@ -89,8 +89,10 @@ def takes_unknown_for_success(patch: Patch) -> None:
     _answers(patch, Unknown, lambda attempt: None)
 
 
-@mutant("I2", "I6", "I7")
+@mutant("I2", "I6", "I7", remote=True)
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
+    """On a store over a network: elsewhere the check of the version before refuses the next one, since it is free."""
+
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):
             version = attempt.actions.version
@@ -135,8 +137,8 @@ def gives_up_with_an_error_that_says_conflict(patch: Patch) -> None:
 def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
     rebase_on = CommitLoop._rebase_on
 
-    def renew(self: Any, winner: Any) -> Any:
-        rebase_on(self, winner)
+    def renew(self: Any, *winner: Any) -> Any:
+        rebase_on(self, *winner)
         self._prepared = dataclasses.replace(self._prepared, txn_id=self._environment.new_uuid())
 
     patch.setattr(CommitLoop, "_rebase_on", renew)
@@ -329,9 +331,11 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
     patch.setattr(hooks, "_write_checksum", lambda *args: None)  # which would tell them too
 
 
-@mutant("I14")
+@mutant("I14", remote=True)
 def lists_through_a_cache(patch: Patch) -> None:
-    """What was listed once is listed so again."""
+    """What was listed once is listed so again. A handle on a local disk that knows a version asks for the next ones by
+    their names; over a network it lists them."""
+
     patch.options["wrap"] = lambda store: CachedListing(store)
 
 

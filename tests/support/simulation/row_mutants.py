@@ -21,11 +21,11 @@ from deltalog.operations import update as update_module
 from deltalog.operations import writes
 from deltalog.operations.row_writer import RowWriter
 from deltalog.operations.staged_actions import StagedActions
+from deltalog.operations.table_handle import TableHandle
 from deltalog.operations.table_rules import NO_RULES
 from deltalog.operations.transaction import Transaction
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
-from deltalog.row_verbs import RowVerbs
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
@@ -175,15 +175,15 @@ def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
 
 @mutant("R6")
 def plans_on_what_it_remembers(patch: Patch) -> None:
-    real = RowVerbs.transaction
+    real = TableHandle.transaction
 
-    def remembered(self: Any, **options: Any) -> Any:
-        found = real(self, **options)
+    def remembered(self: Any, *given: Any, **options: Any) -> Any:
+        found = real(self, *given, **options)
         found._snapshot = self._first = getattr(self, "_first", None) or found.snapshot
         found.metadata_changes.start_from(self._first.log)
         return found
 
-    patch.setattr(RowVerbs, "transaction", remembered)
+    patch.setattr(TableHandle, "transaction", remembered)
 
 
 UPDATES = {"append": 1, "update": 3}

@@ -186,10 +186,11 @@ class RowSimulation(Simulation):
 
         self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
 
-    def _crash(self, client: Client, error: str) -> None:
+    def _crash(self, client: Client, error: str, kind: str = "read") -> None:
         # Of a version that was read while the log was cleaned up.
-        if not error.startswith(("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")):
-            super()._crash(client, error)
+        of_lost = ("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")
+        if kind != "read" or not error.startswith(of_lost):
+            super()._crash(client, error, kind)
 
     # -------------------------------------------------------------------------------------------- the judge
 

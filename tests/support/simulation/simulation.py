@@ -24,7 +24,13 @@ import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment, RetryPolicy
-from deltalog.errors import CommitStateUnknownError, StoreError, TableExistsError, TableNotFoundError
+from deltalog.errors import (
+    CommitStateUnknownError,
+    DeltaLogError,
+    StoreError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation, check
@@ -149,7 +155,8 @@ class Simulation:
     ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) narrow what the seed would
     choose. ``checkpoints`` is the share of schedules whose commits write checkpoints every few versions, which takes
     longer than all else (the operation ``checkpoint`` is among the kinds of every schedule). ``wrap`` puts another
-    store between the clients and the common one, for mutants of a store.
+    store between the clients and the common one, for mutants of a store. ``remote``: the clients take the store for
+    one over a network, whose log they list, and check otherwise.
     """
 
     def __init__(
@@ -164,6 +171,7 @@ class Simulation:
         kinds: Mapping[str, int] | None = None,
         checkpoints: float = 0.25,
         wrap: Callable[[LogStore], LogStore] = lambda store: store,
+        remote: bool = False,
     ) -> None:
         self.seed = seed
         self.random = random.Random(f"{seed}/plan")
@@ -180,6 +188,7 @@ class Simulation:
         store_skew_ms = self.random.choice((0, 0, 2_000, -2_000, 600_000))
         self.shared = WatchedStore(lambda: self.scheduler.time_ms() + store_skew_ms, lambda: self.scheduler.step)
         self._common = wrap(self.shared)
+        self._common.is_remote = self.shared.is_remote = remote
         self._interval = self.random.choice((2, 3, 3, 5))
         if random.Random(f"{seed}/checkpoints").random() >= checkpoints:
             self._interval = _NEVER
@@ -204,7 +213,7 @@ class Simulation:
             scheduler.step,
             faults,
             self.records,
-            len(self.reads),
+            sum(not read.is_opened for read in self.reads),
             len(log_of(self.shared)),
             sum(path.endswith(".checkpoint.parquet") for path in self.shared.paths()),
             violations,
@@ -245,15 +254,18 @@ class Simulation:
             try:
                 if self.table == "created" and attempt % 2 == 0:
                     return self._create(client, store, environment)
-                return DeltaTable.open(store, environment=environment)
+                return self._opened(client, store, environment)
             except (StoreError, TableExistsError, TableNotFoundError, CommitStateUnknownError):
                 client.sleep(0.01)
-        raise StoreError("the store fails all the time", path="")
+            except DeltaLogError as error:
+                self._crash(client, f"{type(error).__name__}: {error}", "open")
+                break
+        raise StoreError("the store fails all the time, or the table cannot be opened", path="")
 
     def _create(self, client: Client, store: FaultyStore, environment: Environment) -> DeltaTable:
         """Open the table, or create it: several clients may try at once."""
         with contextlib.suppress(TableNotFoundError):
-            return DeltaTable.open(store, environment=environment)
+            return self._opened(client, store, environment)
         path = f"fake-{client.name}-{len(self.records)}"
 
         def create(record: Operation) -> CommitResult:
@@ -264,7 +276,14 @@ class Simulation:
             return transaction.commit(user_metadata=record.token)
 
         self._record(client, "create", create, adds=[path], removes=[])
-        return DeltaTable.open(store, environment=environment)
+        return self._opened(client, store, environment)
+
+    def _opened(self, client: Client, store: LogStore, environment: Environment) -> DeltaTable:
+        """A handle at what is the latest version when it is opened: callers take its ``version`` for that."""
+        invoked = self.scheduler.step
+        table = DeltaTable.open(store, environment=environment)
+        self.reads.append(Read(client.name, invoked, self.scheduler.step, table.version, is_opened=True))
+        return table
 
     # ------------------------------------------------------------------------------------------ the clients
 
@@ -426,10 +445,10 @@ class Simulation:
         if (found.version, found.timestamp_ms) != (read.version, read.ict_ms):
             self._crash(client, f"version {read.version} has the time {read.ict_ms}, which was resolved to {found}")
 
-    def _crash(self, client: Client, error: str) -> None:
+    def _crash(self, client: Client, error: str, kind: str = "read") -> None:
         step = self.scheduler.step
-        token = f"read{len(self.reads)}-{step}"
-        self.records.append(Operation(token, client.name, "read", step, step, "crashed", error=error))
+        token = f"{kind}{len(self.reads)}-{step}"
+        self.records.append(Operation(token, client.name, kind, step, step, "crashed", error=error))
 
     # ------------------------------------------------------------------------------------------- the judge
 
@@ -443,7 +462,7 @@ class Simulation:
             store = store_for(client, self._common)
             self._stores.append(store)
             try:
-                table = DeltaTable.open(store, environment=client.environment())
+                table = self._opened(client, store, client.environment())
                 invoked = scheduler.step
                 versions: list[int | None] = [None, self.random.randrange(table.version + 1)]
                 self.reads += [read_of(client.name, invoked, table.snapshot(v), v is None) for v in versions]
