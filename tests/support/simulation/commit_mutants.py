@@ -218,12 +218,12 @@ def does_not_put_commit_info_first(patch: Patch) -> None:
 # ------------------------------------------------------------------------------------------------------- conflicts
 
 
-@mutant("I10")
+@mutant("I10", policy="random", fault_rate=0.04, kinds={"remove": 3, "replace": 2})
 def does_not_look_for_files_removed_twice(patch: Patch) -> None:
     patch.setattr(conflicts, "_check_removed", lambda prepared, winner, table: None)
 
 
-@mutant("I11")
+@mutant("I11", policy="random", fault_rate=0.04, kinds={"append": 2, "overwrite": 3})
 def overwrites_what_it_has_not_read(patch: Patch) -> None:
     def check(prepared: Any, winner: Any, *rest: Any) -> Any:
         reads = dataclasses.replace(prepared.reads, whole_table=False, predicates=())

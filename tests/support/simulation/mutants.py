@@ -26,10 +26,13 @@ MAX_SEEDS = 400
 
 
 @functools.cache
-def known_seeds() -> dict[str, tuple[int]]:
-    """By name of a mutant, a seed that has found it."""
+def known_seeds() -> dict[str, list[int]]:
+    """By name of a mutant, the seeds that have found it."""
     lines = Path(__file__).with_name("mutant_seeds.txt").read_text().splitlines()
-    return {name: (int(seed),) for name, seed in (line.split() for line in lines if not line.startswith("#"))}
+    known: dict[str, list[int]] = {}
+    for name, seed in (line.split() for line in lines if not line.startswith("#")):
+        known.setdefault(name, []).append(int(seed))
+    return known
 
 
 class Patch:

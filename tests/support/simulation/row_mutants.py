@@ -50,6 +50,10 @@ OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merg
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
+# Of a race that few schedules have: three writers that survive, and take turns at random.
+CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
+
+
 def mutant(*invariants: str, kinds: Mapping[str, int] = OTHERS, **options: Any) -> Callable[[Apply], Apply]:
     return _adding(*invariants, kinds=kinds, **options)
 
@@ -59,7 +63,7 @@ def restores_past_appends_where_the_table_allows_that(patch: Patch) -> None:
     patch.setattr(StagedActions, "require_serializable", lambda self: None)
 
 
-@mutant("R1")
+@mutant("R1", kinds={"append": 3, "delete": 2, "update": 2, "replace where": 2}, **CROWDED)
 def forgets_what_it_looked_for(patch: Patch) -> None:
     def check(prepared: Any, winner: Any, *rest: Any) -> Any:
         reads = dataclasses.replace(prepared.reads, predicates=())
@@ -68,13 +72,13 @@ def forgets_what_it_looked_for(patch: Patch) -> None:
     patch.setattr(conflicts, "_check_added", check)
 
 
-@mutant("R1")
+@mutant("R1", kinds={"append": 3, "delete": 2, "update": 1}, **CROWDED)
 def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
     real = data_skipping.prune
     patch.setattr(conflicts, "prune", lambda files, predicate, *rest: real(files, complement(predicate), *rest))
 
 
-@mutant("R1", features=["vectors"])
+@mutant("R1", features=["vectors"], kinds={"delete": 3, "update": 2}, **CROWDED)
 def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
     """As who merges vectors when planning, and lets a file that only lost rows pass."""
 
@@ -87,7 +91,7 @@ def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
     patch.setattr(conflicts, "_check_removed", lambda ours, won, url: REAL_CHECK_REMOVED(ours, unmasked(won), url))
 
 
-@mutant("R1")
+@mutant("R1", kinds={"append": 1, "move": 3, "delete": 3, "update": 2}, writers=3)
 def lets_moved_files_be_removed(patch: Patch) -> None:
     def check(prepared: Any, winner: Any, table: Any) -> Any:
         removes = [remove for remove in winner.removes if remove.data_change]
@@ -96,7 +100,7 @@ def lets_moved_files_be_removed(patch: Patch) -> None:
     patch.setattr(conflicts, "_check_removed", check)
 
 
-@mutant("R1")
+@mutant("R1", kinds={"append": 3, "replace partitions": 3}, writers=3)
 def replaces_partitions_without_reading_them(patch: Patch) -> None:
     real = Transaction.replace_partitions
 
@@ -110,12 +114,17 @@ def replaces_partitions_without_reading_them(patch: Patch) -> None:
     patch.setattr(Transaction, "replace_partitions", unread)
 
 
-@mutant("R1")
+@mutant("R1", kinds={"append": 3, "restore": 2}, writers=3)
 def restores_without_reading_the_table(patch: Patch) -> None:
     patch.setattr(Transaction, "read_whole_table", lambda self: None)
 
 
-@mutant("R1", features=["write serializable"])
+@mutant(
+    "R1",
+    features=["write serializable"],
+    kinds={"replace where": 3, "replace partitions": 2, "delete": 2, "update": 2},
+    **CROWDED,
+)
 def calls_every_change_of_rows_a_blind_append(patch: Patch) -> None:
     patch.setattr(Prepared, "is_blind_append", property(lambda self: True))
     patch.setattr(conflicts, "_is_blind_append", lambda commit: commit.commit_info.body["isBlindAppend"])
@@ -140,7 +149,7 @@ def appends_again_without_looking_at_new_constraints(patch: Patch) -> None:
     patch.setattr(conflicts, "_constraints", lambda metadata: {})
 
 
-@mutant("R3", features=["row ids later"], kinds={"delete": 2, "alter": 3}, writers=3)
+@mutant("R3", features=["row ids later"], kinds={"delete": 3, "update": 2, "alter": 2}, writers=3)
 def moves_rows_past_the_commit_that_turns_row_ids_on(patch: Patch) -> None:
     patch.setattr(Prepared, "may_move_rows", property(lambda self: False))
 
@@ -161,7 +170,7 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
     patch.setattr(scan, "_rows", lambda files: ({**row, "deletion_vector": None} for row in real(files)))
 
 
-@mutant("R6")
+@mutant("R6", kinds={"append": 1, "delete": 3})
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
     real = verbs.delete
 
