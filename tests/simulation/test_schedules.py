@@ -6,6 +6,7 @@ others. A failing seed is printed with its trace; add it to seeds.txt, so that i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from pathlib import Path
@@ -48,6 +49,13 @@ def test_no_schedule_breaks_an_invariant(capsys, schedules):
     assert totals.outcomes["unknown"] >= schedules / 400
     assert totals.reads >= 2 * schedules
     assert totals.checkpoints >= schedules / 4
+
+
+@pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 100)
+def test_no_schedule_over_a_network_breaks_an_invariant(capsys, schedules):
+    """There clients list the log, and check the version that they follow only before the commit."""
+    totals = run_and_print(capsys, "remote schedules", schedules // 10, functools.partial(run_schedule, remote=True))
+    assert totals.outcomes["ok"] >= 3 * (schedules // 10) > 0
 
 
 @pytest.mark.parametrize("seed", KEPT)
