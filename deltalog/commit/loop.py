@@ -128,7 +128,7 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
-        self._occupant: bytes | None = None  # of the version that was attempted last
+        self._occupant = b""  # of the version that was attempted last
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
@@ -310,8 +310,8 @@ class CommitLoop:
         error.__cause__ = cause
         return error
 
-    def _rebase_on(self, winner: CommitActions, data: bytes | None = None) -> None:
-        """Make the winner's version the base. Raises CommitConflictError where it conflicts."""
+    def _rebase_on(self, winner: CommitActions, data: bytes) -> None:
+        """Make the winner's version the base. ``data``: its bytes. Raises CommitConflictError where it conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
         self._proof.follow(winner, data)
@@ -325,5 +325,5 @@ class CommitLoop:
             return
         expected = list(range(self._base.version + 1, self._base.version + 1 + len(listed)))
         if listed and list(listed) == expected:
-            for winner in self._reader.commits(listed):
-                self._rebase_on(winner)
+            for version, data in zip(listed, self._reader.commit_files(listed), strict=True):
+                self._rebase_on(decode_commit(data, version), data)

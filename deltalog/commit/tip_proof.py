@@ -87,13 +87,12 @@ class TipProof:
         self._proven_ms, self._looked = self._environment.clock_ms(), looked
         in_background(f"{store.url}: {path} of {id(self)}", look)
 
-    def follow(self, winner: CommitActions, data: bytes | None) -> None:
-        """Take note that the next attempt follows another writer's commit, which was just read. ``data``: its bytes,
-        where they are at hand."""
+    def follow(self, winner: CommitActions, data: bytes) -> None:
+        """Take note that the next attempt follows another writer's commit, whose bytes were just read."""
         info = winner.commit_info
-        self._winner = Tip(winner.version, None if info is None else info.txn_id)
-        if data is not None:
-            self._winner.note_written(data, None)
+        tip = Tip(winner.version, None if info is None else info.txn_id)
+        tip.note_written(data, None)
+        self._winner = tip if tip.is_identified else None  # a large one without a txnId is not
 
     def forget(self) -> None:
         """Let ``check`` send a request: the caller's code has run since."""

@@ -13,7 +13,7 @@ from deltalog.errors import InvalidCommitError, MissingVersionError, TableReplac
 from deltalog.log.reader import LogReader
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
-from deltalog.storage.base import FileMeta, etag_of
+from deltalog.storage.base import FileMeta, etag_of, get_or_none
 
 # The ETag of larger commits is not computed: it takes longer than reading their beginning.
 _LARGE_BYTES = 4 << 20
@@ -72,13 +72,13 @@ class Tip:
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, what a HEAD of the version returned, is this commit. Where sizes, times and ETags do not
-        decide it, the txnId in the file does. Raises StoreError. Cost: none, as a rule; at most 1 GET of 4 KiB, once
-        for each file that the store shows."""
+        decide it, the txnId in the file does, or without one all its bytes. Raises StoreError. Cost: none, as a rule;
+        at most 1 GET, of 4 KiB where there is a txnId, once for each file that the store shows."""
         written = self._written
         known = self.meta is not None and self.meta.may_be(found)
         if not known and written is not None:
             known = found.etag == written.etag and found.size_bytes == written.size_bytes
-        if known or self._is_managed(reader) or self._has_txn_id(reader):
+        if known or self._is_managed(reader) or self._has_txn_id(reader) or self._has_bytes(reader, found):
             self.meta = found
             return True
         return False
@@ -95,3 +95,10 @@ class Tip:
         except (InvalidCommitError, MissingVersionError):
             return False
         return info is not None and info.txn_id == self.txn_id
+
+    def _has_bytes(self, reader: LogReader, found: FileMeta) -> bool:
+        written = self._written
+        if self.txn_id is not None or written is None or written.size_bytes != found.size_bytes:
+            return False
+        data = get_or_none(reader.store, commit_path(self.version))
+        return data is not None and etag_of(data) == written.etag

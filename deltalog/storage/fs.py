@@ -514,7 +514,8 @@ def _is_same(entry: Entry, status: os.stat_result) -> bool:
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:
-    fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
+    # An inode is used again, and tools set the time of the content. The time of the last change no tool can set.
+    fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000, fingerprint)
 
 

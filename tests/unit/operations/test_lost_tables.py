@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,74 +21,23 @@ from deltalog import (
     DeltaLogError,
     DeltaTable,
     LogStore,
-    ObjectNotFoundError,
     TableNotFoundError,
     TableReplacedError,
 )
 from deltalog.errors import Outcome
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.protocol.paths import checksum_path, commit_path
-from deltalog.storage.base import EntryKind, PutOutcome
-from deltalog.storage.fs import LocalStore
+from deltalog.storage.base import PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, Clock, environment, ids, rows
+from tests.support.places import OTHER as _OTHER
+from tests.support.places import FarStore, Place, opened, place_of
 from tests.support.rounds import RoundStore
 from tests.support.s3 import Server
 
-_OTHER = pa.schema([("other", pa.string())])
 _number = itertools.count()
-
-
-class FarStore(MemoryStore):
-    """Memory behind a network."""
-
-    is_remote = True
-
-
-class Place:
-    """A location. ``store`` is what the handle under test uses; ``reach`` gives other processes one of their own."""
-
-    def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
-        self.store = store
-        self.reach = reach
-
-    def names(self) -> list[str]:
-        """The paths of all objects."""
-        store = self.reach()
-        log = [f"_delta_log/{name}" for name in store.list_names("_delta_log")]
-        with contextlib.suppress(ObjectNotFoundError):  # no directory
-            return [*log, *(entry.path for entry in store.walk(lambda path: True) if entry.kind is EntryKind.FILE)]
-        return log
-
-    def commits(self) -> list[str]:
-        names = (name for name in self.names() if name.startswith("_delta_log/0") and name.endswith(".json"))
-        return sorted(name[-7:-5] for name in names)
-
-    def drop(self) -> None:
-        store = self.reach()
-        for name in self.names():
-            store.delete(name)
-        if isinstance(store, LocalStore):
-            shutil.rmtree(store.root, ignore_errors=True)
-
-    def copy(self) -> dict[str, bytes]:
-        store = self.reach()
-        return {name: store.get(name) for name in self.names()}
-
-    def restore(self, copy: dict[str, bytes]) -> None:
-        self.drop()
-        store = self.reach()
-        for name, data in copy.items():
-            store.put(name, data)
-
-    def create(self, schema: pa.Schema = SCHEMA, commits: int = 0) -> DeltaTable:
-        table = DeltaTable.create(self.reach(), schema)
-        for number in range(commits):
-            table.append(pa.table({name: [number] for name in schema.names}).cast(schema))
-        table.flush()
-        return table
 
 
 @pytest.fixture(params=["memory", "far", "disk", pytest.param("s3", marks=pytest.mark.slow)])
@@ -101,21 +49,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         store = server.store()
         yield Place(store, lambda: S3Store(store.url, **server.options()))
         return
-    if request.param == "disk":
-        yield Place(LocalStore(tmp_path / "t"), lambda: LocalStore(tmp_path / "t"))
-        return
-    kind = FarStore if request.param == "far" else MemoryStore
-    shared = kind(f"memory://lost-{next(_number)}")
-    yield Place(shared, lambda: shared)
-
-
-def opened(place: Place, commits: int = 2) -> DeltaTable:
-    """A handle whose own commit is the latest version, and which is warm where a handle can be."""
-    table = DeltaTable.create(place.store, SCHEMA)
-    for number in range(commits):
-        table.append(rows(number))
-    table.flush()
-    return table
+    yield place_of(request.param, tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------ dropped
@@ -363,10 +297,7 @@ class At(WrappedStore[LogStore]):
 @pytest.fixture(params=["memory", "disk"])
 def near(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Without a network."""
-    if request.param == "disk":
-        return Place(LocalStore(tmp_path / "t"), lambda: LocalStore(tmp_path / "t"))
-    shared = MemoryStore(f"memory://lost-{next(_number)}")
-    return Place(shared, lambda: shared)
+    return place_of(request.param, tmp_path)
 
 
 def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
