@@ -1,6 +1,8 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
-Readers do not depend on them, so a hook that fails is logged and the commit stands. An interrupt (Ctrl-C) is raised;
+They follow from what is known of the version, so the log must still have the version before it: else the table was
+replaced at the moment of the commit, and readers of the one that is there would take them for its own. Readers do not
+depend on them, so a hook that fails is logged and the commit stands. An interrupt (Ctrl-C) is raised;
 from Python 3.11 on, a note on it says that the commit is in the log. For a table on a remote store they run in the
 background, so that the commit does not wait for their requests.
 
@@ -20,7 +22,7 @@ from deltalog.background import in_background, wait_for
 from deltalog.commit.attempt import Landed
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
-from deltalog.errors import DeltaLogError
+from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
@@ -55,12 +57,14 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class NewVersion:
     """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: those between the two and its own, ascending."""
+    ``commits``: those between the two and its own, ascending. ``is_followed``: whether it is known to follow ``base``
+    in the log; as ``TipProof.is_followed``."""
 
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
     commits: Sequence[Landed] = ()
+    is_followed: Callable[[], bool] = lambda: True
 
 
 # Takes the same version on a checkpoint that was written since, to continue from.
@@ -71,13 +75,16 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
     """Run the hooks of a version, or let them run in the background where the store is remote and the environment
     allows that: after those of earlier versions, before the process ends. Raises nothing but interrupts.
 
-    Cost: 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval versions that of
-    ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than delta.logRetentionDuration,
-    that of ``clean_up``. In the background no caller waits for it, unless more than background.MAX_WAITING commits do.
+    Cost: that of ``is_followed``; 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval
+    versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than
+    delta.logRetentionDuration, that of ``clean_up``. In the background no caller waits for it, unless more than
+    background.MAX_WAITING commits do.
     """
     store = version.snapshot.reader.store
     if store.is_remote and environment.background:
         in_background(store.url, partial(_run_behind, version, environment, on_checkpoint))
+        return
+    if not _is_in_place(version):
         return
     latest = _run(version.snapshot, version.result, environment)
     if latest is not version.snapshot:
@@ -87,6 +94,26 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
 def wait_for_hooks(store: LogStore) -> None:
     """Wait for the hooks of all commits that this process has made to the table. Cost: none."""
     wait_for(store.url)
+
+
+def _is_in_place(version: NewVersion) -> bool:
+    """Whether the log is known to have this version after the one that it was made for. Where it is in another log
+    instead, its tip says so from now on, and the next call of its handle reads that."""
+    snapshot = version.snapshot
+    with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
+        try:
+            return version.is_followed()
+        except (TableNotFoundError, TableReplacedError) as error:
+            snapshot.tip.is_misplaced = True
+            log.warning(
+                "%s: version %s was acknowledged, and the log has not the version before it any more (%s): the table "
+                "was deleted or replaced at that moment. Where the commit is in the log that is there and does not "
+                "belong to it, restore the version before.",
+                snapshot.url,
+                snapshot.version,
+                type(error).__name__,
+            )
+    return False
 
 
 def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
@@ -106,6 +133,8 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
     """The hooks in the background. The table may be at later versions by now, which are not based on the checkpoint;
     so their hooks continue from it, until they have caught up and the handle continues from it too."""
+    if not _is_in_place(version):
+        return
     snapshot = version.snapshot
     known = None if version.base is None else _on_checkpoint.get(version.base)
     if known is not None:

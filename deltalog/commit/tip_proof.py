@@ -7,7 +7,8 @@ after it too. Later versions need no check of their own: versions are contiguous
 latest ones.
 
 On a store over a network the check is a request that is made beside the upload of the data, so that nothing waits for
-it. It begins when the caller's rows have ended, since the caller's code may run until then.
+it. It begins when the caller's rows have ended, since the caller's code may run until then. The check after the commit
+is made in the background there, before anything is derived from the new version.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -29,6 +30,7 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
@@ -66,6 +68,8 @@ class TipProof:
     def is_valid(self) -> bool:
         """Whether this call has checked it within VALID_MS. Cost: none."""
         if self._proven_ms is None or not self._reader.store.is_remote:
+            return False
+        if self._known is not None and self._known.tip.is_misplaced:
             return False
         return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
 
@@ -136,6 +140,15 @@ class TipProof:
         judged = [self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True)]
         return all(judged), own if all(judged) else None
 
+    def is_followed(self, version: int) -> bool:
+        """Whether ``version``, which was committed on top of the known version a while ago, is known to follow it;
+        False where log clean-up has deleted that. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1
+        HEAD on a store over a network; none on others, where ``confirm`` has shown it."""
+        if self._known is None or not self._reader.store.is_remote:
+            return True
+        tip = self._known.tip
+        return self._judge(tip, self._reader.store.head(commit_path(tip.version)), version, is_committed=True)
+
     def _tips(self) -> list[Tip]:
         """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere it is checked
         again, since a roll-back may have left the known version and not the winner."""
@@ -168,9 +181,16 @@ class TipProof:
             if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
                 raise commits_missing_since(known.version, fresh.version, url)
             return False
-        is_other = fresh.metadata.id != known.metadata.id
-        what = "another table was created there" if is_other else "an older copy of it is there, or was"
-        raise replaced(url, known.version, f"{what}; its latest version is {fresh.version} now")
+        raise replaced_by(known, fresh)
+
+
+def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
+    """The error for a table of which ``known`` was read, and in whose place ``fresh`` is now."""
+    is_other = fresh.metadata.id != known.metadata.id
+    what = "another table was created there" if is_other else "an older copy of it is there, or was"
+    if known.tip.is_misplaced:
+        what += f", at the moment of a commit, which is version {known.version} of what is there"
+    return replaced(fresh.url, known.version, f"{what}; its latest version is {fresh.version} now")
 
 
 def replaced(url: str, version: int, what: str) -> TableReplacedError:

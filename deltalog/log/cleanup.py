@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.arguments import half_made
-from deltalog.errors import CorruptTableError, InvalidCheckpointError, MissingVersionError, VersionNotFoundError
+from deltalog.errors import (
+    CorruptTableError,
+    InvalidCheckpointError,
+    MissingVersionError,
+    VersionNotFoundError,
+)
 from deltalog.log.history import LogHistory
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint, Listing, first_readable
+from deltalog.log.tip import other_table
 from deltalog.protocol import features
 from deltalog.protocol.paths import (
     LOG_DIRECTORY,
@@ -29,6 +35,9 @@ from deltalog.protocol.timestamps import describe, monotonised, resolve, timelin
 from deltalog.storage.base import FileMeta
 
 _NOT_A_LOG_FILE = "not a file that log clean-up deletes"
+_WORK = "log clean-up"
+# Over a network: as many deletions, one by one, take about a second.
+_DELETED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +129,27 @@ def clean_up(
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
     deleted first, so that an interruption leaves a readable log. Temporary files of writers that were killed, which
     local disks have, are deleted after a day. Where another clean-up deletes files during the call, it starts again
-    once. Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError. Cost: 3 LISTs, the latest
-    version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more where file times apply), the
-    small columns of the checkpoint that is kept first, the names of sidecars in all that are kept, 1 DELETE for each
-    file. Spec: PROTOCOL.md#metadata-cleanup.
+    once. Another table in the place of this one has files of the same names: before some are deleted, the latest
+    version must still be in the log.
+
+    Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
+    Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
+    where file times apply), the small columns of the checkpoint that is kept first, the names of sidecars in all that
+    are kept, 1 DELETE for each file, and 1 HEAD for each 16 of them; on a store without a network 1 for each, and 1
+    more. Spec: PROTOCOL.md#metadata-cleanup.
     """
-    try:
-        return _clean_up(reader, clock_ms, retention_ms, dry_run)
-    except (MissingVersionError, VersionNotFoundError):
-        return _clean_up(reader, clock_ms, retention_ms, dry_run)
-
-
-def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_run: bool) -> CleanupReport:
     history = LogHistory(reader)
-    latest = history.latest
+    try:
+        return _clean_up(history, clock_ms, retention_ms, dry_run)
+    except (MissingVersionError, VersionNotFoundError):
+        again = LogHistory(reader)
+        if again.latest.metadata.id != history.latest.metadata.id:
+            raise other_table(reader.store.url, history.latest.version, _WORK) from None
+        return _clean_up(again, clock_ms, retention_ms, dry_run)
+
+
+def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_run: bool) -> CleanupReport:
+    latest, reader = history.latest, history.reader
     features.check_writable(latest.protocol, reader.store.url)
     cutoff_ms = log_cutoff_ms(latest.metadata.configuration, clock_ms, retention_ms)
     decision = _decide(history, cutoff_ms)
@@ -141,9 +157,12 @@ def _clean_up(reader: LogReader, clock_ms: int, retention_ms: int | None, dry_ru
     files = decide_files(names, decision.first_version)
     files += _decide_sidecars(reader, {f.path for f in files if f.deleted}, history.listing, clock_ms)
     if not dry_run:
-        for file in files:
-            if file.deleted:
-                reader.store.delete(file.path)
+        expired = [file.path for file in files if file.deleted]
+        size = _DELETED_AT_ONCE if reader.store.is_remote else 1
+        for start in range(0, len(expired), size):
+            latest.tip.check_is_there(reader, _WORK)
+            for path in expired[start : start + size]:
+                reader.store.delete(path)
         reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # of writers that were killed
     readable = first_readable(history.listing)
     lost = readable is not None and decision.first_version is not None and readable < decision.first_version

@@ -58,15 +58,15 @@ class LogHistory:
     times.
 
     ``latest``: that version, where it is known; else the log is listed and the version loaded first. Cost of creation:
-    none; without ``latest`` 1 LIST, and that of loading it (2 GETs with a usable ``.crc``).
+    none; without ``latest`` 1 LIST, and that of loading it (2 GETs with a usable ``.crc``; on a local disk 1 HEAD).
     """
 
     def __init__(self, reader: LogReader, latest: LogSnapshot | None = None) -> None:
         self.reader = reader
         self._listed: Listing | None = None
         if latest is None:
-            self._listed = reader.list_from()
-            latest = load(reader, self._listed)
+            self._listed = reader.list_from(stat=reader.store.is_remote)  # there they cost nothing more
+            latest = load(reader, self._listed, identifies=True)
         self.latest: LogSnapshot = latest
         # Timestamps that were read to load the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)

@@ -23,13 +23,15 @@ class Tip:
     """The commit of one version, as far as it is known. Threads may share it.
 
     ``txn_id``: of its commitInfo; None where that was not read, or has none. ``meta``: its file, as the store showed
-    it; None until then.
+    it; None until then. ``is_misplaced``: whether it was found to be in the log of another table than the one that it
+    was made for: what is known of the version is wrong then, and no file is it.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
         self.version = version
         self.txn_id = txn_id
         self.meta = meta
+        self.is_misplaced = False
         self._written: FileMeta | None = None  # what an S3 that has created the file of this process says of it
 
     @classmethod
@@ -74,6 +76,8 @@ class Tip:
         """Whether ``found``, what a HEAD of the version returned, is this commit. Where sizes, times and ETags do not
         decide it, the txnId in the file does, or without one all its bytes. Raises StoreError. Cost: none, as a rule;
         at most 1 GET, of 4 KiB where there is a txnId, once for each file that the store shows."""
+        if self.is_misplaced:
+            return False
         written = self._written
         known = self.meta is not None and self.meta.may_be(found)
         if not known and written is not None:
@@ -82,6 +86,19 @@ class Tip:
             self.meta = found
             return True
         return False
+
+    def check_is_there(self, reader: LogReader, work: str) -> None:
+        """Raise TableReplacedError where the log has another commit of this version, MissingVersionError where it has
+        none, before ``work`` deletes files that it has chosen by this version. Cost: 1 HEAD, and as ``is_file``."""
+        url = reader.store.url
+        found = reader.store.head(commit_path(self.version))
+        if found is None:
+            raise MissingVersionError(
+                f"{url}: version {self.version} was deleted during {work}, which deletes no more files. Try again.",
+                version=self.version,
+            )
+        if self.is_identified and not self.is_file(reader, found):
+            raise other_table(url, self.version, work)
 
     def _is_managed(self, reader: LogReader) -> bool:
         # A catalog decides which commits a table has, and shows a commit otherwise before it is published.
@@ -102,3 +119,12 @@ class Tip:
             return False
         data = get_or_none(reader.store, commit_path(self.version))
         return data is not None and etag_of(data) == written.etag
+
+
+def other_table(url: str, version: int, work: str) -> TableReplacedError:
+    """The error for another table in the place of the one that ``work`` deletes files of."""
+    return TableReplacedError(
+        f"{url}: the table was replaced after version {version} of it was read, during {work}, which deletes no more "
+        "files. Call it again if it is meant for the table that is there now.",
+        version=version,
+    )

@@ -13,7 +13,7 @@ from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, unexpected_version
 from deltalog.commit.hooks import wait_for_hooks
 from deltalog.commit.prepared import IsolationLevel
-from deltalog.commit.tip_proof import replaced
+from deltalog.commit.tip_proof import replaced, replaced_by
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -90,8 +90,7 @@ class TableHandle:
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
         if not is_same and is_known and before.metadata.id != latest.metadata.id:
-            what = f"another table was created there; its latest version is {latest.version} now"
-            raise replaced(self.url, before.version, what)
+            raise replaced_by(before, latest.log)
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:

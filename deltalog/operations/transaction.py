@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -475,7 +476,9 @@ class Transaction:
             with errors_logged(fact, "updating the table handle"):
                 self._on_commit(snapshot, None)
         with errors_logged(fact, "the hooks after the commit"):
-            version = NewVersion(snapshot.log, committed.result, self._metadata_changes.base, committed.commits)
+            is_followed = partial(self.proof.is_followed, committed.result.version)
+            base = self._metadata_changes.base
+            version = NewVersion(snapshot.log, committed.result, base, committed.commits, is_followed)
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:

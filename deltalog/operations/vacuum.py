@@ -61,8 +61,13 @@ class Claims:
         return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """As ``LogStore.remove``, but for files that are needed by now. ``version``: that of the plan."""
-        return self._handle.reader.store.remove(entries)
+        """As ``LogStore.remove``, but for files that are needed by now. ``version``: that of the plan. Raises
+        TableReplacedError, MissingVersionError where the latest version is not in the log any more: files that it does
+        not need may be live in what is there, an older copy of the table. Cost: 1 HEAD more."""
+        latest, store = self._handle.latest, self._handle.reader.store
+        if store.catalog is None:
+            latest.tip.check_is_there(self._handle.reader, "a vacuum")
+        return store.remove(entries)
 
 
 def silent(done: int, of: int) -> None:

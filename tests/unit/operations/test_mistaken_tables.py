@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltalog import DeltaTable, LogStore
+from deltalog import (
+    DeltaTable,
+    Environment,
+    LogStore,
+    MissingVersionError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from deltalog.operations import vacuum_tasks
 from deltalog.protocol.paths import commit_path
+from deltalog.storage.base import Entry
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.wrapped import WrappedStore
 from tests.support.core import SCHEMA, ids, rows
+from tests.support.places import OTHER, Place, place_of
 
 # ------------------------------------------------------------------------- another file that looks like the known one
 
@@ -75,3 +89,157 @@ def test_a_commit_without_a_txn_id_is_known_by_its_bytes(tmp_path: Path, store: 
     writer = DeltaTable.open(ahead)
     assert writer.append(rows(1)).version == DeltaTable.open(ahead.inner).version > 1
     assert writer.snapshot().num_files == writer.version
+
+
+# -------------------------------------------------------------------- after a commit in the place of another table's
+
+#: What happens at a moment of the test.
+Event = Callable[[], Any]
+
+
+class Once(WrappedStore[LogStore]):
+    """Something happens once, right before the first call of a method whose path has a text in it."""
+
+    def __init__(self, inner: LogStore, method: str, part: str, event: Event, skips: int = 0) -> None:
+        super().__init__(inner)
+        self._method, self._part, self._event = method, part, event
+        self.skips = skips
+
+    def _look(self, method: str, path: str) -> None:
+        if method == self._method and self._part in path:
+            self.skips -= 1
+            if self.skips == -1:
+                self._event()
+
+    def put_if_absent(self, path: str, data: bytes) -> Any:
+        self._look("put", path)
+        return self.inner.put_if_absent(path, data)
+
+    def delete(self, path: str) -> None:
+        self._look("delete", path)
+        self.inner.delete(path)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        for entry in entries:
+            self._look("remove", entry.path)
+        return self.inner.remove(entries)
+
+
+@pytest.fixture(params=["disk", "memory", "far"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return place_of(request.param, tmp_path)
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
+    """Over a network the table can go between the check and the commit. Each later check finds the own commit."""
+    place = place_of("far", Path())
+    place.create(SCHEMA, 2)
+
+    def replace() -> None:
+        place.drop()
+        place.create(OTHER, 2)
+
+    environment = Environment(background=background)
+    table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace), environment=environment)
+    assert table.append(rows(100)).version == 3  # which nobody can know yet
+    table.flush()
+    assert table.snapshot().schema.names == ["other"]
+    with pytest.raises(SchemaMismatchError):
+        table.append(rows(101))
+    assert place.commits() == ["00", "01", "02", "03"]
+
+
+def test_a_call_right_after_such_a_commit_is_refused() -> None:
+    place = place_of("far", Path())
+    place.create(SCHEMA, 2)
+
+    def replace() -> None:
+        place.drop()
+        place.create(SCHEMA, 2)
+
+    table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace))
+    table.append(rows(100))
+    table.flush()
+    with pytest.raises(TableReplacedError, match="at the moment of a commit, which is version 3 of what is there"):
+        table.append(rows(101))
+    assert table.append(rows(102)).version == 4
+    assert [name for name in place.names() if name.endswith("3.crc")] == []
+
+
+def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
+    """A .crc or checkpoint of it would make readers of the other table see the columns and files of this one."""
+    place = place_of("far", Path())
+    place.create(SCHEMA, 1)
+    DeltaTable.open(place.reach()).set_properties({"delta.checkpointInterval": "3"})
+
+    def replace() -> None:
+        place.drop()
+        place.create(OTHER, 2)
+
+    table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace))
+    table.append(rows(100))
+    table.flush()
+    assert not any("checkpoint" in name or name.endswith("3.crc") for name in place.names())
+    assert DeltaTable.open(place.reach()).snapshot().schema.names == ["other"]
+
+
+# ------------------------------------------------------------------------------------ what lists first, then deletes
+
+
+def _later(days: int) -> Environment:
+    return Environment(clock_ms=lambda: int((time.time() + days * 86_400) * 1000))
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+@pytest.mark.parametrize("skips", [0, 20])
+def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
+    place: Place, skips: int, is_dropped: bool
+) -> None:
+    """Its commits and checkpoints have the names of the old ones."""
+    place.create(SCHEMA, 30).checkpoint()
+    left: list[str] = []
+
+    def replace() -> None:
+        place.drop()
+        if not is_dropped:
+            place.create(OTHER, 35)
+        left.extend(place.names())
+
+    table = DeltaTable.open(Once(place.reach(), "delete", ".json", replace, skips), environment=_later(40))
+    with pytest.raises(TableNotFoundError if is_dropped else TableReplacedError):
+        table.cleanup_log()
+    # Over a network those that were under way.
+    lost = set(left) - set(place.names())
+    assert len(lost) <= (16 if place.store.is_remote else 1)
+
+
+def test_log_clean_up_by_two_ends(place: Place) -> None:
+    table = place.create(SCHEMA, 12)
+    table.checkpoint()
+    other = DeltaTable.open(place.reach(), environment=_later(40))
+
+    def clean_up() -> None:
+        DeltaTable.open(place.reach()).append(rows(99))
+        other.checkpoint()
+        other.cleanup_log(retention=timedelta(0))
+
+    store = Once(place.reach(), "delete", ".json", clean_up)
+    DeltaTable.open(store, environment=_later(40)).cleanup_log()
+    assert DeltaTable.open(place.reach()).snapshot().num_files == 13
+
+
+@pytest.mark.parametrize("kind", ["memory", "far"])
+def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the latest version does not need is live there. A local disk keeps files that have another time."""
+    monkeypatch.setattr(vacuum_tasks, "_AT_ONCE", 2)
+    place = place_of(kind, Path())
+    place.create(SCHEMA, 10)
+    copy = place.copy()
+    DeltaTable.open(place.reach()).overwrite(rows(50))
+    store = Once(place.reach(), "remove", ".parquet", lambda: place.restore(copy), skips=1)
+    table = DeltaTable.open(store, environment=_later(3))
+    with pytest.raises((TableReplacedError, MissingVersionError), match="during a vacuum"):
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    # Those that were under way.
+    assert len(set(copy) - set(place.names())) <= 2
