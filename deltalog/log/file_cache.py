@@ -267,7 +267,8 @@ class FileCache:
             except MissingVersionError:
                 self.is_outdated = True
                 raise
-            self.tip.check_after_read(self._reader, commits.actions)
+            if self.segment.commits:
+                self.tip.check_after_read(self._reader, commits.actions)
             check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
             self._commits = commits
         return commits

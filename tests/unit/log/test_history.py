@@ -549,7 +549,7 @@ def test_a_checkpoint_that_is_not_where_the_interval_expects_it_is_found_by_a_li
     with store.counted() as calls:
         assert table.snapshot(version=18).files().num_rows == 19
     assert calls.of("get", "*.json") == 3
-    assert calls.of("head", "*.json") <= 2
+    assert calls.of("head", "*.json") <= 2 + 2  # after what was read, whether it still is the same table
 
 
 @pytest.mark.parametrize("enabling", [True, False])
