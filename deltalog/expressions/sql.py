@@ -15,7 +15,9 @@ from typing import Any, ClassVar
 from deltalog.errors import CallError
 from deltalog.expressions import constants
 from deltalog.expressions.functions.types import refuse
-from deltalog.expressions.syntax import MAX_HEIGHT, TOO_DEEP, ParserInput, Unparsable, parser_input
+from deltalog.expressions.parser_steps import with_counted_steps
+from deltalog.expressions.reading import Unparsable
+from deltalog.expressions.syntax import MAX_HEIGHT, TOO_DEEP, ParserInput, parser_input
 from deltalog.expressions.tokens import Token, tokens_of
 from deltalog.expressions.tree import (
     MOMENTS,
@@ -144,43 +146,55 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 
 @functools.cache
 def _dialect() -> Any:
-    """Spark's dialect with the operators of ``syntax`` and without tables of functions: sqlglot rewrites calls, we want
-    them as they are written. A parser gives up after a number of steps: it goes back where it tries several ways."""
+    """Spark's dialect with the operators of ``syntax``, without tables of functions (sqlglot rewrites calls, we want
+    them as they are written), and without what no expression has: queries, windows, lambdas, aliases."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 
     base: Any = Spark
 
-    class Parser(base.Parser):  # type: ignore[misc]
+    class Parser(with_counted_steps(base.Parser)):  # type: ignore[misc]
         FUNCTIONS: ClassVar[Any] = {}
         FUNCTION_PARSERS: ClassVar[Any] = {"CAST": base.Parser.FUNCTION_PARSERS["CAST"]}
         NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[Any] = {"CASE": base.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
         ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
         STRICT_CAST = True
-        TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
+        TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
         FACTOR: ClassVar[Any] = {
             TokenType.DIV: exp.IntDiv,
             TokenType.MOD: exp.Mod,  # which some versions take for a sum
             TokenType.SLASH: exp.Div,
             TokenType.STAR: exp.Mul,
         }
-        _steps_left = 0
-
-        def _parse(self, parse_method: Any, raw_tokens: Any, sql: Any = None) -> Any:
-            self._steps_left = limits.MAX_PARSER_STEPS * (10 + len(raw_tokens))
-            return super()._parse(parse_method, raw_tokens, sql)
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
-            """A type, which is one token. Nothing else may be one: struct(…) would be tried in two ways."""
+            """A type, which is one token."""
             return exp.Var(this=self._prev.text) if self._match(TokenType.INT) else None
 
-        def _advance(self, times: int = 1) -> None:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                steps = limits.MAX_PARSER_STEPS + 1
-                raise CallError(f"the number of steps for each of its tokens {limits.over('MAX_PARSER_STEPS', steps)}")
-            super()._advance(times)
+        def _parse_type(self, *args: Any, **options: Any) -> Any:
+            """An operand: a value, brackets, a call or CASE, and what is behind it."""
+            operand = self._parse_primary() or self._parse_function()
+            return None if operand is None else self._parse_column_ops(operand)
+
+        def _parse_assignment(self, *args: Any, **options: Any) -> Any:
+            """What stands in brackets and between commas."""
+            return self._parse_disjunction()
+
+        _parse_expression = _parse_lambda = _parse_bracket_key_value = _parse_select_or_expression = _parse_assignment
+
+        def _parse_select(self, *args: Any, **options: Any) -> Any:
+            return None
+
+        def _parse_window(self, this: Any, *args: Any, **options: Any) -> Any:
+            return this
+
+        _parse_at_time_zone = _parse_window
+
+        def raise_error(self, message: str, token: Any = None) -> None:
+            token = token or self._curr or self._prev
+            word = self.sql[token.start : token.end + 1][:50]
+            super().raise_error(f"{word!r} at character {token.start + 1}: {message.split(' for <')[0]}", token)
 
     return type("DeltalogExpressions", (base,), {"Parser": Parser})()
 
@@ -189,7 +203,7 @@ class _TreeBuilder:
     """Builds the expression for the parser's tree."""
 
     def __init__(self, given: ParserInput) -> None:
-        self._literals, self._types = given.literals, given.types
+        self._values: list[Any] = given.values
 
     def expression(self, tree: Any) -> Expression:
         links = []  # of a chain of operators, from the last on: it may be a thousand long
@@ -211,10 +225,6 @@ class _TreeBuilder:
         found = read(self, tree)
         # Some versions of sqlglot say NOT LIKE by an argument of LIKE.
         return Not(found) if tree.args.get("negate") else found
-
-    def column(self, tree: Any) -> Expression:
-        parts = tree.parts
-        return Name(tuple(part.name for part in parts), bool(parts[0].args.get("quoted")))
 
     def field(self, tree: Any) -> Expression:
         from sqlglot import exp
@@ -242,7 +252,7 @@ class _TreeBuilder:
         doubtful: list[str] = []
         others: list[Expression] = []
         for part in tree.expressions:
-            listed = self._literals[int(part.this)] if type(part).__name__ == "Literal" else self.expression(part)
+            listed = self._values[int(part.this)] if type(part).__name__ == "Literal" else self.expression(part)
             for each in listed if isinstance(listed, list) else [listed]:
                 if isinstance(each, Literal) and each.data_type is None:
                     values.append(each.value)
@@ -286,13 +296,13 @@ class _TreeBuilder:
                 return StartsWith(arguments[0], prefix.value)
         return Call(name, arguments)
 
-    def literal(self, tree: Any) -> Expression:
-        found = self._literals[int(tree.this)]
+    def value(self, tree: Any) -> Expression:
+        found = self._values[int(tree.this)]
         assert isinstance(found, Expression)
         return found
 
     def cast(self, tree: Any) -> Expression:
-        return _cast(self.expression(tree.this), self._types[int(tree.args["to"].this)])
+        return _cast(self.expression(tree.this), self._values[int(tree.args["to"].this)])
 
 
 def _cast(inner: Expression, wanted: DataType) -> Expression:
@@ -371,12 +381,9 @@ _KINDS: Mapping[str, tuple[Sequence[str], Callable[[_TreeBuilder, Any], Expressi
         _TWO,
         lambda builder, tree: RegexLike(builder.expression(tree.this), builder.expression(tree.expression)),
     ),
-    "Literal": (("this",), _TreeBuilder.literal),
-    "Boolean": (("this",), lambda builder, tree: Literal(bool(tree.this))),
-    "Null": ((), lambda builder, tree: Literal(None)),
+    "Literal": (("this",), _TreeBuilder.value),
     "Cast": (("this", "to"), _TreeBuilder.cast),
     "Case": (("this", "ifs", "default"), _TreeBuilder.case),
-    "Column": (("this", "table", "db", "catalog"), _TreeBuilder.column),
     "Dot": (("this", "expression"), _TreeBuilder.field),
     "Bracket": (("this", "expressions"), _TreeBuilder.element),
     "Anonymous": (("this", "expressions"), _TreeBuilder.call),

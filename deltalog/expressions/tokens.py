@@ -1,15 +1,14 @@
 """SQL text as tokens, and what quoted texts mean. Pure.
 
-Every text that becomes an expression passes here first: sqlglot splits it, in time proportional to its length, and
-its length and nesting are bounded before it is parsed.
+Every text that becomes an expression passes here first: it is split in time proportional to its length, and its length
+and nesting are bounded before it is parsed.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from deltalog.errors import CallError
 from deltalog.protocol import limits
@@ -28,12 +27,18 @@ class Token(NamedTuple):
     word: str = ""
 
 
-_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[bB][dD]|[yYsSlLfFdD])?")
-_WORD = re.compile(r"\w+")
-_TEXT = re.compile(
-    r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|\"[^\"\\]*(?:(?:\\.|\"\")[^\"\\]*)*\"|`[^`]*(?:``[^`]*)*`", re.DOTALL
+_TOKEN = re.compile(
+    r"""
+    (?P<blank>\s+ | --[^\n]* | /\*.*?\*/)
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[bB][dD]|[yYsSlLfFdD])?(?!\w))
+    | (?P<name>\w+)
+    | (?P<text>'[^'\\]*(?:(?:\\.|'')[^'\\]*)*' | "[^"\\]*(?:(?:\\.|"")[^"\\]*)*")
+    | (?P<quoted>`[^`]*(?:``[^`]*)*`)
+    | (?P<unclosed>['"`] | /\*)
+    | (?P<mark><=> | <> | != | >= | <= | == | => | -> | \|\| | \|> | :: | << | >> | .)
+    """,
+    re.DOTALL | re.VERBOSE,
 )
-_MARKS = ("<=>", "<>", "!=", ">=", "<=", "==", "=>", "->", "||", "|>", "::", "<<", ">>")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _BEFORE_OPERAND = frozenset({"not", "!", "-", "+", "~", "case", "interval"})
 
@@ -54,86 +59,33 @@ def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
     return found
 
 
-@functools.cache
-def _dialect() -> Any:
-    """Spark's dialect with the marks of expressions alone: its words are for ``syntax`` to tell from names."""
-    from sqlglot import TokenType
-    from sqlglot.dialects.spark import Spark
-
-    base: Any = Spark
-    words = {
-        "KEYWORDS": dict.fromkeys(_MARKS, TokenType.OPERATOR),
-        "NUMERIC_LITERALS": {},
-        "HEX_STRINGS": [],
-        "RAW_STRINGS": [],
-        "COMMANDS": set(),
-    }
-    return type("DeltalogTokens", (base,), {"Tokenizer": type("Tokenizer", (base.Tokenizer,), words)})()
-
-
 def _tokens(text: str) -> Iterator[Token]:
-    from sqlglot.errors import TokenError
-
-    try:
-        raw = _dialect().tokenize(text)
-    except TokenError:
-        raise CallError("it cannot be parsed: a quote in it is not closed") from None
-    at, has_comments = 0, "--" in text or "/*" in text
-    position, number = 0, len(raw)
-    while position < number:
-        start, end = raw[position].start, raw[position].end + 1
-        quote = text[start]
-        position += 1
-        if quote in "'\"`":
-            # Two quotes in a text are one; to the parser they are the end of a text and the start of another.
-            while position < number and raw[position].start == end and text[end] == quote:
-                end = raw[position].end + 1
-                position += 1
-        elif quote == "." and position < number and raw[position].start == end:
-            stop = raw[position].end + 1
-            if _NUMBER.fullmatch(text, start, stop):
-                end = stop
-                position += 1
-        if has_comments:
-            _check_comments(text, at, start)
-        yield _token(text, start, end)
-        at = end
-    if has_comments:
-        _check_comments(text, at, len(text))
+    for match in _TOKEN.finditer(text):
+        kind, written, (start, end) = match.lastgroup, match[0], match.span()
+        if kind == "blank":
+            if written.startswith(("--", "/*")):
+                _check_comment(written, start)
+        elif kind == "unclosed":
+            what = "comment" if written == "/*" else "quote"
+            raise CallError(f"it cannot be parsed: a {what} at character {start + 1} is not closed")
+        elif kind == "quoted":
+            yield Token("quoted", written[1:-1].replace("``", "`"), start, end)
+        elif kind == "text":
+            yield Token("text", written, start, end)
+        elif kind == "number":
+            yield Token("number", written, start, end)
+        else:
+            yield Token("name" if kind == "name" else "mark", written, start, end, written.lower())
     yield Token("end", "", len(text), len(text))
 
 
-def _token(text: str, start: int, end: int) -> Token:
-    written = text[start:end]
-    if written[0] in "'\"`":
-        if not _TEXT.fullmatch(written):
-            raise CallError(f"it cannot be parsed: a quote at character {start + 1} is not closed")
-        if written[0] == "`":
-            return Token("quoted", written[1:-1].replace("``", "`"), start, end)
-        return Token("text", written, start, end)
-    if _NUMBER.fullmatch(written):
-        return Token("number", written, start, end)
-    return Token("name" if _WORD.fullmatch(written) else "mark", written, start, end, written.lower())
-
-
-def _check_comments(text: str, start: int, end: int) -> None:
-    """Raise CallError for comments between two tokens that Spark ends somewhere else."""
-    at = start
-    while at < end:
-        if text.startswith("--", at):
-            stop = text.find("\n", at, end)
-            stop = end if stop < 0 else stop
-            if text[stop - 1] == "\\":
-                raise CallError("it cannot be parsed: a comment ends with a backslash, after which Spark continues it")
-            at = stop
-        elif text.startswith("/*", at):
-            stop = text.find("*/", at + 2, end)
-            if stop < 0 or text.find("/*", at + 2, stop) >= 0 or text[at + 2] == "+":
-                what = "is not closed, has another in it, or is a hint"
-                raise CallError(f"it cannot be parsed: a comment at character {at + 1} {what}")
-            at = stop + 2
-        else:
-            at += 1
+def _check_comment(comment: str, start: int) -> None:
+    """Raise CallError for a comment that Spark ends somewhere else."""
+    if comment.startswith("--"):
+        if comment.endswith("\\"):
+            raise CallError("it cannot be parsed: a comment ends with a backslash, after which Spark continues it")
+    elif "/*" in comment[2:-2] or comment[2] == "+":
+        raise CallError(f"it cannot be parsed: a comment at character {start + 1} has another in it, or is a hint")
 
 
 def _check_nesting(tokens: list[Token]) -> None:

@@ -184,7 +184,7 @@ cast(day as string) | cast(ts as string) | cast(wall as string)
 substring(s, 1, 2) | substring(s, 0, 2) | substring(s, -2, 1) | substring(s, -2, 5) | substring(s, -3, 2)
 substring(s, -1) | substr(s, 2) | substring(s, 2, 0) | substring(s, 3, -1) | left(s, 2) | left(s, 0) | left(s, -1)
 right(s, 2) | right(s, 0) | substring(s, -5, 2) | substring(s, -2, 2)
-concat(s, t) | s || t | s || '-' || t | concat(s) | concat(i, '-', day) | 'a' || (i + 1) | 'n' || i * 2
+concat(s, t) | s || t | s || '-' || t | i + 1 || s | concat(s) | concat(i, '-', day) | 'a' || (i + 1) | 'n' || i * 2
 concat(s, null) | upper(code) | lower(code) | ucase(code) | length(s) | len(s) | char_length(s) | length(raw)
 trim(s) | ltrim(s) | rtrim(s) | "double" || 'single'
 greatest(i, j) | least(i, big, 3) | greatest(d, e) | least(d, e, 0) | greatest(real, d) | greatest(s, t, code)
@@ -320,8 +320,7 @@ REFUSED = {
     "__import__('os').system('true')": "__import__",
     "~i": "~",
     "i & 1": "&",
-    "s || i + 1": "parentheses",
-    "i + 1 || s": "parentheses",
+    "s || i + 1": "string",
     "p = i < j": "parentheses",
     "p = i in (1)": "parentheses",
     "i is null is null": "parentheses",
