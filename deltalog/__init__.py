@@ -109,7 +109,7 @@ if typing.TYPE_CHECKING:
         StructField,
         StructType,
     )
-    from deltalog.protocol.schema_enforcement import holds_all, merge_schemas
+    from deltalog.protocol.schema_enforcement import holds_all, merge_schemas, names_twice
     from deltalog.protocol.timestamps import CommitAt, Enablement
     from deltalog.read.changes import ChangeFile, Changes
     from deltalog.read.scan import Scan
@@ -277,6 +277,7 @@ __all__ = [
     "job_directory_name",
     "leftover_kind",
     "merge_schemas",
+    "names_twice",
     "open_parquet",
     "open_store",
     "variant_to_python",
@@ -369,6 +370,7 @@ _MODULES = {
     "job_directory_name": "deltalog.protocol.leftovers",
     "leftover_kind": "deltalog.protocol.leftovers",
     "merge_schemas": "deltalog.protocol.schema_enforcement",
+    "names_twice": "deltalog.protocol.schema_enforcement",
     "open_parquet": "deltalog.parquet.footers",
     "open_store": "deltalog.storage.registry",
     "variant_to_python": "deltalog.parquet.variant",

@@ -55,24 +55,15 @@ def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
     )
 
 
-def check_unique(data_type: Any, where: str = "") -> None:
-    """Raise SchemaMismatchError for two fields of one struct, at every depth, whose names are the same up to case.
-    ``where``: the path of a column that is checked, with a dot at its end."""
-    if isinstance(data_type, deltalog.ArrayType):
-        check_unique(data_type.element_type, f"{where}element.")
-    elif isinstance(data_type, deltalog.MapType):
-        check_unique(data_type.key_type, f"{where}key.")
-        check_unique(data_type.value_type, f"{where}value.")
-    elif isinstance(data_type, deltalog.StructType):
-        seen: set[str] = set()
-        for field in data_type.fields:
-            if field.name.lower() in seen:
-                raise deltalog.SchemaMismatchError(
-                    f"The DataFrame has the column {where + field.name!r} more than once (names differ in more than "
-                    "case in a table). Rename or drop one of them."
-                )
-            seen.add(field.name.lower())
-            check_unique(field.data_type, f"{where}{field.name}.")
+def check_unique(schema: deltalog.StructType) -> None:
+    """Raise SchemaMismatchError for two fields of one struct, at every depth, whose names are the same up to case."""
+    twice = deltalog.names_twice(schema)
+    if twice is not None:
+        where, _, name = twice
+        raise deltalog.SchemaMismatchError(
+            f"The DataFrame has the column {where + name!r} more than once (names differ in more than "
+            "case in a table). Rename or drop one of them."
+        )
 
 
 def has_void(df: DataFrame) -> bool:

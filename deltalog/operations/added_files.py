@@ -22,6 +22,7 @@ from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType
+from deltalog.protocol.schema_enforcement import names_twice
 from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
@@ -86,7 +87,7 @@ def describe_files(
             rows, text = stats.from_footer(footer, data_schema, layout.indexed)
             stored = footer.schema.to_arrow_schema()
             without_id = _without_id(stored, layout) if layout.mapping == "id" else None
-            twice = _name_twice(stored) if layout.mapping != "id" else None
+            twice = names_twice(stored, parts=_parts) if layout.mapping != "id" else None
         except READ_ERRORS as error:
             raise _not_readable(store, path, error) from error
         if without_id is not None:
@@ -98,8 +99,8 @@ def describe_files(
             )
         if twice is not None:
             raise InvalidDataFileError(
-                f"{store.url}: {path} cannot be added: it has two columns {twice} up to case, of which readers return "
-                "one or none. Write the file with one of them, or under another name.",
+                f"{store.url}: {path} cannot be added: it has two columns {twice[0]}{twice[2]} up to case, of which "
+                "readers return one or none. Write the file with one of them, or under another name.",
                 path=path,
             )
         if examine is not None:
@@ -154,20 +155,13 @@ def check_rows(url: str, written: int | None, found: list[int]) -> None:
     )
 
 
-def _name_twice(fields: Iterable[pa.Field], where: str = "") -> str | None:
-    """The dotted path of the first field whose name, up to case, another one of its struct has before it."""
-    found = set[str]()
-    for field in fields:
-        name = f"{where}{field.name}"
-        if field.name.lower() in found:
-            return name
-        found.add(field.name.lower())
-        kind = field.type
-        below = [kind.field(index) for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-        nested = _name_twice(below, f"{name}.")
-        if nested is not None:
-            return nested
-    return None
+def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
+    """The names and types that an Arrow type or schema has in it."""
+    if isinstance(kind, pa.Schema):
+        fields = list(kind)
+    else:
+        fields = [kind.field(index) for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return ((field.name, field.type) for field in fields)
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:

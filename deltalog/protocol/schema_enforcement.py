@@ -7,7 +7,8 @@ Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from deltalog.arguments import checked
 from deltalog.errors import SchemaMismatchError
@@ -23,38 +24,51 @@ from deltalog.protocol.schema import (
 )
 
 
+def _parts(data_type: DataType) -> Iterable[tuple[str, DataType]]:
+    if isinstance(data_type, StructType):
+        return ((column.name, column.data_type) for column in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return (("element", data_type.element_type),)
+    if isinstance(data_type, MapType):
+        return (("key", data_type.key_type), ("value", data_type.value_type))
+    return ()
+
+
+def names_twice(
+    data_type: Any, where: str = "", parts: Callable[[Any], Iterable[tuple[str, Any]]] = _parts
+) -> tuple[str, str, str] | None:
+    """The first two fields of one struct, at every depth, whose names are the same up to case: the path of the struct,
+    with a dot at its end, and both names. None: there are none. ``where``: the path of ``data_type``, with a dot.
+    ``parts``: the names and types that a type has in it, by default those of a DataType. Cost: none."""
+    seen: dict[str, str] = {}
+    for name, kind in parts(data_type):
+        if name.lower() in seen:
+            return where, seen[name.lower()], name
+        seen[name.lower()] = name
+        nested = names_twice(kind, f"{where}{name}.", parts)
+        if nested is not None:
+            return nested
+    return None
+
+
 def check_unique_names(data_type: DataType, where: str = "") -> None:
     """Refuse two fields of one struct, at every depth, whose names are the same, or differ in case only.
 
     ``where``: the path of a column that is checked, with a dot at its end. Raises SchemaMismatchError.
     """
-    if isinstance(data_type, StructType):
-        _check_unique(data_type, where)
-        for column in data_type.fields:
-            check_unique_names(column.data_type, f"{where}{column.name}.")
-    elif isinstance(data_type, ArrayType):
-        check_unique_names(data_type.element_type, f"{where}element.")
-    elif isinstance(data_type, MapType):
-        check_unique_names(data_type.key_type, f"{where}key.")
-        check_unique_names(data_type.value_type, f"{where}value.")
-
-
-def _check_unique(schema: StructType, where: str) -> None:
-    names: dict[str, str] = {}
-    for column in schema.fields:
-        folded = column.name.lower()
-        if folded in names:
-            raise SchemaMismatchError(
-                f"Columns {where}{names[folded]!r} and {where}{column.name!r} have the same name up to case. "
-                "Rename one."
-            )
-        names[folded] = column.name
+    twice = names_twice(data_type, where)
+    if twice is not None:
+        path, name, other = twice
+        raise SchemaMismatchError(
+            f"Columns {path}{name!r} and {path}{other!r} have the same name up to case. Rename one."
+        )
 
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
     """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
     allowed where column mapping keeps the names out of the files (``mapped``)."""
-    _check_unique(schema, where)
+    if not where:
+        check_unique_names(schema)
     for column in schema.fields:
         if not column.name:
             raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
