@@ -81,6 +81,7 @@ if typing.TYPE_CHECKING:
     from deltalog.doctor.findings import CheckReport, Finding
     from deltalog.environment import Environment, RetryPolicy
     from deltalog.expressions.columns import col
+    from deltalog.expressions.parser_steps import with_counted_steps
     from deltalog.expressions.tree import Predicate
     from deltalog.log.cleanup import CleanupDecision, CleanupReport
     from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
@@ -281,6 +282,7 @@ __all__ = [
     "open_parquet",
     "open_store",
     "variant_to_python",
+    "with_counted_steps",
 ]
 
 # `import deltalog` reads this module and the errors; what else is public is imported when it is first used, so that
@@ -374,6 +376,7 @@ _MODULES = {
     "open_parquet": "deltalog.parquet.footers",
     "open_store": "deltalog.storage.registry",
     "variant_to_python": "deltalog.parquet.variant",
+    "with_counted_steps": "deltalog.expressions.parser_steps",
 }
 
 if not typing.TYPE_CHECKING:

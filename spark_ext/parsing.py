@@ -1,7 +1,7 @@
 """sqlglot's trees of SQL text, in time proportional to its length. Pure.
 
-sqlglot tries some constructs in several ways, one after the other: struct(…) within each other takes twice as long with
-each level. Here the steps of its parser are counted, and a text that takes too many has no tree.
+sqlglot tries some constructs in several ways, one after the other. The steps of its parser are counted, and a text that
+takes too many has no tree.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-_STEPS, _STEPS_PER_TOKEN = 2_000, 40
+import deltalog
+
 _MOST_TYPES = 200  # sqlglot takes a millisecond for each
 _MOST_CHARS = 1 << 20
 
 
-class _TooManySteps(Exception):
-    """The parser went back too often."""
+class _TooManyTypes(Exception):
+    pass
 
 
 def trees_of(text: str) -> Sequence[Any]:
@@ -39,26 +40,18 @@ def _dialect() -> Any:
 
     base: Any = Spark
 
-    class Parser(base.Parser):  # type: ignore[misc]
-        _steps_left = _STEPS
+    class Parser(deltalog.with_counted_steps(base.Parser)):  # type: ignore[misc]
         _types_left = _MOST_TYPES
 
-        def _parse(self, parse_method: Any, raw_tokens: Any, sql: Any = None) -> Any:
-            self._steps_left = _STEPS + _STEPS_PER_TOKEN * len(raw_tokens)
+        def _parse(self, *args: Any, **options: Any) -> Any:
             self._types_left = _MOST_TYPES
-            return super()._parse(parse_method, raw_tokens, sql)
-
-        def _advance(self, times: int = 1) -> None:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                raise _TooManySteps
-            super()._advance(times)
+            return super()._parse(*args, **options)
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
             found = super()._parse_types(*args, **options)
             self._types_left -= found is not None
             if self._types_left < 0:
-                raise _TooManySteps
+                raise _TooManyTypes
             return found
 
     return type("BoundedSpark", (base,), {"Parser": Parser})
