@@ -17,8 +17,8 @@ _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":",
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
 # They are not the name of a column unless they are quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# What may follow INTERVAL '90 days', which has its units in it.
-_NO_UNITS = RESERVED | {"not", "end"}
+# They are no unit behind INTERVAL '90 days', which has its units in it, and no type before a text.
+_WORDS = RESERVED | {"not", "case", "end"}
 
 
 class Unparsable(CallError):
@@ -106,8 +106,10 @@ class TokenReader:
             return True
         if token.word == "interval":
             return after.kind in ("number", "text") or after.word in ("-", "+")
+        if token.kind == "name":
+            return after.kind == "text" and token.word not in _WORDS
         # Spark reads the sign with the number: the least of a type has no positive counterpart.
-        return after.kind == ("text" if token.kind == "name" else "number" if token.word in ("-", "+") else "")
+        return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
         """Literals with commas between them, each of which is a whole element of a list."""
@@ -158,7 +160,7 @@ class TokenReader:
                 self.unexpected("where the number of an interval is expected")
             self.take()
             value = text_value(token.text) if token.kind == "text" else token.text
-            if self.next.kind != "name" or self.next.word in _NO_UNITS:
+            if self.next.kind != "name" or self.next.word in _WORDS:
                 if parts or token.kind != "text" or sign:
                     self.unexpected("where the unit of an interval is expected")
                 return constants.interval_of_text(value)

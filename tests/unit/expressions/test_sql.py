@@ -72,6 +72,38 @@ def test_long_lists_are_cut_in_messages_only() -> None:
     assert shown(predicate).endswith(", 999, …))") and to_sql(predicate).endswith(", 1999))")
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("s IN ('a', NOT 'b')", "s IN ('a', (NOT 'b'))"),
+        ("CASE 'a' WHEN 'b' THEN 1 END", "CASE ('a') WHEN ('b') THEN 1 END"),
+        ("a - b || c + d", "((a - b) || c) + d"),
+        ("a * b || c", "(a * b) || c"),
+        ("- a[0]::int * b", "(-((a[0])::int)) * b"),
+        ("NOT a = b AND c OR d", "((NOT (a = b)) AND c) OR d"),
+        ("a BETWEEN b AND c + 1 AND d", "(a BETWEEN b AND (c + 1)) AND d"),
+        ("NOT a NOT IN (1) AND b IS NOT NULL", "(NOT (a NOT IN (1))) AND (b IS NOT NULL)"),
+        ("((a))[(0)].x", "a[0].x"),
+    ],
+)
+def test_operators_are_grouped_as_by_spark(text: str, same: str) -> None:
+    assert parse(text) == parse(same)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(a,)", "f(,a)", "f(a,,b)", "a IN (1,)", "a b", "1.x", "a = NOT b", "- NOT a", "a BETWEEN 1 AND NOT b",
+        "a BETWEEN b", "CASE a END", "CASE WHEN a b END", "CASE WHEN a THEN b ELSE END", "CASE a ELSE b END",
+        "a IS NULL = b", "a IS TRUE::INT", "CAST(a)", "CAST(a AS INT b)", "CAST(a AS INT + 1)", "a.f(1)", "[a]", "a[]",
+        "a[1, 2]", "a NOT b", "a NOT AND b", "a OR", "m[a AND b]", "(a AS b)", "true(a)", "NULL(a)",
+    ],
+)  # fmt: skip
+def test_what_spark_cannot_parse_is_refused(text: str) -> None:
+    with pytest.raises(CallError, match=r"parsed|supported"):
+        parse(text)
+
+
 @pytest.mark.parametrize("where", [5, ["a = 1"], col("a")])
 def test_other_objects_are_no_conditions(where: object) -> None:
     with pytest.raises(CallError, match="where is SQL text or a predicate"):
