@@ -71,8 +71,9 @@ class DeltaMergeBuilder:
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add the columns, and fields of structs, of the source that the clauses set and the table lacks. Types of the
-        table stay, and values are cast to them, unless ``delta.enableTypeWidening`` allows wider ones."""
+        """Add the columns, and fields of structs, of the source that the clauses set and the table lacks, also where no
+        row changes. Types of the table stay, and values are cast to them, unless ``delta.enableTypeWidening`` allows
+        wider ones."""
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:

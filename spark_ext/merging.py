@@ -110,7 +110,8 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
         with plan.files.removed_on_errors():
             with lost_session_explained(table.url):
                 metrics = plan.stage(found, num_source_rows)
-                if not (transaction.staged.adds or transaction.staged.removes) and "txnAppId" not in request.options:
+                is_changed = transaction.staged.adds or transaction.staged.removes or plan.files.changes_columns
+                if not is_changed and "txnAppId" not in request.options:
                     transaction.abort()
                     return not_committed(transaction, "no row changes")
             rows = metrics["numTargetRowsInserted"] + metrics["numTargetRowsUpdated"]

@@ -252,3 +252,28 @@ def test_rows_of_an_older_version_conflict_with_the_sessions_own_commit(spark: A
     again = merging(target, spark_ext.read(spark).load(table)).whenMatchedUpdate(set={"v": "concat(src.v, 'x')"})
     assert again.execute().committed
     assert values(table, spark, "v") == [("axx",)] * 3
+
+
+@pytest.mark.parametrize("number", [1, 9], ids=["a row", "no row"])
+@pytest.mark.parametrize(
+    ("clause", "columns"),
+    [
+        ("WHEN MATCHED THEN UPDATE SET s = src.s", "id:bigint,s:struct<a:int,z:int>"),
+        ("WHEN MATCHED THEN UPDATE SET s.z = src.s.z", "id:bigint,s:struct<a:int,z:int>"),
+        ("WHEN MATCHED AND src.x > 9 THEN UPDATE SET x = src.x", "id:bigint,s:struct<a:int>,x:int"),
+        ("WHEN NOT MATCHED AND src.x > 9 THEN INSERT *", "id:bigint,s:struct<a:int,z:int>,x:int"),
+    ],
+)
+def test_evolution_adds_columns_also_where_no_row_changes(
+    spark: Any, table: str, clause: str, columns: str, number: int
+) -> None:
+    made(spark, table, "SELECT 1L AS id, named_struct('a', 1) AS s")
+    merge = (
+        f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{table}` t USING "
+        f"(SELECT {number}L AS id, named_struct('a', 2, 'z', 3) AS s, 5 AS x) src ON t.id = src.id {clause}"
+    )
+    spark_ext.sql(spark, merge)
+    found = spark_ext.read(spark).load(table)
+    assert (found.schema.simpleString(), found.count()) == (f"struct<{columns}>", 1)
+    spark_ext.sql(spark, merge)
+    assert versions(table) == ([0, 1] if number == 9 or ">" in clause else [0, 1, 2])
