@@ -106,6 +106,7 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
                 return not_committed(transaction, recorded)
             within = _within([key for key, _ in keys], bounds)
             plan = _Plan.of(spark, table, transaction, asked, alias, request, within)
+            plan.check()
             found = plan.found()
         with plan.files.removed_on_errors():
             with lost_session_explained(table.url):
@@ -243,6 +244,28 @@ class _Plan:
         condition = as_column(asked.condition, "The condition of a merge")
         is_again = rows.can_select_again([asked.condition, *(clause.condition for clause in asked.clauses)])
         return cls(asked, rows, files, source, condition, evolves, is_again)
+
+    def check(self) -> None:
+        """Raise for a condition or a new value that Spark cannot resolve from what its clause sees, or that does not
+        fit its column: such a merge must not succeed by chance, where no row comes to the clause."""
+        target = self._with_copies(self.rows.nothing())
+        both = target.join(self.source, self.condition, "inner")
+        groups: Sequence[tuple[Group, DataFrame]] = (
+            ("matched", both),
+            ("not matched by source", target),
+            ("not matched", self.source),
+        )
+        both.schema  # noqa: B018 - with Spark Connect nothing is resolved before
+        for group, rows in groups:
+            clauses = self.asked.of(group)
+            if any(clause.condition is not None for _, clause in clauses):
+                rows.select(self._number(group)).schema  # noqa: B018
+            for _, clause in clauses:
+                if clause.action == "update":
+                    new = new_values(rows, self.files, self._sets(clause), (), self._target_column)
+                    self.files.new_rows(new, (), is_new=False)
+                elif clause.action == "insert":
+                    self._new_rows(rows, clause, ())
 
     # ------------------------------------------------------------------------------------------------ finding
 
@@ -405,10 +428,13 @@ class _Plan:
             else:
                 rows = self.rows.read(self.rows.entries_at(found.matched))
             others = self.source.join(rows, self.condition, "left_anti")
-        chosen = others.where(self._number("not matched") == number)
+        return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
+
+    def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
+        """Rows of the source as a clause inserts them, as files hold them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
-        new = changed(chosen, self.files.target.fields, sets, carried, self.files.url, lambda name: None)
+        new = changed(source, self.files.target.fields, sets, carried, self.files.url, lambda name: None)
         return self.files.new_rows(new, tracked, is_new=True)
 
     def _target_column(self, name: str) -> Column | None:

@@ -71,7 +71,13 @@ class Rows:
 
     def read(self, chosen: Sequence[Entry], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
         """The rows of entries; columns can be qualified with the alias."""
-        frame = scan(self.spark, self.layout, chosen, self.storage, beside=beside)
+        return self._qualified(scan(self.spark, self.layout, chosen, self.storage, beside=beside))
+
+    def nothing(self) -> DataFrame:
+        """As ``read``, of no entry: for expressions that are only resolved."""
+        return self._qualified(scan(self.spark, self.layout, (), self.storage))
+
+    def _qualified(self, frame: DataFrame) -> DataFrame:
         return frame if self.alias is None else frame.alias(self.alias)
 
     def found(self, where: Any) -> Found:
@@ -200,6 +206,9 @@ def update(
     assigned = Assignments(targets(sets, table.snapshot().schema, alias))
 
     def staged(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
+        if removal.found.is_empty:  # new values must not be right by chance
+            files.new_rows(new_values(rows.nothing(), files, assigned, ()), (), is_new=False)
+            return {}
         return _updated(removal, files, assigned)
 
     return _Change(spark, table, alias, condition, "UPDATE", parameters).made(staged)
@@ -207,6 +216,8 @@ def update(
 
 def _deleted(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
     """Stage a deletion. Returns the operation metrics."""
+    if removal.found.is_empty:
+        return {}
     metrics = removal.found.stage()
     if removal.found.num_moved_rows:
         moved = files.old_rows(removal.kept(), removal.tracked)
@@ -295,7 +306,7 @@ class _Change:
     parameters: Mapping[str, str]
 
     def made(self, stage: Any) -> WriteResult:
-        """Find the rows, ``stage`` the change, commit."""
+        """Find the rows, ``stage`` the change, which may be of no row, commit."""
         with lost_session_explained(self.table.url):
             request = WriteRequest(mode="append").with_defaults_of(self.spark)
             transaction = self.table.transaction(reads=self._reads())
@@ -306,12 +317,12 @@ class _Change:
                 if recorded is not None:
                     return not_committed(transaction, recorded)
                 rows, removal = self._removal(transaction)
-                if removal.found.is_empty and "txnAppId" not in request.options:
-                    return not_committed(transaction, "no row matches")
                 files = ChangedFiles(transaction, request, self.table.url)
             with files.removed_on_errors():
                 with lost_session_explained(self.table.url):
-                    metrics = {} if removal.found.is_empty else stage(rows, removal, files)
+                    metrics = stage(rows, removal, files)
+                    if removal.found.is_empty and "txnAppId" not in request.options:
+                        return not_committed(transaction, "no row matches")
                     metrics["numAddedFiles"], metrics["numAddedBytes"] = files.num_files, files.num_bytes
                 rows = metrics.get("numUpdatedRows", 0)
                 return committed(
@@ -340,6 +351,7 @@ class _Change:
             return rows, rows.removal(None)
         condition = as_column(self.condition, "The condition")
         if not rows.entries:
+            rows.nothing().where(condition).schema  # noqa: B018 - resolves it, also with Spark Connect
             return rows, rows.removal({})
         found = rows.found(lambda frame: frame.where(condition))
         removal = rows.removal(found.rows.get(0, {}))

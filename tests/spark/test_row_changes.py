@@ -214,6 +214,25 @@ def test_wrong_calls(spark: Any, table: str, sets: dict[str, Any], what: str) ->
     assert versions(table) == [0]
 
 
+def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_path: Path) -> None:
+    """Also in a table without rows, and where none fulfils the condition."""
+    for number, start in enumerate((0, 6)):
+        path = str(tmp_path / str(number))
+        spark_ext.write(spark.sql(f"SELECT id, named_struct('a', id) AS s FROM range({start}, 6)")).save(path)
+        for statement, what in (
+            ("DELETE FROM {} WHERE abs(nope) = 9", "nope"),
+            ("DELETE FROM {} WHERE id > 99 AND abs(nope) = 9", "nope"),
+            ("UPDATE {} SET id = 1 WHERE id > 99 AND abs(nope) = 9", "nope"),
+            ("UPDATE {} SET id = nope WHERE id = 99", "nope"),
+            ("UPDATE {} SET id = nope WHERE abs(id) = 99", "nope"),
+            ("UPDATE {} SET id = date'2026-01-01' WHERE id = 99", "do not fit"),
+            ("UPDATE {} SET s = named_struct('b', 1) WHERE abs(id) = 99", "lacks the field a"),
+        ):
+            with pytest.raises((deltalog.CallError, deltalog.SchemaMismatchError), match=what):
+                spark_ext.sql(spark, statement.format(f"delta.`{path}`"))
+        assert versions(path) == [0]
+
+
 def test_an_append_only_table_is_refused(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).option("delta.appendOnly", "true").save(table)
     with pytest.raises(deltalog.InvalidActionError, match="append-only"):

@@ -230,3 +230,36 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     with pytest.raises(deltalog.CallError, match="DataFrame of Spark, not dict"):
         target.merge({"id": [1]}, "t.id = s.id")
     assert versions(table) == [0]
+
+
+# A clause that is wrong, whatever rows there are, and the error.
+WRONG: Mapping[str, tuple[str, str, str]] = {
+    "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
+    "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
+    "value of matched rows": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET n = s.nope", "nope"),
+    "field of matched rows": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET n.nope = 1", "no column n.nope"),
+    "cast of matched rows": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET n = date'2026-01-01'", "do not fit"),
+    "value of new rows": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id) VALUES (t.id)", "t`.`id"),
+    "condition without a source": (
+        "t.id = s.id",
+        "WHEN NOT MATCHED BY SOURCE AND s.id IS NULL THEN DELETE",
+        "s`.`id",
+    ),
+    "value without a source": ("t.id = s.id", "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET n = s.n", "s`.`n"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
+    """Also in a table without rows, and where none comes to the clause."""
+    on, clause, what = WRONG[wrong]
+    for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
+        path = str(tmp_path / str(number))
+        spark_ext.write(spark.sql(f"SELECT id, id AS n FROM range({start}, 6)")).save(path)
+        before = data_files(path)
+        with pytest.raises((deltalog.CallError, deltalog.SchemaMismatchError), match=what):
+            spark_ext.sql(
+                spark,
+                f"MERGE INTO delta.`{path}` t USING (SELECT {source}L AS id, 5L AS n) s ON {on} {clause}",
+            )
+        assert versions(path) == [0] and data_files(path) == before
