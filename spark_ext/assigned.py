@@ -120,11 +120,16 @@ class NewValues:
     sets: Assignments
     number: int = 0
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [_NEW.format(self.number, n) for n in range(len(self.sets.values))]
+
     def named(self, when: Column | None = None) -> Iterator[Column]:
         """The columns. ``when``: they are computed only in rows for which this is true: a new value that fails for an
         unchanged row must not fail the job."""
-        for n, value in enumerate(self.sets.values.values()):
-            yield (value if when is None else F.when(when, value)).alias(_NEW.format(self.number, n))
+        for name, value in zip(self.names, self.sets.values.values(), strict=True):
+            yield (value if when is None else F.when(when, value)).alias(name)
 
     def of(
         self, column: deltalog.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
@@ -135,8 +140,8 @@ class NewValues:
         path, want = (column.name,), spark_type(column.data_type)
         old = Value(quoted(column.name), types[column.name]) if has_old else None
         new = {
-            each: Value(quoted(_NEW.format(self.number, n)), types[_NEW.format(self.number, n)])
-            for n, each in enumerate(self.sets.values)
+            each: Value(quoted(name), types[name])
+            for name, each in zip(self.names, self.sets.values, strict=True)
             if each[0] == column.name
         }
         if not new:

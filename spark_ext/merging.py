@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import found_rows, pruning, rewritten_rows
-from spark_ext.assigned import Assignments, Expression, Path, as_column, changed, parts_of, targets, text_of
+from spark_ext.assigned import Assignments, Expression, NewValues, Path, as_column, changed, parts_of, targets, text_of
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.conform import check_unique, stored_schema
 from spark_ext.counted import RowCount, SumOfCounts, counts_are_not_sent
@@ -37,7 +37,7 @@ from spark_ext.write_plan import WritePlan, recorded_transaction
 
 Group = Literal["matched", "not matched", "not matched by source"]
 Action = Literal["update", "delete", "insert"]
-_IN_SOURCE, _MATCHES = "__deltalog_in_source", "__deltalog_matches"
+_IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
 # The columns of each side under names that the other cannot have.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
 # Types of keys whose least and greatest value bound the keys of rows that can match.
@@ -291,11 +291,12 @@ class _Plan:
 
     def _outcomes(self, by_source: bool) -> found_rows.Found:
         """The rows of each clause; and those that stay and are matched, where rows are inserted."""
-        target = self.rows.read(self.rows.entries, Beside(positions=True))
+        target = self._with_copies(self.rows.read(self.rows.entries, Beside(positions=True)))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
         counted = (
-            both.select(FILE, ROW, self._outcome().alias(OUTCOME), is_matched.cast("int").alias(_MATCHES))
+            self._with_outcomes(both, [FILE, ROW, _IN_SOURCE])
+            .select(FILE, ROW, OUTCOME, is_matched.cast("int").alias(_MATCHES))
             .groupBy(FILE, ROW)
             .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
         )
@@ -311,10 +312,28 @@ class _Plan:
             )
         return found
 
-    def _outcome(self) -> Column:
-        """The number of the clause for a row of the table, joined with the source from the left."""
-        matched, others = self._number("matched"), self._number("not matched by source")
-        return F.when(named(_IN_SOURCE).isNotNull(), matched).otherwise(others)
+    def _with_outcomes(
+        self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
+    ) -> DataFrame:
+        """Rows of the table, with copies and joined with the source from the left, with OUTCOME: the numbers of their
+        clauses. With clauses for rows without a source, as ``_alone``."""
+        chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
+        rows, others = both.select("*", chosen), F.lit(STAYS)
+        if self.asked.of("not matched by source"):
+            rows = self._alone(rows, _CHOSEN, carried, values or {})
+            others = self._number("not matched by source")
+        return rows.select("*", F.coalesce(named(_CHOSEN), others).alias(OUTCOME))
+
+    def _alone(
+        self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
+    ) -> DataFrame:
+        """Rows of a join with the source in which only the table's columns can be named, as in the clauses for rows
+        without a source: with copies, the columns ``outcome`` and ``carried``, and these values of outcomes."""
+        copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
+        own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
+        new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
+        rows = both.select(*own, *copies, outcome, *map(quoted, carried), *new)
+        return rows if self.rows.alias is None else rows.alias(self.rows.alias)
 
     def _number(self, group: Group) -> Column:
         """The number of the first clause of a group that applies."""
@@ -396,19 +415,27 @@ class _Plan:
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
         }
         deleted = [number for number, of_clause in sets.items() if of_clause is None]
+        # The new values of rows with a source, where those of others see the table's columns alone.
+        first = {number: NewValues(of_clause, number) for number in matched if (of_clause := sets[number]) is not None}
         if self._is_selected_again(found):
             files = found.removal.rewritten_files(found.by_clause, deleted)
             read = self._with_copies(self._read(files, Beside(positions=True)))
             both = read.join(self.source, self.condition, "left")
-            both = both.select("*", self._outcome().alias(OUTCOME))
-            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True)
+            both = self._with_outcomes(both, [FILE, ROW], first)
+            first = first if self.asked.of("not matched by source") else {}
+            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True, first)
         both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
             # As an inner join would: a row that has lost its source in between is missing, and the count notices it.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
-        return rewritten_rows.of(both, self.files, sets, found.removal.tracked, self._target_column)
+        tracked = found.removal.tracked
+        if matched and len(matched) < len(updates):
+            both = self._alone(both, OUTCOME, tracked, first)
+        else:
+            first = {}
+        return rewritten_rows.of(both, self.files, sets, tracked, self._target_column, False, first)
 
     def _with_copies(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with its columns also under names that the source cannot have."""

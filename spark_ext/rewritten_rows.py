@@ -6,7 +6,7 @@ for changed rows only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -28,6 +28,7 @@ def of(
     tracked: Sequence[str],
     column_of: Callable[[str], Column | None] = named,
     is_marked: bool = False,
+    computed: Collection[int] = (),
 ) -> DataFrame | None:
     """The rows as files hold them. None where one scan is not enough: in a table with rules for its rows, with new
     columns, or where something of a new value must not be null.
@@ -35,6 +36,7 @@ def of(
     ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values for each outcome except STAYS; None for
     an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old
     value of a column. ``is_marked``: the rows have FILE and ROW, from which changed rows get MARK.
+    ``computed``: outcomes whose new values the rows have already, as ``NewValues.named`` names them.
     """
     fields = files.target.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
@@ -51,7 +53,9 @@ def of(
     carried = [*tracked, *([MARK] if is_marked else [])]
     if is_marked:
         rows = rows.select("*", F.when(named(OUTCOME) != STAYS, mark()).alias(MARK))
-    values = [value for outcome, each in new.items() for value in each.named(named(OUTCOME) == outcome)]
+    values: list[Any] = []
+    for outcome, each in new.items():
+        values += each.names if outcome in computed else each.named(named(OUTCOME) == outcome)
     frame = rows.select(*kept, OUTCOME, *map(quoted, carried), *values)
     types = {field.name: field.dataType for field in frame.schema.fields}
     columns, problems = [], list[str]()

@@ -118,14 +118,16 @@ class _Run:
             clauses.append(f"WHEN NOT MATCHED THEN INSERT {self.chance.choice(('*', '*', by_name))}")
         if self.chance.random() < 0.35 or not clauses:
             sets = ", ".join(self.set_from_target(own))
-            clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.id > 2 THEN UPDATE SET {sets}")
+            clauses.append(f"WHEN NOT MATCHED BY SOURCE AND id > 2 THEN UPDATE SET {sets}")
         return f"MERGE {evolution}INTO {{t}} t USING {VIEW} src ON t.id = src.id {' '.join(clauses)}"
 
     def assigned(self, own: pa.Schema, source: pa.Schema) -> Iterator[str]:
-        """Assignments of values of the source, which may lack them, to columns and fields, which may not be there."""
+        """Assignments of values of the source, which may lack them, to columns and fields, which may not be there: then
+        without an alias, since delta-spark looks for such names in the source."""
         candidates = [*_paths(own), *_paths(source)]
+        known = {_low(path) for path in _paths(own)}
         for path in self.separate(candidates, 2):
-            yield f"t.{_dotted(path)} = src.{_dotted(path)}"
+            yield f"{'t.' if _low(path) in known else ''}{_dotted(path)} = src.{_dotted(path)}"
 
     def set_from_target(self, own: pa.Schema) -> Iterator[str]:
         paths = self.separate([*_paths(own)], 2)
@@ -151,11 +153,9 @@ class _Run:
         """Some of these paths, none of which is in another."""
         found: list[tuple[str, ...]] = []
         for path in self.chance.sample(candidates, len(candidates)):
-            low = [each.lower() for each in path]
+            low, others = _low(path), [_low(other) for other in found]
             if len(found) < most and not any(
-                low[: len(other)] == [each.lower() for each in other]
-                or [each.lower() for each in other[: len(low)]] == low
-                for other in found
+                low[: len(other)] == other or other[: len(low)] == low for other in others
             ):
                 found.append(path)
         return found
@@ -234,6 +234,10 @@ def _paths(schema: pa.Schema | pa.DataType, above: tuple[str, ...] = ()) -> Iter
         yield (*above, field.name)
         if pa.types.is_struct(field.type):
             yield from _paths(field.type, (*above, field.name))
+
+
+def _low(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in path)
 
 
 def _type(schema: pa.Schema, path: Sequence[str]) -> pa.DataType:

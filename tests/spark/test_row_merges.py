@@ -263,3 +263,23 @@ def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path:
                 f"MERGE INTO delta.`{path}` t USING (SELECT {source}L AS id, 5L AS n) s ON {on} {clause}",
             )
         assert versions(path) == [0] and data_files(path) == before
+
+
+@pytest.mark.parametrize("properties", [{}, FEED, VECTORS, IDS], ids=["moved", "changes", "vectors", "ids"])
+@pytest.mark.parametrize("matched", ["", "WHEN MATCHED THEN UPDATE SET n = s.n + t.n "], ids=["alone", "beside"])
+def test_clauses_for_rows_without_a_source_see_the_table_alone(
+    spark: Any, table: str, properties: dict[str, str], matched: str
+) -> None:
+    """Names that both sides have mean the table's column. For rows that match, neither condition nor value is
+    computed: both would fail."""
+    target = simple(spark, table, **properties)
+    result = spark_ext.sql(
+        spark,
+        f"MERGE INTO delta.`{table}` AS t USING (SELECT id, 50L AS n FROM range(1, 3)) AS s ON t.id = s.id {matched}"
+        "WHEN NOT MATCHED BY SOURCE AND 10 DIV (id - 1) > 2 AND 10 DIV (n - 2) > 0 THEN "
+        "UPDATE SET n = 100 DIV (id - 1) + t.n + 10 DIV (n - 2) "
+        "WHEN NOT MATCHED BY SOURCE AND id = 5 THEN DELETE",
+    )
+    assert result is not None
+    found = [(0, 0), (1, 51 if matched else 1), (2, 52 if matched else 2), (3, 63), (4, 42)]
+    assert rows(target.toDF()) == found
