@@ -2,7 +2,7 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the tests and checks; of the tests with Spark and of stores a part, and samples of others
+    python3 dev.py test      the tests and checks; of the tests with Spark those of CENTRAL, below
                              --long: all of them
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
@@ -47,9 +47,21 @@ LANES = [
         ["tests/unit/server", "tests/unit/transactions"],
     ],
 ]
-# The suites with a JVM or with S3 servers take most of the time. Of each a usual run takes one of so many parts, which
-# follow each other from commit to commit.
-TURNS = {"tests/spark": 8, "tests/interop": 8, "tests/spark_connect": 2, "tests/spark_s3": 2, "tests/unit/storage": 2}
+# The suites with a JVM take most of the time. A usual run has these modules of each, in which every verb, every feature
+# and every kind of session has its place; --long has all.
+CENTRAL = {
+    "tests/spark": [
+        "central", "copies", "delta_table", "nested_values", "optimize", "row_changes", "row_merges", "sql_alter",
+        "sql_rows", "sql_tables", "stream_calls", "stream_sink", "table_features", "transactions", "vacuum",
+    ],
+    "tests/interop": [
+        "interop_alternating", "interop_catalog_managed", "interop_checkpoints", "interop_conformance",
+        "interop_deltalake", "interop_environment", "interop_merge", "interop_parity", "interop_rewrites",
+        "interop_same_answers", "interop_spark_writer", "interop_types", "interop_update",
+    ],
+    "tests/spark_connect": ["connect"],
+    "tests/spark_s3": ["s3_tables"],
+}  # fmt: skip
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
@@ -78,7 +90,7 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# What a usual run takes of them: the oldest or the newest by turns, with the suite that has something of everything.
+# What a usual run takes of them: the oldest, with the suite that has something of everything; --long the newest too.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
 # What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
@@ -230,29 +242,24 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """All suites in four lanes, those of TURNS in part, and in the last lane a sample with another version of Spark;
-    with ``--long`` all of them whole."""
+    """All suites in four lanes, those with a JVM as CENTRAL has them, and a sample with another version of Spark; with
+    ``--long`` all of them whole."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
     rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    parts = {} if arguments else {suite: ["--turn", turn(of)] for suite, of in TURNS.items()}
-    *lanes, last = [[[*arguments, *suites, *parts.get(suites[0], [])] for suites in lane] for lane in [[rest], *LANES]]
+    chosen = (lambda suites: suites) if arguments else central
+    *lanes, last = [[[*arguments, *chosen(suites)] for suites in lane] for lane in [[rest], *LANES]]
     return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
 
 
-def turn(of: int) -> str:
-    """The part of a suite whose turn it is, as pytest's ``--turn`` takes it."""
-    return f"{num_commits() % of}/{of}"
+def central(suites: list[str]) -> list[str]:
+    """Suites, and in the place of one of CENTRAL its modules that a usual run has."""
+    return [path for suite in suites for path in central_modules(suite) or [suite]]
 
 
-def num_commits() -> int:
-    """The number of commits up to HEAD, by which what runs by turns is chosen; 0 without a clone."""
-    command = ["git", "rev-list", "--count", "HEAD"]
-    try:
-        return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError):
-        return 0
+def central_modules(suite: str) -> list[str]:
+    return [f"{suite}/test_{name}.py" for name in CENTRAL.get(suite, [])]
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
@@ -301,8 +308,8 @@ class Lane(threading.Thread):
 
 
 class WithSparkSample(Lane):
-    """A lane, and before it one suite with the oldest or the newest Spark, each in its own environment: the one in
-    classic sessions, the other over Spark Connect. With ``--long`` both, and the tables on S3 over Spark Connect."""
+    """A lane, and before it one suite with the oldest Spark, in its own environment, in classic sessions. With
+    ``--long`` with the newest too, over Spark Connect, and the tables on S3 over Spark Connect."""
 
     def __init__(self, runs: list[list[str]], is_long: bool) -> None:
         super().__init__(runs)
@@ -310,7 +317,7 @@ class WithSparkSample(Lane):
 
     def run(self) -> None:
         versions = list(SPARK_SAMPLE.items())
-        for name, mode in versions if self.is_long else [versions[num_commits() % len(versions)]]:
+        for name, mode in versions if self.is_long else versions[:1]:
             try:
                 python = install_spark(name)
             except SystemExit as failure:  # of this thread alone

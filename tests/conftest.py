@@ -3,7 +3,6 @@ from __future__ import annotations
 import collections
 import signal
 import sys
-import zlib
 from pathlib import Path
 
 # Support code is imported as `tests.support.<name>`, whatever directory pytest is started in.
@@ -28,15 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
     parser.addoption("--extras", action="store_true", help="run tests/extras, which install packages")
-    parser.addoption("--turn", metavar="N/OF", help="run one part of the tests: 0/2 and 1/2 are all of them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
-    cases that are much like others, in other shapes or on other servers. With ``--turn``: one part of the tests."""
-    is_long, turn = config.getoption("long"), config.getoption("turn")
-    installs = config.getoption("extras")
-    number, of = map(int, turn.split("/")) if turn else (0, 1)
+    cases that are much like others, in other shapes or on other servers."""
+    is_long, installs = config.getoption("long"), config.getoption("extras")
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
         sampled = item.get_closest_marker("sampled")
@@ -45,17 +41,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         if item.get_closest_marker("installs") and not installs:
             left_out.append(item)
             continue
-        is_sample = is_long or not (item.get_closest_marker("long") or (sampled and case % sampled.args[0]))
-        is_kept = is_sample and turn_of(item.nodeid, of) == number
+        is_kept = is_long or not (item.get_closest_marker("long") or (sampled and case % sampled.args[0]))
         (kept if is_kept else left_out).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
-
-
-def turn_of(test: str, of: int) -> int:
-    """The part of a test, given by its id, where there are ``of`` parts. The tests of a class are in one part."""
-    *above, name = test.split("::")
-    return zlib.crc32("::".join(above if len(above) > 1 else [*above, name]).encode()) % of
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from tests.conftest import turn_of
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -30,14 +28,11 @@ def test_suites_of_lanes_exist_and_none_is_part_of_another(dev: ModuleType) -> N
         assert [pair for pair in itertools.combinations(suites, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
 
 
-def test_turns_are_parts_of_all_tests(dev: ModuleType) -> None:
-    assert {suite for lane in dev.LANES for run in lane for suite in run} >= set(dev.TURNS)
-    of = max(dev.TURNS.values())
-    assert 0 <= int(dev.turn(of).removesuffix(f"/{of}")) < of
-    tests = [f"tests/spark/test_{name}.py::test_it[{case}]" for name in "abcdef" for case in range(50)]
-    parts = [turn_of(test, of) for test in tests]
-    assert set(parts) == set(range(of)) and min(map(parts.count, range(of))) > len(tests) // (of + 2)
-    assert len({turn_of(f"tests/spark/test_a.py::TestAll::test_{n}", of) for n in range(50)}) == 1
+def test_modules_of_a_usual_run_exist(dev: ModuleType) -> None:
+    assert {suite for lane in dev.LANES for run in lane for suite in run} >= set(dev.CENTRAL)
+    modules = [path for suite in dev.CENTRAL for path in dev.central([suite])]
+    assert [path for path in modules if not (ROOT / path).exists()] == []
+    assert dev.central(["tests/unit/log"]) == ["tests/unit/log"]
 
 
 def test_the_lowest_versions_are_those_of_the_dependencies_and_of_the_command_line(dev: ModuleType) -> None:
