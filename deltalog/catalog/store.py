@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, BinaryIO
 
 from deltalog import deadline
@@ -19,6 +19,7 @@ from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
+    CorruptTableError,
     ObjectNotFoundError,
     ResourceNotReadyError,
     StoreError,
@@ -148,6 +149,7 @@ class ManagedStore(WrappedStore[LogStore]):
         kept = {name: meta for name, meta in found.items() if _is_within(name, head.version)}
         self._warn_of(found.keys() - kept.keys())
         kept.update((meta.name, meta) for meta in map(_meta, head.unpublished) if meta.name >= start)
+        self._check_has_latest(kept, head, start, limit)
         return [kept[name] for name in sorted(kept)][:limit]
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
@@ -159,7 +161,22 @@ class ManagedStore(WrappedStore[LogStore]):
         kept = {name for name in found if _is_within(name, head.version)}
         self._warn_of(found - kept)
         names = kept.union(name for name in map(_name, head.unpublished) if name >= start)
+        self._check_has_latest(names, head, start, limit)
         return [*names] if limit is None else sorted(names)[:limit]
+
+    def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
+        """Raise CorruptTableError where a listing lacks the latest version, which the catalog knows to be published: an
+        older one would be read as the latest. Cost: none, or 1 call of the coordinator."""
+        latest = commit_name(head.version)
+        if latest in names or not names or start > latest or limit is not None or self._pin is not None:
+            return
+        if self.refresh_head().version > head.version:
+            return  # log clean-up has deleted it since
+        raise CorruptTableError(
+            f"{self.url}: the catalog {self.catalog} has published version {head.version}, and the log has no "
+            f"{latest}: an older copy of the table is there, or files of its log were deleted. Restore {latest} and "
+            "the commits before it that are missing, or drop the table from the catalog and register what is there."
+        )
 
     def _warn_of(self, later: Iterable[str]) -> None:
         """Warn of commits in the log that the catalog does not know. Cost: none, as a rule; 1 call of the coordinator

@@ -143,17 +143,19 @@ class TipProof:
     def is_followed(self, version: int) -> bool:
         """Whether ``version``, which was committed on top of the known version a while ago, is known to follow it;
         False where log clean-up has deleted that. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1
-        HEAD on a store over a network; none on others, where ``confirm`` has shown it."""
+        HEAD on a store over a network, after a lost race 2 in one round; none on others, where ``confirm`` has shown
+        it."""
         if self._known is None or not self._reader.store.is_remote:
             return True
-        tip = self._known.tip
-        return self._judge(tip, self._reader.store.head(commit_path(tip.version)), version, is_committed=True)
+        tips = self._tips(after=True)
+        found = self._reader.heads([commit_path(tip.version) for tip in tips])
+        return all(self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True))
 
-    def _tips(self) -> list[Tip]:
-        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere it is checked
-        again, since a roll-back may have left the known version and not the winner."""
+    def _tips(self, after: bool = False) -> list[Tip]:
+        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere, and ``after``
+        the commit, it is checked again, since a roll-back may have left the known version and not the winner."""
         assert self._known is not None
-        winner = None if self._reader.store.is_remote else self._winner
+        winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]
 
     def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:

@@ -5,6 +5,8 @@ Spec: PROTOCOL.md#action-reconciliation, #version-checksum-file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from deltalog.errors import InvalidCheckpointError, InvalidCommitError, MissingVersionError, TableReplacedError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.reader import LogReader
@@ -13,26 +15,33 @@ from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
 from deltalog.protocol import features
 from deltalog.protocol.actions import Protocol
+from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import checkpoint_interval
-from deltalog.storage.base import FileMeta
+from deltalog.storage.base import FileMeta, etag_of
 
 # ``load_after`` reads at most this number of commits, and of bytes of them; and leaves at most this number of commits
 # after the checkpoint.
 MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
+# How often a table that is replaced while it is read is read.
+_READS = 3
 
 
 def load_latest(reader: LogReader) -> LogSnapshot:
     """The latest version.
 
-    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError. Cost: 1 GET, 1 LIST, then 2 GETs with a
-    usable ``.crc``, else the small columns of the checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD
-    more, for what a listing of a remote store shows, and another where it read commits.
+    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError where that happens each
+    time while it is read. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
+    checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD more, for what a listing of a remote store
+    shows, and 1 after commits were read, on a remote store where its ETags are not of the bytes.
     """
-    try:
-        return load(reader, reader.list_latest(), identifies=True)
-    except TableReplacedError:  # meanwhile
-        return load(reader, reader.list_latest(), identifies=True)
+    for number in range(_READS):
+        try:
+            return load(reader, reader.list_latest(), identifies=True, asks=number > 0)
+        except TableReplacedError:
+            if number == _READS - 1:
+                raise
+    raise AssertionError
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
@@ -41,18 +50,28 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
     large ones, or one cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk 1 HEAD or 2 for each commit
-    instead), and 1 GET for each commit.
+    instead), and 1 GET for each commit; on a remote store whose ETags are not of the bytes 1 HEAD.
     """
+    known = snapshot
     listing = reader.list_after(snapshot.version, MAX_NEW_COMMITS, checkpoint_interval(snapshot.metadata.configuration))
-    versions = listing.commits
-    size_bytes = sum(meta.size_bytes or 0 for meta in listing.metas.values())
-    is_tail = versions == tuple(range(snapshot.version + 1, snapshot.version + 1 + len(versions)))
-    tail = len(snapshot.segment.commits) + len(versions)
+    metas = {version: meta for version, meta in listing.metas.items() if version > known.version}
+    versions = tuple(version for version in listing.commits if version > known.version)
+    size_bytes = sum(meta.size_bytes or 0 for meta in metas.values())
+    is_tail = versions == tuple(range(known.version + 1, known.version + 1 + len(versions)))
+    tail = len(known.segment.commits) + len(versions)
     if not versions or not is_tail or len(versions) > MAX_NEW_COMMITS or tail > MAX_TAIL or size_bytes > MAX_NEW_BYTES:
         return None
     try:
-        commits = reader.commits(versions)
+        files = reader.commit_files(versions)
+        commits = [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
     except (InvalidCommitError, MissingVersionError):
+        return None
+    is_managed = reader.store.catalog is not None or reader.store.branch is not None
+    if (
+        reader.store.is_remote
+        and not is_managed
+        and not _follow(known, listing, dict(zip(versions, files, strict=True)))
+    ):
         return None
     checkpoints = {checkpoint.version: checkpoint for checkpoint in listing.checkpoints}
     for commit in commits:
@@ -60,8 +79,29 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
         if commit.version in checkpoints:
             snapshot = snapshot.on_checkpoint(NewCheckpoint(checkpoints[commit.version], None))
     features.check_reached(snapshot.protocol, reader.store.url, reader.store.catalog)
-    snapshot.tip.meta = listing.metas[snapshot.version]
+    snapshot.tip.meta = metas[snapshot.version]
     return snapshot
+
+
+def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) -> bool:
+    """Whether commits that were listed after a version, and then read, follow it: they do not where another table took
+    the place of its own in between. ``files``: their bytes by version. Cost: none, or 1 HEAD where the ETags of the
+    listing do not tell."""
+    reader, tip = known.reader, known.tip
+    listed = listing.metas.get(known.version)
+    if listed is None or not tip.is_file(reader, listed):
+        return False
+    if _are_listed(listing, files):
+        return True
+    found = reader.store.head(commit_path(known.version))
+    return found is not None and tip.is_file(reader, found)
+
+
+def _are_listed(listing: Listing, files: Mapping[int, bytes]) -> bool:
+    """Whether the ETags show that these commits, their bytes by version, are those that were listed."""
+    return all(
+        version in listing.metas and listing.metas[version].etag == etag_of(data) for version, data in files.items()
+    )
 
 
 def load(
@@ -70,21 +110,24 @@ def load(
     version: int | None = None,
     latest: Protocol | None = None,
     identifies: bool = False,
+    asks: bool = False,
 ) -> LogSnapshot:
     """A version of a listing (None: the latest), from an older checkpoint where one cannot be read. ``latest``: the
     protocol of the latest version, if known: where no catalog manages that, all versions are read by their path.
-    ``identifies``: ``tip`` has the commit file, by which a handle knows its version again.
+    ``identifies``: ``tip`` has the commit file, by which a handle knows its version again; ``asks``: by a HEAD also
+    where a listing shows it, perhaps otherwise than a HEAD.
 
-    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``. Cost: as
+    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with ``identifies``
+    TableReplacedError where the commits that were read are not known to be of one table. Cost: as
     ``load_latest`` after the listing; 1 LIST more where the listing does not reach back far enough.
     """
     unusable: tuple[Checkpoint, ...] = ()
     failure: InvalidCheckpointError | None = None
     while True:
         segment = reader.segment(listing, version, unusable, failure)
-        meta = _meta_of_tip(reader, listing, segment) if identifies else None  # before the commit is read
+        meta = _meta_of_tip(reader, listing, segment, asks) if identifies else None  # before the commit is read
         try:
-            return _load_segment(reader, segment, unusable, latest, meta)
+            return _load_segment(reader, segment, unusable, latest, meta, listing)
         except InvalidCheckpointError as error:
             if segment.checkpoint is None:
                 raise
@@ -92,10 +135,10 @@ def load(
             unusable = (*unusable, segment.checkpoint)
 
 
-def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment) -> FileMeta | None:
-    """The commit file of the latest version, where that costs no request over a network."""
+def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment, asks: bool) -> FileMeta | None:
+    """The commit file of the latest version, where that costs no request over a network, or where ``asks``."""
     store = reader.store
-    if store.is_remote or store.catalog is not None or store.branch is not None:
+    if _is_managed(reader) or (store.is_remote and not asks):
         return listing.metas.get(segment.version)
     return store.head(commit_path(segment.version))
 
@@ -106,6 +149,7 @@ def _load_segment(
     unusable: tuple[Checkpoint, ...],
     latest: Protocol | None,
     meta: FileMeta | None,
+    listing: Listing,
 ) -> LogSnapshot:
     by_checksum = reader.checksum_state(segment.version) if segment.has_checksum else None
     if by_checksum is not None:
@@ -113,9 +157,17 @@ def _load_segment(
         tip = Tip(segment.version, checksum.txn_id, meta)
         cache = FileCache(reader, segment, state, tip, totals=checksum.totals, unusable=unusable, checksum=checksum)
     else:
-        state, commits = reader.replay(segment)
+        listed: list[bool] = []
+
+        def see(versions: Sequence[int], files: Sequence[bytes]) -> None:
+            listed.append(_are_listed(listing, dict(zip(versions, files, strict=True))))
+
+        state, commits = reader.replay(segment, see if meta is not None and reader.store.is_remote else None)
+        # A checkpoint alone is one file, as a rule.
+        is_as_listed = reader.store.is_remote and all(listed) and not segment.compactions
+        if meta is not None and not is_as_listed and not _is_managed(reader):
+            _check_is_same(reader, segment, meta)
         ict_ms, tip = None, Tip(segment.version, None, meta)
-        tip.check_after_read(reader, commits.actions)
         infos = (each.commit_info for each in commits.actions if each.version == segment.version)
         tip.txn_id = next((info.txn_id for info in infos if info is not None), None)
         cache = FileCache(reader, segment, state, tip, commits=commits, unusable=unusable)
@@ -124,6 +176,25 @@ def _load_segment(
     else:
         features.check_readable(state.protocol, reader.store.url)
     return LogSnapshot(reader, segment, state, cache, ict_ms)
+
+
+def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> None:
+    """Raise TableReplacedError unless the commit of a version is the file that it was before the version was read:
+    others may be of another table otherwise, which took the place of this one. Cost: 1 HEAD; none of a single file."""
+    if segment.checkpoint is None and len(segment.commits) == 1:
+        return
+    found = reader.store.head(commit_path(segment.version))
+    if found is None or not before.may_be(found):
+        raise TableReplacedError(
+            f"{reader.store.url}: the table was replaced while version {segment.version} of it was read. Read the "
+            "table that is there now.",
+            version=segment.version,
+        )
+
+
+def _is_managed(reader: LogReader) -> bool:
+    """Whether a catalog decides which commits the table has: it knows its tables by their ids."""
+    return reader.store.catalog is not None or reader.store.branch is not None
 
 
 class UnreadSnapshot:

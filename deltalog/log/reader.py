@@ -53,6 +53,9 @@ _HEADS_AT_ONCE = 1000
 # The bytes of as many commits are in memory at once.
 _COMMITS_AT_ONCE = 8192
 
+# Called with versions and the bytes of their commits.
+See = Callable[[Sequence[int], Sequence[bytes]], None]
+
 
 class LogReader:
     """Reads the log of one table. Holds no state but the store.
@@ -90,11 +93,12 @@ class LogReader:
         return self.list_from(first, stat=stat)
 
     def list_after(self, version: int, limit: int, interval: int) -> Listing:
-        """The log after a version, with the sizes and times of its commits. ``interval``: the number of versions
-        between checkpoints, as a rule. Cost: 1 LIST; on a local disk 1 HEAD for each of the next commits, for one more
-        of them and for each checkpoint that is expected, up to ``limit`` commits."""
+        """The log after a version, with the sizes and times of its commits; on a remote store with that version itself.
+        ``interval``: the number of versions between checkpoints, as a rule. Cost: 1 LIST; on a local disk 1 HEAD for
+        each of the next commits, for one more of them and for each checkpoint that is expected, up to ``limit``
+        commits."""
         if self.store.is_remote:
-            return self.list_from(version + 1, stat=True)
+            return self.list_from(version, stat=True)
         metas: dict[int, FileMeta] = {}
         checkpoints: list[Checkpoint] = []
         while len(metas) <= limit and (meta := self.store.head(commit_path(version + 1))) is not None:
@@ -223,11 +227,12 @@ class LogReader:
         except (MissingVersionError, VersionNotFoundError) as error:
             raise (failure or error) from None
 
-    def replay(self, segment: Segment) -> tuple[State, Commits]:
-        """The state of a segment's version, and the commits after its checkpoint. Raises InvalidCheckpointError,
+    def replay(self, segment: Segment, see: See | None = None) -> tuple[State, Commits]:
+        """The state of a segment's version, and the commits after its checkpoint. ``see`` gets the bytes of these.
+        Raises InvalidCheckpointError,
         InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small columns of the checkpoint, and as
         ``segment_commits``, side by side on a remote store."""
-        read_commits = partial(self.segment_commits, segment)
+        read_commits = partial(self.segment_commits, segment, see)
         if segment.checkpoint is None:
             base, commits = PartialState(), read_commits()
         else:
@@ -252,23 +257,27 @@ class LogReader:
         except ObjectNotFoundError as error:
             raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
-    def segment_commits(self, segment: Segment) -> Commits:
-        """The commits of a segment. A compaction replaces its commits, as one commit of its last version; where it
-        cannot be read, the commits are. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+    def segment_commits(self, segment: Segment, see: See | None = None) -> Commits:
+        """The commits of a segment. ``see``: called with versions and the bytes of their commits as they are read. A
+        compaction replaces its commits, as one commit of its last version; where it cannot be read, the commits are.
+        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
             within = range(compaction.start, compaction.end + 1)
-            commits += self._decoded([v for v in rest if v < compaction.start])
-            commits += self._compacted(compaction) or self._decoded(within)
+            commits += self._decoded([v for v in rest if v < compaction.start], see)
+            commits += self._compacted(compaction) or self._decoded(within, see)
             rest = [v for v in rest if v > compaction.end]
-        return commits + self._decoded(rest)
+        return commits + self._decoded(rest, see)
 
-    def _decoded(self, versions: Sequence[int]) -> Commits:
+    def _decoded(self, versions: Sequence[int], see: See | None) -> Commits:
         commits = Commits()
         for start in range(0, len(versions), _COMMITS_AT_ONCE):
             some = versions[start : start + _COMMITS_AT_ONCE]
-            commits += decode_commits(some, self.commit_files(some))
+            files = self.commit_files(some)
+            if see is not None:
+                see(some, files)
+            commits += decode_commits(some, files)
         return commits
 
     def _compacted(self, compaction: Compaction) -> Commits | None:

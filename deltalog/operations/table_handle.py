@@ -64,7 +64,8 @@ class TableHandle:
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
         # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        self._proven_ms: int | None = None  # when the last check of the log began that proved ``latest``
+        # A version, and when the last check of the log began that has shown it to be the latest.
+        self._proven: tuple[Snapshot, int] | None = None
         self._lost: Snapshot | None = None  # a version that is gone, which a call has raised already
         self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
         self._mark_fresh()
@@ -103,7 +104,7 @@ class TableHandle:
             after, found = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
             is_same = found is not None and latest.tip.is_file(self.reader, found)
             if is_same and after is None:
-                self._mark_fresh(began_ms)
+                self._mark_fresh(latest, began_ms)
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
@@ -119,14 +120,17 @@ class TableHandle:
             # Where another thread has moved the handle meanwhile, only a later version moves it on.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest = snapshot
-        self._mark_fresh(began_ms)
+        self._mark_fresh(snapshot, began_ms)
         return snapshot, is_same
 
     def recent(self) -> tuple[Snapshot, int | None]:
         """The latest version, for a call that changes the table; on a remote store possibly up to _WARM_MS old. The
         second item: when the check of the log began that has just shown it to be the latest; None without one. Cost:
         none then, else as ``refresh_for_change``."""
-        return (self.latest, None) if self._is_warm() else (self.refresh_for_change(), self._proven_ms)
+        if self._is_warm():
+            return self.latest, None
+        latest = self.refresh_for_change()
+        return latest, self._proven_ms(latest)
 
     def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
         """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
@@ -213,12 +217,18 @@ class TableHandle:
         """Make the next ``recent`` read the log."""
         self._fresh_ms = -_WARM_MS
 
-    def _mark_fresh(self, proven_ms: int | None = None) -> None:
-        """``proven_ms``: when the check of the log began that has shown the latest version to be there."""
+    def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
+        """``proven_ms``: when the check of the log began that has shown ``proven`` to be the latest version."""
         if self.reader.store.is_remote:
             self._fresh_ms = self.environment.clock_ms()
-        if proven_ms is not None:
-            self._proven_ms = proven_ms
+        if proven is not None and proven_ms is not None:
+            self._proven = proven, proven_ms
+
+    def _proven_ms(self, latest: Snapshot) -> int | None:
+        """When the check began that has shown this version to be the latest; None where another thread has made the
+        last check, and has found another one."""
+        proven = self._proven
+        return proven[1] if proven is not None and proven[0] is latest else None
 
     def _is_warm(self) -> bool:
         """Whether the store is remote and the latest version was read within _WARM_MS."""
@@ -249,7 +259,7 @@ class TableHandle:
             on_commit=self.advance,
             is_strict=expected_version is not None,
             latest=latest,
-            proven_ms=self._proven_ms,
+            proven_ms=self._proven_ms(latest),
             on_lost=self.lose,
         )
         for _, _, where in origins:
@@ -277,7 +287,8 @@ class TableHandle:
         so no request is spent on them before. Only identity columns need the latest one: their values follow its."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
-            recent, proven_ms = self.refresh_for_change(), self._proven_ms
+            recent = self.refresh_for_change()
+            proven_ms = self._proven_ms(recent)
         return Transaction(
             self.reader,
             self.committer,

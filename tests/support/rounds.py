@@ -14,7 +14,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
-from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+from msgspec import structs
+
+from deltalog.storage.base import FileMeta, LogStore, PutOutcome, etag_of
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
@@ -107,14 +109,21 @@ class RoundStore(WrappedStore[LogStore]):
         found = super().list_from(directory, start, stat=stat, limit=limit)
         for _ in range(0, max(len(found), 1), LIST_PAGE):
             self.request()
-        return found
+        return [self._as_on_s3(f"{directory}/{meta.name}", meta) for meta in found]
+
+    def _as_on_s3(self, path: str, meta: FileMeta) -> FileMeta:
+        """With the ETag of the bytes."""
+        if meta.etag is None or not path.endswith(".json"):
+            return meta
+        return structs.replace(meta, etag=etag_of(self.inner.get(path)))
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     def head(self, path: str) -> FileMeta | None:
         self.request()
-        return super().head(path)
+        found = super().head(path)
+        return None if found is None else self._as_on_s3(path, found)
 
     def delete(self, path: str) -> None:
         self.request()

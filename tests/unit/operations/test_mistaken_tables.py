@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from deltalog import (
+    CorruptTableError,
     DeltaTable,
     Environment,
     LogStore,
@@ -26,13 +28,16 @@ from deltalog import (
     TableReplacedError,
 )
 from deltalog.operations import vacuum_tasks
+from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import Entry
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.wrapped import WrappedStore
+from deltalog.transactions.manager import TransactionManager
 from tests.support.core import SCHEMA, ids, rows
 from tests.support.places import OTHER, Place, place_of
+from tests.support.s3 import Server
 
 # ------------------------------------------------------------------------- another file that looks like the known one
 
@@ -115,6 +120,17 @@ class Once(WrappedStore[LogStore]):
         self._look("put", path)
         return self.inner.put_if_absent(path, data)
 
+    def get(self, path: str, length: int | None = None) -> bytes:
+        self._look("get", path)
+        return self.inner.get(path, length)
+
+    def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
+        return [self.get(path, length) for path in paths]
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None) -> Any:
+        self._look("list", directory)
+        return self.inner.list_from(directory, start, stat=stat, limit=limit)
+
     def delete(self, path: str) -> None:
         self._look("delete", path)
         self.inner.delete(path)
@@ -125,8 +141,14 @@ class Once(WrappedStore[LogStore]):
         return self.inner.remove(entries)
 
 
-@pytest.fixture(params=["disk", "memory", "far"])
+@pytest.fixture(params=["disk", "memory", "far", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "s3":
+        from deltalog.storage.s3 import S3Store  # the quick tests have no botocore
+
+        server: Server = request.getfixturevalue("ministack")
+        store = server.store()
+        return Place(store, lambda: S3Store(store.url, **server.options()))
     return place_of(request.param, tmp_path)
 
 
@@ -191,13 +213,23 @@ def _later(days: int) -> Environment:
     return Environment(clock_ms=lambda: int((time.time() + days * 86_400) * 1000))
 
 
+def _with_versions(place: Place, latest: int) -> DeltaTable:
+    table = place.create(SCHEMA)
+    # On S3 commits of one second have the same file time.
+    table.set_properties({"delta.enableInCommitTimestamps": "true"})
+    for number in range(latest - 1):
+        table.append(rows(number))
+    table.flush()
+    return table
+
+
 @pytest.mark.parametrize("is_dropped", [False, True])
 @pytest.mark.parametrize("skips", [0, 20])
 def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     place: Place, skips: int, is_dropped: bool
 ) -> None:
     """Its commits and checkpoints have the names of the old ones."""
-    place.create(SCHEMA, 30).checkpoint()
+    _with_versions(place, 30).checkpoint()
     left: list[str] = []
 
     def replace() -> None:
@@ -215,8 +247,7 @@ def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
 
 
 def test_log_clean_up_by_two_ends(place: Place) -> None:
-    table = place.create(SCHEMA, 12)
-    table.checkpoint()
+    _with_versions(place, 13).checkpoint()
     other = DeltaTable.open(place.reach(), environment=_later(40))
 
     def clean_up() -> None:
@@ -243,3 +274,106 @@ def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pyte
         table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     # Those that were under way.
     assert len(set(copy) - set(place.names())) <= 2
+
+
+# --------------------------------------------------------------------------------- replaced while a version is loaded
+
+
+def _without_checksums(place: Place) -> None:
+    for name in place.names():
+        if name.endswith(".crc"):
+            place.reach().delete(name)
+
+
+class NoEtags(WrappedStore[LogStore]):
+    """A store behind a network whose ETags say nothing about the bytes, as with some kinds of encryption."""
+
+    def head(self, path: str) -> Any:
+        found = self.inner.head(path)
+        return found and structs.replace(found, etag=None)
+
+    def list_from(self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None) -> Any:
+        found = self.inner.list_from(directory, start, stat=stat, limit=limit)
+        return [structs.replace(each, etag=None) for each in found]
+
+
+@pytest.mark.parametrize("has_etags", [True, False])
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
+    """Each is read by its name. Without a .crc the columns of one got beside the files of the other."""
+    old = place.create(SCHEMA, 5)
+    if checkpoint:
+        old.checkpoint()
+        old.append(rows(6))
+        old.append(rows(7))
+        old.flush()
+    _without_checksums(place)
+
+    def replace() -> None:
+        place.drop()
+        place.create(OTHER, 8)
+        _without_checksums(place)
+
+    inner = place.reach() if has_etags else NoEtags(place.reach())
+    table = DeltaTable.open(Once(inner, "get", ".json", replace, skips=1))
+    assert (table.version, table.snapshot().schema.names) == (8, ["other"])
+    assert table.snapshot().scan().to_arrow().num_rows == 8
+
+
+@pytest.mark.parametrize("has_etags", [True, False])
+@pytest.mark.parametrize("moment", ["list", "get"])
+def test_commits_of_another_table_do_not_follow_the_known_version(moment: str, has_etags: bool) -> None:
+    place = place_of("far", Path())
+    place.create(SCHEMA, 2)
+
+    def replace() -> None:
+        place.drop()
+        place.create(OTHER, 4)
+
+    inner = place.reach() if has_etags else NoEtags(place.reach())
+    part = "_delta_log" if moment == "list" else "4.json"
+    store = Once(inner, moment, part, replace, skips=10**9)
+    table = DeltaTable.open(store)
+    for number in range(2):
+        DeltaTable.open(place.reach()).append(rows(number))
+    store.skips = 0
+    assert table.snapshot().schema.names == ["other"]
+    assert table.snapshot().scan().to_arrow().num_rows == 4
+
+
+# ------------------------------------------------------------------------------------------------------- in a catalog
+
+
+def test_an_older_copy_below_a_catalog_is_not_read_as_the_latest_version(tmp_path: Path) -> None:
+    """The catalog knows that a later version was published."""
+    root = tmp_path / "t"
+    table = TransactionManager(str(tmp_path / "catalog.db")).create_table("db.t", str(root), SCHEMA)
+    table.append(rows(0))
+    shutil.copytree(root, tmp_path / "copy")
+    table.append(rows(1))
+    shutil.rmtree(root)
+    shutil.copytree(tmp_path / "copy", root)
+    again = TransactionManager(str(tmp_path / "catalog.db"))
+    with pytest.raises(CorruptTableError, match=r"has published version 2, and the log has no 0*2\.json"):
+        again.table("db.t").snapshot()
+
+
+# ------------------------------------------------------------------------------------------- two threads of a handle
+
+
+def test_what_another_thread_has_checked_is_no_check_of_an_older_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = place_of("far", Path())
+    table = place.create(SCHEMA, 2)
+    handle = table._handle
+
+    def meanwhile(self: TableHandle, latest: Any, reads: Any) -> list[Any]:
+        if latest.schema.names == ["id", "name"]:
+            place.drop()
+            place.create(OTHER, 2)
+            assert handle.refresh().schema.names == ["other"]  # in another thread
+        return []
+
+    monkeypatch.setattr(TableHandle, "_own_origins", meanwhile)
+    with pytest.raises(TableReplacedError):
+        table.set_properties({"custom.a": "1"})
+    assert place.commits() == ["00", "01", "02"]
