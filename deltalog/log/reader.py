@@ -228,10 +228,9 @@ class LogReader:
             raise (failure or error) from None
 
     def replay(self, segment: Segment, see: See | None = None) -> tuple[State, Commits]:
-        """The state of a segment's version, and the commits after its checkpoint. ``see`` gets the bytes of these.
-        Raises InvalidCheckpointError,
-        InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small columns of the checkpoint, and as
-        ``segment_commits``, side by side on a remote store."""
+        """The state of a segment's version, and the commits after its checkpoint. ``see``: as of ``segment_commits``.
+        Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small
+        columns of the checkpoint, and as ``segment_commits``, side by side on a remote store."""
         read_commits = partial(self.segment_commits, segment, see)
         if segment.checkpoint is None:
             base, commits = PartialState(), read_commits()
