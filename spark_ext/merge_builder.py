@@ -11,7 +11,8 @@ import deltalog
 from spark_ext import arguments
 from spark_ext.assigned import Expression
 from spark_ext.errors import ArgumentTypeError, explained
-from spark_ext.merging import Action, Clause, Group, Merge, merge
+from spark_ext.merge_clauses import Action, Clause, Group, Merge
+from spark_ext.merging import merge
 from spark_ext.results import MergeResult
 
 

@@ -5,12 +5,11 @@ twice, and a second one makes the new rows, as one job. No row reaches the drive
 from __future__ import annotations
 
 import contextlib
-import json
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,7 +17,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext import found_rows, pruning, rewritten_rows
-from spark_ext.assigned import Assignments, Expression, NewValues, Path, as_column, changed, parts_of, targets, text_of
+from spark_ext.assigned import Assignments, NewValues, Path, as_column, changed, parts_of, targets
 from spark_ext.changed_files import CHANGE_TYPE, ChangedFiles
 from spark_ext.conform import check_unique, stored_schema
 from spark_ext.counted import RowCount, SumOfCounts, counts_are_not_sent
@@ -27,6 +26,7 @@ from spark_ext.files import rows_of
 from spark_ext.fitting import Missing
 from spark_ext.found_rows import MARK
 from spark_ext.jobs import cancelled_with_its_caller, lost_session_explained
+from spark_ext.merge_clauses import Clause, Group, Merge
 from spark_ext.reads import reads_of
 from spark_ext.results import WriteResult
 from spark_ext.row_verbs import Removal, Rows, committed, new_values, not_committed
@@ -35,61 +35,11 @@ from spark_ext.types import from_spark, without_void
 from spark_ext.write_options import WriteRequest
 from spark_ext.write_plan import WritePlan, recorded_transaction
 
-Group = Literal["matched", "not matched", "not matched by source"]
-Action = Literal["update", "delete", "insert"]
 _IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
 # The columns of each side under names that the other cannot have.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
 # Types of keys whose least and greatest value bound the keys of rows that can match.
 _BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
-
-
-@dataclass(frozen=True)
-class Clause:
-    """A clause as it was called. ``sets``: None for all columns."""
-
-    group: Group
-    action: Action
-    condition: Expression | None
-    sets: Mapping[str, Expression] | None = None
-
-    @property
-    def entry(self) -> dict[str, str]:
-        """What the commit says of it, in delta-spark's names."""
-        condition = {} if self.condition is None else {"predicate": text_of(self.condition)}
-        return {**condition, "actionType": self.action}
-
-
-@dataclass(frozen=True)
-class Merge:
-    """What a caller asks for."""
-
-    source: DataFrame
-    condition: Expression
-    clauses: Sequence[Clause] = field(default=())
-    evolves: bool = False
-
-    def of(self, group: Group) -> list[tuple[int, Clause]]:
-        """The clauses of a group, with their numbers among all."""
-        return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
-
-    def check(self) -> None:
-        """Raise CallError where there is no clause, or one that can never apply."""
-        if not self.clauses:
-            raise deltalog.CallError("The merge has no clause. Add whenMatchedUpdate(…), whenNotMatchedInsert(…), ….")
-        for group in ("matched", "not matched", "not matched by source"):
-            clauses = [clause for _, clause in self.of(group)]
-            if any(clause.condition is None for clause in clauses[:-1]):
-                raise deltalog.CallError(
-                    f"Of the clauses for rows that are {group}, only the last one may be without a condition: those "
-                    "after it would never apply."
-                )
-
-    @property
-    def may_match_several(self) -> bool:
-        """Whether a row of the target may have several rows of the source: none of their values is used."""
-        matched = [clause for _, clause in self.of("matched")]
-        return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
 
 
 def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> WriteResult:
@@ -116,19 +66,7 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
                     transaction.abort()
                     return not_committed(transaction, "no row changes")
             rows = metrics["numTargetRowsInserted"] + metrics["numTargetRowsUpdated"]
-            return committed(spark, request, transaction, "MERGE", _parameters(asked), metrics, plan.files, rows)
-
-
-def _parameters(asked: Merge) -> dict[str, str]:
-    def entries(group: Group) -> str:
-        return json.dumps([clause.entry for _, clause in asked.of(group)])
-
-    return {
-        "predicate": json.dumps([text_of(asked.condition)]),
-        "matchedPredicates": entries("matched"),
-        "notMatchedPredicates": entries("not matched"),
-        "notMatchedBySourcePredicates": entries("not matched by source"),
-    }
+            return committed(spark, request, transaction, "MERGE", asked.parameters, metrics, plan.files, rows)
 
 
 @contextlib.contextmanager
