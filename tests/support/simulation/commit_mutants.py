@@ -23,6 +23,7 @@ from deltalog.log.reader import LogReader
 from deltalog.operations import transaction as transaction_module
 from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
+from deltalog.protocol.codec import decode_commit
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
@@ -269,9 +270,9 @@ def does_not_look_at_application_ids(patch: Patch) -> None:
 def catches_up_without_looking(patch: Patch) -> None:
     def catch_up(self: Any) -> Any:
         listed = self._reader.list_from(self._base.version + 1).commits
-        for winner in self._reader.commits(listed):
-            blind = msgspec.structs.replace(winner, adds=[], removes=[], transactions=[])
-            self._rebase_on(blind)
+        for version, data in zip(listed, self._reader.commit_files(listed), strict=True):
+            blind = msgspec.structs.replace(decode_commit(data, version), adds=[], removes=[], transactions=[])
+            self._rebase_on(blind, data)
 
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
