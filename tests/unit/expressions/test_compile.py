@@ -58,7 +58,8 @@ def test_values_are_those_of_spark(text: str, expected: Any) -> None:
     assert found == expected and type(found) is type(expected)
 
 
-@pytest.mark.parametrize("text", cases(FAILING))
+# Spark takes the last timestamp that it has for a number of seconds beyond it.
+@pytest.mark.parametrize("text", [*cases(FAILING), "cast(huge as timestamp)"])
 def test_overflow_division_by_zero_and_lossy_casts_are_errors(text: str) -> None:
     with pytest.raises((pa.ArrowInvalid, CallError)):  # a literal is found wrong before any row
         compile_expression(text, SCHEMA).evaluate(ROWS)
