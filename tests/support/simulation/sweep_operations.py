@@ -364,7 +364,7 @@ OPERATIONS: tuple[Swept, ...] = (
         "retrying",
         lambda table, token: table.retrying(lambda again: again.delete("x = 3220", user_metadata=token)),
     ),
-    Swept("upgrade_protocol", lambda table, token: table.upgrade_protocol(1, 4, user_metadata=token)),
+    Swept("upgrade_protocol", lambda table, token: table.upgrade_protocol(1, 4, user_metadata=token), _ANY),
     Swept("checkpoint", lambda table, token: table.checkpoint(), settings=["alone", "behind"]),
     Swept("compact_log", lambda table, token: table.compact_log(), settings=["alone", "behind"]),
     Swept("cleanup_log", lambda table, token: table.cleanup_log().first_version, settings=["alone", "behind"]),
