@@ -89,6 +89,16 @@ def features_added(path: Path) -> pa.Table:
     return batch(0, 6)
 
 
+@feature("Protocol versions raised", "`upgrade_protocol`")
+def versions_raised(path: Path) -> pa.Table:
+    table = created(path, data=batch(0))
+    table.upgrade_protocol(2, 5)
+    table.append(batch(3))
+    protocol = table.snapshot().protocol
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (2, 5) and not protocol.writer_features
+    return batch(0, 6)
+
+
 @feature("Features dropped", "`drop_feature`", checksum=False)
 def features_dropped(path: Path) -> pa.Table:
     table = created(path, ICT, TRACKED, {"delta.feature.vacuumProtocolCheck": "supported"}, data=batch(0))
