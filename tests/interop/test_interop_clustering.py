@@ -43,7 +43,8 @@ def optimized(delta: DeltaSpark, path: Path, full: str = "") -> tuple[int, int]:
 def same(delta: DeltaSpark, path: Path, count: int) -> None:
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
-    assert found.num_rows == count and table.check(deep=True).findings == ()
+    # A commit after several of delta-spark may have no .crc: what its handle has read does not give the totals.
+    assert found.num_rows == count and {each.rule for each in table.check(deep=True).findings} <= {"crc-missing"}
     assert plain_rows(delta.spark.read.format("delta").load(str(path)).toArrow()) == plain_rows(found)
 
 

@@ -209,7 +209,8 @@ def test_a_restore_has_no_error(delta: DeltaSpark, tmp_path: Path, crossed: str)
         delta.sql(f"ALTER TABLE delta.`{path}` {change}")
         assert_no_error(path)
     changed = DeltaTable.open(path).version
-    for version in (2, changed, 1, changed):
+    # delta-spark refuses to restore deletion vectors where they are off now.
+    for version in (1, changed) if crossed == "the end of deletion vectors" else (2, changed, 1, changed):
         delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
         assert_no_error(path)
         delta.sql(f"DELETE FROM delta.`{path}` WHERE t.same = 'b'")
