@@ -11,7 +11,6 @@ try:
 except ImportError as error:
     raise ImportError("spark_ext needs PySpark 3.5 or newer: pip install 'deltalog[spark]'") from error
 
-from spark_ext.data_source import register
 from spark_ext.delta_table import DeltaTable
 from spark_ext.errors import (
     ArgumentTypeError,
@@ -21,20 +20,21 @@ from spark_ext.errors import (
     MissingTableError,
     SqlSyntaxError,
 )
-from spark_ext.frames import detail, history
-from spark_ext.jobs import JobFailedError
-from spark_ext.merge_builder import DeltaMergeBuilder
-from spark_ext.names import use_catalog
-from spark_ext.optimizing import DeltaOptimizeBuilder
-from spark_ext.reader import Reader, read, read_changes
+from spark_ext.maintenance.optimize import DeltaOptimizeBuilder
+from spark_ext.reading.log_frames import detail, history
+from spark_ext.reading.reader import Reader, read, read_changes
 from spark_ext.results import WriteResult
-from spark_ext.sql import sql
-from spark_ext.stream_writer import StreamWriter, stream_writer
-from spark_ext.table_builder import DeltaTableBuilder, IdentityGenerator
-from spark_ext.table_writer import TableWriter, write_to
-from spark_ext.targets import NameNotRegisteredError
+from spark_ext.rows.merge_builder import DeltaMergeBuilder
+from spark_ext.session.jobs import JobFailedError
+from spark_ext.session.names import use_catalog
+from spark_ext.statements.session_sql import sql
+from spark_ext.stream.batch_writer import StreamWriter, stream_writer
+from spark_ext.stream.registration import register
 from spark_ext.types import from_spark, to_spark
-from spark_ext.writer import Writer, write
+from spark_ext.writing.table_builder import DeltaTableBuilder, IdentityGenerator
+from spark_ext.writing.table_writer import TableWriter, write_to
+from spark_ext.writing.targets import NameNotRegisteredError
+from spark_ext.writing.writer import Writer, write
 
 __all__ = [
     "ArgumentTypeError",

@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from deltalog.conformance import Engine
-from spark_ext import frames, reader, types, writer
+from spark_ext import types
 from spark_ext.delta_table import DeltaTable
-from spark_ext.sql import sql
+from spark_ext.reading import log_frames, reader
+from spark_ext.statements.session_sql import sql
+from spark_ext.writing import writer
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -74,7 +76,7 @@ class SparkExtEngine(_SparkEngine):
         return self._reader(None, None).snapshot(path).version
 
     def history(self, path: str) -> Mapping[int, int | None]:
-        return _history(frames.history(self.spark, path))
+        return _history(log_frames.history(self.spark, path))
 
     def changes(
         self,

@@ -14,16 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
 import deltalog
-from spark_ext import arguments, frames, names, paths, row_verbs, stores
-from spark_ext.assigned import Expression
+from spark_ext import arguments
 from spark_ext.errors import ArgumentTypeError, explained
-from spark_ext.merge_builder import DeltaMergeBuilder, merge_of
-from spark_ext.optimizing import DeltaOptimizeBuilder
-from spark_ext.paths import Location
-from spark_ext.reader import frame, timestamp_ms
+from spark_ext.maintenance.optimize import DeltaOptimizeBuilder
+from spark_ext.maintenance.vacuum import vacuumed
+from spark_ext.reading import log_frames
+from spark_ext.reading.reader import frame, timestamp_ms
 from spark_ext.results import WriteResult
-from spark_ext.table_builder import DeltaTableBuilder, Kind
-from spark_ext.vacuuming import vacuumed
+from spark_ext.rows import delete_update
+from spark_ext.rows.merge_builder import DeltaMergeBuilder, merge_of
+from spark_ext.session import names, paths, stores
+from spark_ext.session.paths import Location
+from spark_ext.writing.assignments import Expression
+from spark_ext.writing.table_builder import DeltaTableBuilder, Kind
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
@@ -165,11 +168,11 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first. As ``spark_ext.history``."""
-        return frames.history(self._spark, self._table, limit)
+        return log_frames.history(self._spark, self._table, limit)
 
     def detail(self) -> DataFrame:
         """One row about the latest version. As ``spark_ext.detail``."""
-        return frames.detail(self._spark, self._table)
+        return log_frames.detail(self._spark, self._table)
 
     # ----------------------------------------------------------------------------------------------- changing rows
 
@@ -185,7 +188,7 @@ class DeltaTable:
         """
         _check("delete", condition)
         with explained(f"DELETE from {self._table.url}"):
-            return row_verbs.delete(self._spark, self._table, condition, self._alias)
+            return delete_update.delete(self._spark, self._table, condition, self._alias)
 
     def update(
         self,
@@ -203,7 +206,7 @@ class DeltaTable:
             _check("update", condition)
         sets = arguments.values("set", set)
         with explained(f"UPDATE of {self._table.url}"):
-            return row_verbs.update(self._spark, self._table, condition, sets, self._alias)
+            return delete_update.update(self._spark, self._table, condition, sets, self._alias)
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.

@@ -136,7 +136,7 @@ def _call_on_spark(system: str, dry: bool, path: str) -> Callable[[], Any]:
         spark.sql(f"SELECT count(*) FROM delta.`{path}`").collect()
         return lambda: spark.sql(f"VACUUM delta.`{path}`{' DRY RUN' if dry else ''}").collect()
     from deltalog import DeltaTable
-    from spark_ext.vacuuming import vacuumed
+    from spark_ext.maintenance.vacuum import vacuumed
 
     spark, table = without_jars(), DeltaTable.open(path)
     spark.range(1).collect()

@@ -158,8 +158,8 @@ def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
     """What spark_ext reads on the driver, without a session."""
     from pyspark.sql import types
 
-    from spark_ext import files as job_files
-    from spark_ext.stored import Layout, read_schemas
+    from spark_ext.reading.file_schema import Layout, read_schemas
+    from spark_ext.writing import job_files
 
     schema = types.StructType(
         [types.StructField("id", types.LongType()), types.StructField("name", types.StringType())]

@@ -197,7 +197,8 @@ def _by_spark_ext(text: str) -> Any:
     """What spark_ext finds in a condition and in statements, before Spark sees them."""
     if importlib.util.find_spec("pyspark") is None:
         return None
-    from spark_ext import pruning, queries, statements
+    from spark_ext.parse import queries, table_references
+    from spark_ext.reading import pruning
 
     snapshot, text = _table().snapshot(), text[:50_000]  # which is split into tokens seven times
     pruning.predicate(snapshot, [text])
@@ -206,10 +207,10 @@ def _by_spark_ext(text: str) -> Any:
     pruning.is_repeatable([text])
     list(pruning.equalities(text, "target"))
     for query in (f"SELECT * FROM deltalog.`/t` WHERE {text}", f"DELETE FROM deltalog.`/t` WHERE {text}", text):
-        tokens = statements.tokens_of(query)
+        tokens = table_references.tokens_of(query)
         if tokens is not None:
             with contextlib.suppress(DeltaLogError, ValueError):
-                queries.query_of(statements.Statement(query, tokens), {})
+                queries.query_of(table_references.Statement(query, tokens), {})
     return None
 
 

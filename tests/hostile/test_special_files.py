@@ -81,7 +81,7 @@ def test_nothing_waits_for_a_pipe_or_reads_a_device_to_its_end(name: str, kind: 
 
 def test_a_job_of_spark_with_a_pipe_in_it(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from spark_ext.bounded_footers import schema_of
+    from spark_ext.reading.bounded_footers import schema_of
 
     os.mkfifo(tmp_path / "part-00000-x.parquet")
     with pytest.raises(OSError, match="is no file"):

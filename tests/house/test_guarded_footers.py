@@ -16,7 +16,7 @@ ALLOWED = {
     "deltalog/conformance/builder.py": "reads files that it wrote",
     "deltalog/conformance/log_checks.py": "reads files that it wrote",
     "deltalog/testing/store_contract.py": "reads files that it wrote",
-    "spark_ext/scan.py": "runs in workers that have pyarrow only, and passes the bound on lists",
+    "spark_ext/reading/scan.py": "runs in workers that have pyarrow only, and passes the bound on lists",
 }
 
 
@@ -41,4 +41,4 @@ def test_only_the_guard_opens_parquet_files() -> None:
 
 
 def test_the_worker_passes_the_bound() -> None:
-    assert "thrift_container_size_limit=most_items" in (ROOT / "spark_ext/scan.py").read_text(encoding="utf-8")
+    assert "thrift_container_size_limit=most_items" in (ROOT / "spark_ext/reading/scan.py").read_text(encoding="utf-8")

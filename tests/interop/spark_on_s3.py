@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 import spark_ext
-from spark_ext.stores import bucket_of, s3a_settings
+from spark_ext.session.stores import bucket_of, s3a_settings
 from tests.support.spark.jars import s3a_jars
 from tests.support.spark.session import delta_session, stop_sessions
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, VersionNotFoundError
-from spark_ext.vacuuming import vacuumed
+from spark_ext.maintenance.vacuum import vacuumed
 from tests.interop.vacuum_tables import CASES, REASONS, make
 from tests.support.spark import DeltaSpark
 from tests.support.spark.shapes import batch

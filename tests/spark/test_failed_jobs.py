@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-import spark_ext.local_job
-from spark_ext.files import collect
+import spark_ext.writing.local_job
+from spark_ext.writing.job_files import collect
 from tests.spark.settings import IS_CONNECT, since
 from tests.spark.tables import data_files, litter, versions
 
@@ -154,7 +154,7 @@ def test_what_a_straggler_leaves_is_no_part_of_the_job(
         (attempt / "part-00007-late.snappy.parquet").write_bytes(b"PAR1")
         return collect(directory, *args)
 
-    monkeypatch.setattr(spark_ext.local_job, "collect", late)
+    monkeypatch.setattr(spark_ext.writing.local_job, "collect", late)
     writer = spark_ext.write(spark.range(4).selectExpr("id", "id % 2 as p"))
     result = (writer.partitionBy("p") if partitioned else writer).save(table)
     assert (result.version, result.num_rows) == (0, 4) and litter(table) == []

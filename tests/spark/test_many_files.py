@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import spark_ext
-from spark_ext import paths
+from spark_ext.session import paths
 from tests.spark.many_files import COUNT, ManyFiles, lists, make_flat, make_hive
 from tests.spark.many_files import scratch as scratch
 

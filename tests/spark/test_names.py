@@ -11,8 +11,8 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext import names
-from spark_ext.targets import NamedTarget, NewTable
+from spark_ext.session import names
+from spark_ext.writing.targets import NamedTarget, NewTable
 from tests.spark.tables import action, data_files, litter, rows, versions
 
 SETTING = "spark.deltalog.catalog"

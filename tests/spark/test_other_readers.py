@@ -11,8 +11,8 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext import entries, hive
-from spark_ext.stored import Layout
+from spark_ext.reading import file_entries, partition_discovery
+from spark_ext.reading.file_schema import Layout
 from tests.spark.tables import data_files, make, rows, schema
 from tests.support.spark.readers import READERS, answer
 
@@ -56,10 +56,10 @@ def test_a_table_of_spark_ext_is_read_by_others(spark: Any, table: str, kind: st
     assert str(rows(spark_ext.read(spark).load(table), "id")) == str(rows(again, "id"))
 
 
-def trees(table: str) -> list[hive.Tree]:
+def trees(table: str) -> list[partition_discovery.Tree]:
     """The scans that Spark makes of it by its own partition discovery."""
     snapshot = deltalog.DeltaTable.open(table).snapshot()
-    found, others = hive.trees(Layout.of(snapshot), entries.of_snapshot(snapshot))
+    found, others = partition_discovery.trees(Layout.of(snapshot), file_entries.of_snapshot(snapshot))
     return [] if others else sorted(found)
 
 

@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from spark_ext.parsing import trees_of
+from spark_ext.parse.trees import trees_of
 
 
 @pytest.mark.parametrize("opening", ["struct(", "array(", "map(1, ", "cast(a as struct<b: ", "((", "case when a then "])

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import deltalog
 import spark_ext
-import spark_ext.local_job
-import spark_ext.session
+import spark_ext.session.settings
+import spark_ext.writing.local_job
 from tests.spark.settings import session_of
 from tests.spark.tables import data_files, litter, rows, versions
 
@@ -109,9 +109,9 @@ def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Call it with a setting that somebody else changes while the next write runs."""
 
     def unpin(key: str) -> None:
-        settings = {name: value for name, value in spark_ext.session.SETTINGS.items() if name != key}
-        monkeypatch.setattr(spark_ext.local_job, "SETTINGS", settings)
-        monkeypatch.setattr(spark_ext.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+        settings = {name: value for name, value in spark_ext.session.settings.SETTINGS.items() if name != key}
+        monkeypatch.setattr(spark_ext.writing.local_job, "SETTINGS", settings)
+        monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
 
     return unpin
 
@@ -163,9 +163,9 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
     one, two, other = next(wrappers(spark)), next(wrappers(spark)), spark.newSession()
     with session_of(spark, {TIMESTAMPS: "INT96"}):
-        first = spark_ext.session.session_settings(one, settings)
-        second = spark_ext.session.session_settings(two, settings)
-        third = spark_ext.session.session_settings(other, settings)
+        first = spark_ext.session.settings.session_settings(one, settings)
+        second = spark_ext.session.settings.session_settings(two, settings)
+        third = spark_ext.session.settings.session_settings(other, settings)
         for entered in (first, second, third):
             entered.__enter__()
         assert other.conf.get(TIMESTAMPS) == "TIMESTAMP_MICROS"
@@ -174,13 +174,13 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
         second.__exit__(None, None, None)
         assert spark.conf.get(TIMESTAMPS) == "INT96"
         third.__exit__(None, None, None)
-    assert spark_ext.session._held == [] and spark.conf.get("spark.deltalog.probe", None) is None
+    assert spark_ext.session.settings._held == [] and spark.conf.get("spark.deltalog.probe", None) is None
 
 
 @pytest.mark.classic("Spark Connect has one SparkSession object for a session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What Spark 3.5 to 4.1 need, on the Spark that is here.
-    monkeypatch.setattr(spark_ext.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+    monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     errors: list[BaseException] = []
 
     def run(session: Any, name: str) -> None:
@@ -209,5 +209,5 @@ def test_a_stopped_session_is_not_another(spark: Any) -> None:
             def set(key: str, value: str) -> None:
                 raise RuntimeError("stopped")
 
-    assert not spark_ext.session._are_one(Stopped(), Stopped())
-    assert not spark_ext.session._are_one(Stopped(), spark)
+    assert not spark_ext.session.settings._are_one(Stopped(), Stopped())
+    assert not spark_ext.session.settings._are_one(Stopped(), spark)

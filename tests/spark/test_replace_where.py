@@ -10,7 +10,7 @@ import pytest
 
 import deltalog
 import spark_ext
-import spark_ext.local_job
+import spark_ext.writing.local_job
 from tests.spark.settings import session_of
 from tests.spark.tables import action, data_files, litter, rows, versions
 
@@ -165,7 +165,7 @@ def test_a_failed_commit_leaves_neither_new_nor_copied_files(
     made(spark, table, FEED)
     before = data_files(table)
     other = deltalog.DeltaTable.open(table)
-    write = spark_ext.local_job.LocalJob.write
+    write = spark_ext.writing.local_job.LocalJob.write
 
     def overtaken(self: Any, *args: Any) -> Any:
         adds = write(self, *args)
@@ -174,7 +174,7 @@ def test_a_failed_commit_leaves_neither_new_nor_copied_files(
         thread.join()
         return adds
 
-    monkeypatch.setattr(spark_ext.local_job.LocalJob, "write", overtaken)
+    monkeypatch.setattr(spark_ext.writing.local_job.LocalJob, "write", overtaken)
     with pytest.raises(deltalog.CommitConflictError):
         replaced(spark, table, "id BETWEEN 5 AND 9")
     live = {file["path"] for file in action(table, 1, "add")} | {file["path"] for file in action(table, 1, "cdc")}

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from spark_ext import merging, pruning, rewritten_rows
-from spark_ext.row_verbs import Rows
+from spark_ext.reading import pruning
+from spark_ext.rows import merging, rewritten_rows
+from spark_ext.rows.delete_update import Rows
 from tests.spark.tables import data_files, litter, rows, versions
 
 SHORT = "'abc' AS n"

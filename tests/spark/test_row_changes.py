@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from spark_ext import found_rows, row_verbs
+from spark_ext.rows import delete_update, row_positions
 from tests.spark.tables import action, data_files, litter, rows, versions
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -243,13 +243,13 @@ def test_a_concurrent_change_of_the_same_rows_is_a_conflict(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark_ext.write(spark.range(0, 6, 1, 1)).save(table)
-    found = found_rows.positions
+    found = row_positions.positions
 
     def meanwhile(*args: Any) -> Any:
         deltalog.DeltaTable.open(table).delete("id = 5")
         return found(*args)
 
-    monkeypatch.setattr(found_rows, "positions", meanwhile)
+    monkeypatch.setattr(row_positions, "positions", meanwhile)
     before = len(data_files(table))
     with pytest.raises(deltalog.CommitConflictError):
         spark_ext.DeltaTable.forPath(spark, table).update("id = 1", {"id": "10"})
@@ -258,8 +258,8 @@ def test_a_concurrent_change_of_the_same_rows_is_a_conflict(
 
 def test_rows_that_are_lost_on_the_way_are_noticed(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_ext.write(spark.range(0, 6, 1, 1)).save(table)
-    kept = row_verbs.Removal.kept
-    monkeypatch.setattr(row_verbs.Removal, "kept", lambda removal: kept(removal).where("id <> 2"))
+    kept = delete_update.Removal.kept
+    monkeypatch.setattr(delete_update.Removal, "kept", lambda removal: kept(removal).where("id <> 2"))
     before = data_files(table)
     with pytest.raises(deltalog.RowCountError, match="5 rows were found for new files, and 4 were written"):
         spark_ext.DeltaTable.forPath(spark, table).delete("id = 1")

@@ -16,9 +16,9 @@ import pytest
 
 import deltalog
 import spark_ext
-import spark_ext.local_job
-from spark_ext.counted import counts_are_not_sent
-from spark_ext.files import collect
+import spark_ext.writing.local_job
+from spark_ext.writing.job_files import collect
+from spark_ext.writing.row_count import counts_are_not_sent
 from tests.spark.tables import data_files, litter, rows, versions
 
 ROWS = "select id, cast(id % 2 as int) p from range(0, 20, 1, 4)"
@@ -64,7 +64,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
             damage(sorted(Path(directory).rglob("part-*.parquet")))
             return collect(directory, *more)
 
-        monkeypatch.setattr(spark_ext.local_job, "collect", collected)
+        monkeypatch.setattr(spark_ext.writing.local_job, "collect", collected)
 
     return prepare
 
@@ -130,8 +130,8 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.classic("over Spark Connect the count comes with the answer, or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark drops news of jobs when its queue is full, and an observation then waits for ever."""
-    monkeypatch.setattr(spark_ext.counted, "_WAIT_S", 0.2)
-    monkeypatch.setattr(spark_ext.counted.RowCount, "of", lambda self, frame: _never_told(self, frame))
+    monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)
+    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "of", lambda self, frame: _never_told(self, frame))
     with pytest.raises(deltalog.StoreError, match="did not report within"):
         spark_ext.write(spark.range(3)).save(table)
     assert not os.path.exists(table)
@@ -148,7 +148,7 @@ def test_where_spark_tells_no_count_it_counts_the_files(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As clients of Spark Connect 3.5 need it."""
-    monkeypatch.setattr(spark_ext.counted.RowCount, "_metrics", lambda self: {})
+    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "_metrics", lambda self: {})
     df = spark.sql(ROWS)
     for partition_by in ([], ["p"]):
         assert spark_ext.write(df).partitionBy(partition_by).save(f"{table}{partition_by}").num_rows == 20

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from spark_ext import found_rows, merging
-from spark_ext.row_verbs import Rows
+from spark_ext.rows import merging, row_positions
+from spark_ext.rows.delete_update import Rows
 from tests.spark.tables import action, data_files, litter, rows, versions
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -149,7 +149,7 @@ def test_several_matches_of_one_row_are_refused(spark: Any, table: str) -> None:
 
 def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = simple(spark, table)
-    monkeypatch.setattr(found_rows, "outcomes", None)  # no row of the table is searched for
+    monkeypatch.setattr(row_positions, "outcomes", None)  # no row of the table is searched for
     source = spark.sql("SELECT id, -id AS n FROM range(4, 9, 1, 2)").alias("s")
     result = target.merge(source, F.expr("t.id = s.id")).whenNotMatchedInsertAll().execute()
     assert (result.num_rows, result.num_removed_files) == (3, 0)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_ext import scratch
-from spark_ext.scratch import ScratchDirectory
+from spark_ext.session import scratch
+from spark_ext.session.scratch import ScratchDirectory
 
 pytest.importorskip("fcntl")
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "deltalog-test-"
 HOLDS_ONE = """
 import sys, tempfile, time
-from spark_ext.scratch import ScratchDirectory
+from spark_ext.session.scratch import ScratchDirectory
 tempfile.tempdir = sys.argv[1]
 print(ScratchDirectory("deltalog-test-").path, flush=True)
 time.sleep(600)

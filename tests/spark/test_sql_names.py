@@ -13,7 +13,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext.statements import Statement, tokens_of
+from spark_ext.parse.table_references import Statement, tokens_of
 from tests.spark.tables import rows, versions
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext.sql_cursor import Cursor, bound, literal
-from spark_ext.statements import Statement, tokens_of
+from spark_ext.parse.cursor import Cursor, bound, literal
+from spark_ext.parse.table_references import Statement, tokens_of
 from tests.spark.settings import session_of
 from tests.spark.tables import action, rows, versions
 

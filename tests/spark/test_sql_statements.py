@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_ext.statements import tokens_of
+from spark_ext.parse.table_references import tokens_of
 
 pytestmark = pytest.mark.classic("the tests compare with the lexer in the JVM")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deltalog
-from spark_ext.stream_options import DefaultStorage, sink_options, source_options, timestamp_ms
+from spark_ext.stream.options import DefaultStorage, sink_options, source_options, timestamp_ms
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,8 @@ def test_from_table_to_table_beside_a_batch_job(spark: Any, table: str, tmp_path
 
 @pytest.mark.classic("the processes of the driver are the same over Connect")
 def test_an_abort_removes_nothing_that_may_have_landed(spark: Any, source: Input, table: str) -> None:
-    from spark_ext.stream_options import DefaultStorage, sink_options
-    from spark_ext.stream_sink import Staged, sink
+    from spark_ext.stream.options import DefaultStorage, sink_options
+    from spark_ext.stream.sink import Staged, sink
 
     source.add(0)
     query = run(source, table)

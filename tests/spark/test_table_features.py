@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 import deltalog
 import spark_ext
-from spark_ext.scan import chunks
+from spark_ext.reading.scan import chunks
 from tests.spark.settings import IS_CONNECT, session_of, since
 from tests.spark.tables import action, append_raw, field, history, make, make_raw, rows, schema, struct_of, vector
 

@@ -17,8 +17,8 @@ import deltalog
 import spark_ext
 from deltalog.operations.vacuum_tasks import packed, unpacked
 from deltalog.storage.fs import LocalStore
-from spark_ext.bytes_job import parallelism
-from spark_ext.vacuuming import EXECUTORS, _runner
+from spark_ext.maintenance.vacuum import EXECUTORS, _runner
+from spark_ext.session.bytes_job import parallelism
 from tests.spark.settings import IS_CONNECT, session_of
 from tests.spark.tables import action, data_files, rows, versions
 
@@ -83,7 +83,7 @@ def test_when_tasks_vacuum(spark: Any, t: str, monkeypatch: pytest.MonkeyPatch) 
         asked.append("")
         return _runner(*given)
 
-    monkeypatch.setattr("spark_ext.vacuuming._runner", runner)
+    monkeypatch.setattr("spark_ext.maintenance.vacuum._runner", runner)
     changing = spark_ext.DeltaTable.forPath(spark, t)
     changing.vacuum()
     with session_of(spark, ON_EXECUTORS):
@@ -91,7 +91,7 @@ def test_when_tasks_vacuum(spark: Any, t: str, monkeypatch: pytest.MonkeyPatch) 
         assert asked == []
         changing.vacuum()
         assert len(asked) == 1
-    monkeypatch.setattr("spark_ext.vacuuming._MANY_FILES", 5)
+    monkeypatch.setattr("spark_ext.maintenance.vacuum._MANY_FILES", 5)
     changing.vacuum()
     assert len(asked) == 1  # on a local disk one process is faster
     with session_of(spark, {EXECUTORS: "maybe"}), pytest.raises(deltalog.CallError, match="true or false"):

@@ -11,10 +11,10 @@ import pytest
 
 import deltalog
 import spark_ext
-import spark_ext.saving
-from spark_ext import paths
-from spark_ext.local_job import LocalJob
-from spark_ext.task_job import TaskJob
+import spark_ext.writing.save
+from spark_ext.session import paths
+from spark_ext.writing.local_job import LocalJob
+from spark_ext.writing.task_job import TaskJob
 from tests.spark.settings import since
 from tests.spark.tables import action, litter, rows, versions
 
@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, str]] = {
 @pytest.fixture(params=[LocalJob, TaskJob], ids=["natively", "by tasks"])
 def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """How the files are written; by tasks on the local disk too."""
-    monkeypatch.setattr(spark_ext.saving, "job_of", lambda url: request.param(paths.checked_root(url, None)))
+    monkeypatch.setattr(spark_ext.writing.save, "job_of", lambda url: request.param(paths.checked_root(url, None)))
     return request.param
 
 

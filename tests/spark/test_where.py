@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import deltalog
 import spark_ext
 from deltalog import col
-from spark_ext import log_counts, pruning
+from spark_ext.reading import log_counts, pruning
 from tests.spark.settings import session_of
 from tests.spark.tables import make, rows, schema
 

@@ -16,8 +16,8 @@ import pytest
 
 import deltalog
 import spark_ext
-import spark_ext.files
-import spark_ext.local_job
+import spark_ext.writing.job_files
+import spark_ext.writing.local_job
 from deltalog.storage.fs import LocalStore
 from tests.spark.settings import since
 from tests.spark.tables import action, data_files, litter, rows, schema, versions
@@ -387,7 +387,7 @@ def test_settings_on_the_session_where_spark_takes_no_options(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What Spark 3.5 to 4.1 need, on the Spark that is here.
-    monkeypatch.setattr(spark_ext.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
+    monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     key = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(key, "TIMESTAMP_MILLIS")
     try:
@@ -633,13 +633,13 @@ def test_partitions_are_replaced(spark: Any, table: str) -> None:
 
 def test_a_job_makes_no_checksum_files(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
-    collect = spark_ext.files.collect
+    collect = spark_ext.writing.job_files.collect
 
     def looked_at(directory: str, *rest: Any) -> Any:
         found.extend(path.name for path in Path(directory).rglob("*") if path.is_file())
         return collect(directory, *rest)
 
-    monkeypatch.setattr(spark_ext.local_job, "collect", looked_at)
+    monkeypatch.setattr(spark_ext.writing.local_job, "collect", looked_at)
     result = spark_ext.write(spark.range(6).selectExpr("id", "id % 3 as p")).partitionBy("p").save(table)
     assert len(found) == result.num_files and all(name.endswith(".parquet") for name in found)
     # The session's own writes have them, as before.

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from spark_ext import vacuuming
-from spark_ext.vacuuming import _runner
+from spark_ext.maintenance import vacuum
+from spark_ext.maintenance.vacuum import _runner
 from tests.spark import guide
 from tests.spark.settings import session_of
 from tests.spark.tables import rows
@@ -362,8 +362,8 @@ def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch)
             asked.append(given[1])
             return _runner(*given)
 
-        monkeypatch.setattr(vacuuming, "_MANY_FILES", 3)
-        monkeypatch.setattr(vacuuming, "_runner", runner)
+        monkeypatch.setattr(vacuum, "_MANY_FILES", 3)
+        monkeypatch.setattr(vacuum, "_runner", runner)
         with place.proxy.counted() as made:
             vacuumed.vacuum(0)
     assert asked == [table.url]

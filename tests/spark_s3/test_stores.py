@@ -9,7 +9,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext.stores import Storage, deltalog_options, s3a_settings
+from spark_ext.session.stores import Storage, deltalog_options, s3a_settings
 
 _KEYS = {"key": "id-of-the-key", "secret": "a-secret", "endpoint_url": "http://127.0.0.1:9000"}
 

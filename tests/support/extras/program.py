@@ -51,7 +51,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "spark_ext": ("pyspark",),
 }  # fmt: skip
 # Streams are Python data sources, which Spark has from version 4 on.
-_SINCE_SPARK_4 = ("spark_ext.stream_formats", "spark_ext.stream_sink", "spark_ext.stream_source")
+_SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
 # What each extra must bring: without these its modules could be missing, and no import would fail.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),

@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 import spark_ext
-from spark_ext.stream_formats import StreamFormat
-from spark_ext.stream_sink import ArrowSink
-from spark_ext.stream_source import LimitedStreamSource
+from spark_ext.stream.formats import StreamFormat
+from spark_ext.stream.sink import ArrowSink
+from spark_ext.stream.source import LimitedStreamSource
 
 
 class Fault:
@@ -92,7 +92,7 @@ def failing(fault: Fault) -> type[StreamFormat]:
             return reader
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-            from spark_ext.stream_options import DefaultStorage, sink_options
+            from spark_ext.stream.options import DefaultStorage, sink_options
 
             writer = FailingSink(sink_options(self.options, DefaultStorage()), schema, overwrite)
             writer.fault = fault

@@ -1,0 +1,74 @@
+"""VACUUM on Spark's executors: deltalog reads the log and commits, the tasks of Spark jobs list the files, decide by
+deltalog's rules which ones to delete, and delete them. The executors need deltalog, and the disk of the table.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import deltalog
+from spark_ext.session.bytes_job import parallelism, returned
+from spark_ext.writing.task_job import explained_by_task
+
+# Whether tasks list and delete; unset: by the number of files, of tables on S3. Where a disk is all that there is, one
+# process is faster (docs/benchmarks.md), and executors of a cluster may not have the disk.
+EXECUTORS = "spark.deltalog.vacuum.executors"
+_MANY_FILES = 500_000
+# Tasks of a job, for each that runs at a time: some have more to do than others.
+_FOR_EACH = 4
+_MOST_TASKS = 512
+_SWITCH = {"true": True, "false": False}
+
+
+def vacuumed(
+    spark: SparkSession,
+    table: deltalog.DeltaTable,
+    retention_hours: float | None,
+    dry_run: bool,
+    is_enforced: bool,
+    full: bool,
+    on_executors: bool | None = None,
+) -> deltalog.VacuumReport:
+    """As ``DeltaTable.vacuum`` of deltalog. ``on_executors``: None as ``EXECUTORS`` of the session says; unset, where
+    the table is on S3 and its latest version has 500,000 files.
+
+    Raises as there, StoreError and UnsupportedFeatureError where tasks cannot do it, and Spark's own errors for a job.
+    """
+    tasks: dict[str, Any] = {}
+    if _on_executors(spark, table, on_executors):
+        at_once = parallelism(spark)
+        tasks = {"run_tasks": _runner(spark, table.url, at_once), "num_tasks": _in_a_job(at_once)}
+    return table.vacuum(retention_hours, dry_run=dry_run, enforce_retention_duration=is_enforced, full=full, **tasks)
+
+
+def _on_executors(spark: SparkSession, table: deltalog.DeltaTable, given: bool | None) -> bool:
+    if given is not None:
+        return given
+    text = spark.conf.get(EXECUTORS, None)
+    if text is None:
+        return "://" in table.url and table.snapshot().num_files >= _MANY_FILES
+    if text.strip().lower() not in _SWITCH:
+        raise deltalog.CallError(f"{EXECUTORS} is true or false; got {text!r}.")
+    return _SWITCH[text.strip().lower()]
+
+
+def _in_a_job(at_once: int) -> int:
+    return min(_FOR_EACH * at_once, _MOST_TASKS)
+
+
+def _runner(
+    spark: SparkSession, url: str, at_once: int
+) -> Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]:
+    def run(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
+        # In several jobs, so that neither the inputs nor the answers of all are in memory together.
+        waiting, number = iter(inputs), 0
+        while some := [*itertools.islice(waiting, _in_a_job(at_once))]:
+            number += 1
+            with explained_by_task(url, "list or delete", outcome=""):
+                yield from returned(spark, url, work, some, f"VACUUM {url}: {what}, job {number}")
+
+    return run

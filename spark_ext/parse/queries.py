@@ -1,0 +1,311 @@
+"""What the queries of a statement ask of each table of deltalog, from sqlglot's tree of the statement. Pure.
+
+It serves to leave out files without a row of the answer, and to answer from the log. Whatever is not surely understood,
+by sqlglot or here, leaves out nothing, for the tree is not Spark's.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_ext.parse.table_references import Statement, Token
+from spark_ext.parse.trees import trees_of
+
+_TABLE = "__deltalog_table_{}"
+_UNKNOWN = "__deltalog_unknown"  # a name for what may be anything
+_KNOWN_PARTS = frozenset(
+    [
+        *("expressions", "from", "from_", "where", "joins", "group", "having", "order", "limit", "offset", "distinct"),
+        *("hint", "with", "with_", "windows", "qualify", "sort", "cluster", "distribute"),
+    ]
+)
+# Kinds of nodes that have one value for one combination of values, in any file.
+_DETERMINISTIC = frozenset(
+    [
+        *("Select", "From", "Table", "TableAlias", "Where", "Group", "Having", "Order", "Ordered", "Limit", "Offset"),
+        *("Distinct", "Alias", "Column", "Identifier", "Min", "Max", "And", "Or", "Not", "Paren", "EQ", "NEQ", "GT"),
+        *("GTE", "LT", "LTE", "NullSafeEQ", "In", "Between", "Like", "Is", "Null", "Literal", "Boolean", "Neg"),
+        *("Cast", "DataType", "Tuple"),
+    ]
+)
+_PIPE = ("|", ">")
+# Functions whose arguments FROM can separate.
+_WITH_FROM = ("extract", "trim", "substring", "substr", "overlay")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``conditions``: for each reference of the statement the parts of WHERE that all its rows in the answer fulfil, as
+    trees of sqlglot with the table's own names of its columns. ``select``: the tree of the statement, where it is one
+    query of the only reference and of no other table, and ``conditions`` are its whole WHERE; ``alias``: of the table.
+    """
+
+    conditions: Sequence[Sequence[Any]]
+    select: Any | None = None
+    alias: str = ""
+
+    @property
+    def count_name(self) -> str | None:
+        """The name of the column of a query that is only a count of rows."""
+        from sqlglot import exp
+
+        if self.select is None or set(_given(self.select)) - {"expressions", "from", "from_", "where"}:
+            return None
+        found = self.select.expressions[0]
+        counted, name = (found.this, found.alias) if isinstance(found, exp.Alias) else (found, "count(1)")
+        is_alone = len(self.select.expressions) == 1 and isinstance(counted, exp.Count)
+        if not (is_alone and isinstance(counted.this, exp.Star) and not counted.expressions):
+            return None
+        return name if name == "count(1)" or re.fullmatch(r"\w+", name) else None
+
+    def is_on_values_of(self, columns: Sequence[str]) -> bool:
+        """Whether the answer is determined by which combinations of values these columns have, not by how many rows
+        have them."""
+        from sqlglot import exp
+
+        if self.select is None or set(_given(self.select)) & {"windows", "qualify", "hint"}:
+            return False
+        known = {name.lower() for name in columns}
+        for node in self.select.find_all(exp.Column):
+            parts = _own(node, self.alias, True)
+            if parts is None or len(parts) != 1 or parts[0].name.lower() not in known:
+                return False
+        shown, is_distinct = self.select.expressions, self.select.args.get("distinct") is not None
+        kinds = [type(each.this if isinstance(each, exp.Alias) else each).__name__ for each in shown]
+        if not (set(kinds) <= {"Column", "Min", "Max"} and (is_distinct or {"Min", "Max"} & set(kinds))):
+            return False
+        return all(type(node).__name__ in _DETERMINISTIC for node in self.select.walk())
+
+
+def query_of(statement: Statement, args: Any) -> Query:
+    """``args``: those of the statement, by name. Cost: none."""
+    conditions: list[list[Any]] = [[] for _ in statement.references]
+    tree = _tree(statement, args if isinstance(args, Mapping) else {})
+    if tree is None:
+        return Query(conditions)
+    from sqlglot import exp
+
+    for select in tree.find_all(exp.Select):
+        for index, condition in _conditions(select):
+            conditions[index].append(condition)
+    is_whole = statement.head == "select" and len(statement.references) == 1 and isinstance(tree, exp.Select)
+    if not is_whole or len(list(tree.find_all(exp.Query))) > 1:
+        return Query(conditions)
+    relations, where = _relations(tree), tree.args.get("where")
+    if relations is None or [each.index for each in relations[0]] != [0]:
+        return Query(conditions)
+    parts = () if where is None else conjuncts(where.this)
+    if len(parts) != len(conditions[0]):
+        return Query(conditions)
+    return Query(conditions, tree, relations[0][0].alias)
+
+
+def _tree(statement: Statement, args: Mapping[str, Any]) -> Any | None:
+    start = _query_start(statement)
+    if start is None or not _has_known_form(statement, start):
+        return None
+    trees = trees_of(_text(statement, start, args))
+    return trees[0] if len(trees) == 1 else None
+
+
+def _query_start(statement: Statement) -> int | None:
+    """The token at which the query of a statement begins."""
+    if statement.head not in ("select", "with", "(", "insert", "create"):
+        return None
+    depth = 0
+    for at in range(statement.start, len(statement.tokens)):
+        word = statement.words(at, at + 1)[0]
+        if depth == 0 and (word in ("select", "with") or (word == "(" and at == statement.start)):
+            return at
+        depth += {"(": 1, ")": -1}.get(word, 0)
+    return None
+
+
+def _has_known_form(statement: Statement, start: int) -> bool:
+    """Whether a query has neither FROM first, nor pipes, nor INSERT in it: of these sqlglot makes other trees."""
+    levels, before = [[False, True]], ""  # of each parenthesis: if it has SELECT so far, and if FROM needs it
+    for at in range(start, len(statement.tokens)):
+        word, after = statement.words(at, at + 2)
+        if before == ".":
+            word = ""
+        if word == "(":
+            levels.append([False, before not in _WITH_FROM])
+        elif word == ")":
+            levels = levels[:-1] or [[False, True]]
+        elif word == "select":
+            levels[-1][0] = True
+        elif word in ("union", "except", "intersect", "minus"):
+            levels[-1][0] = False
+        elif (word == "from" and levels[-1] == [False, True]) or word in ("insert", "values") or (word, after) == _PIPE:
+            return False
+        before = statement.words(at, at + 1)[0]
+    return True
+
+
+def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
+    """The query without comments, with a name in place of each reference."""
+    pieces, end = [], None
+    references = {reference.start: (index, reference) for index, reference in enumerate(statement.references)}
+    at, tokens = start, statement.tokens
+    while at < len(tokens):
+        token = tokens[at]
+        pieces.append("" if end == token.start else " ")
+        end = token.end
+        if token.start in references:
+            index, reference = references[token.start]
+            has_alias = reference.alias and reference.alias_at == reference.end
+            pieces.append(_TABLE.format(index) + (f" as {reference.alias}" if has_alias else ""))
+            while at < len(tokens) and tokens[at].start < reference.end:
+                at += 1
+            end = reference.end
+            continue
+        used = 1
+        if token.text == "{" and [each.text for each in tokens[at + 2 : at + 3]] == ["}"]:
+            piece, used = _UNKNOWN, 3
+        elif token.text == ":" and at + 1 < len(tokens) and tokens[at - 1].text != ":":
+            literal = _literal(args.get(tokens[at + 1].text))
+            piece, used = (f" {literal} ", 2) if literal is not None else (token.text, 1)
+        elif token.kind == "string" and not _is_plain(tokens, at):
+            piece = _UNKNOWN
+        elif token.text == ";" and at == len(tokens) - 1:
+            piece = ""
+        else:
+            piece = token.text
+        pieces.append(piece)
+        at += used
+        end = tokens[at - 1].end
+    return "".join(pieces)
+
+
+def _is_plain(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a string means the same in every session."""
+    text = tokens[at].text
+    alone = all(not 0 <= beside < len(tokens) or tokens[beside].kind != "string" for beside in (at - 1, at + 1))
+    return alone and text.startswith("'") and "\\" not in text
+
+
+def _literal(value: Any) -> str | None:
+    """The literal that is the same as an argument."""
+    if type(value) is int:
+        return str(value)
+    if type(value) is datetime.date:
+        return f"date'{value.isoformat()}'"
+    if type(value) is str and "'" not in value and "\\" not in value:
+        return f"'{value}'"
+    return None
+
+
+# --- conditions
+
+
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """``index``: of the reference, None for another table. ``alias``: in lower case."""
+
+    index: int | None
+    alias: str
+
+
+def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
+    """The parts of WHERE that concern one reference, each with its index."""
+    from sqlglot import exp
+
+    where, relations = select.args.get("where"), _relations(select)
+    if where is None or relations is None:
+        return
+    sources, kept = relations
+    for part in conjuncts(where.this):
+        if part.find(exp.Query) is not None:
+            continue
+        for relation in kept:
+            if relation.index is not None:
+                own = _on_one_table(part, relation.alias, len(sources) == 1)
+                if own is not None:
+                    yield relation.index, own
+
+
+def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
+    """The tables of a query; and those of which a row that WHERE drops is used for nothing else: not the tables that
+    an outer join fills with nulls. None for a query with other parts."""
+    base = _from(select)
+    if base is None or set(_given(select)) - _KNOWN_PARTS:
+        return None
+    sources = [_relation(base.this)]
+    kept = list(sources)
+    for join in select.args.get("joins") or []:
+        found = _relation(join.this)
+        sources.append(found)
+        method, side, kind = (str(join.args.get(part) or "").upper() for part in ("method", "side", "kind"))
+        if method not in ("", "NATURAL"):
+            kept = []
+        elif (side, kind) in (("", ""), ("", "INNER"), ("", "CROSS")):
+            kept.append(found)
+        elif (side, kind) in (("RIGHT", ""), ("RIGHT", "OUTER")):
+            kept = [found]
+        elif side not in ("LEFT", "") or kind not in ("", "OUTER", "SEMI", "ANTI"):
+            kept = []
+    aliases = [relation.alias for relation in sources if relation.alias]
+    if len(set(aliases)) < len(aliases):
+        return None
+    return sources, kept
+
+
+def _relation(tree: Any) -> _Relation:
+    from sqlglot import exp
+
+    alias = str(tree.alias_or_name).lower()
+    if isinstance(tree, exp.Table) and not set(_given(tree)) - {"this", "alias"}:
+        prefix = _TABLE.format("")
+        named = tree.args.get("alias")
+        if tree.name.startswith(prefix) and not (named is not None and named.args.get("columns")):
+            return _Relation(int(tree.name.removeprefix(prefix)), alias)
+    return _Relation(None, alias)
+
+
+def conjuncts(tree: Any) -> Sequence[Any]:
+    """The parts of ``a AND b``, trees of sqlglot, in their order. Cost: none."""
+    found, todo = [], [tree]
+    while todo:
+        tree = todo.pop()
+        kind = type(tree).__name__
+        if kind == "And":
+            todo += [tree.expression, tree.this]
+        elif kind == "Paren":
+            todo.append(tree.this)
+        else:
+            found.append(tree)
+    return found
+
+
+def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
+    """The parts of a column's name without the table's; None where it may be one of another table."""
+    parts = list(column.parts)
+    if len(parts) > 1 and parts[0].name.lower() == alias:
+        return parts[1:]
+    return parts if is_alone else None
+
+
+def _on_one_table(tree: Any, alias: str, is_alone: bool) -> Any | None:
+    """A condition with the columns' names in the table; None where it has others, or none."""
+    from sqlglot import exp
+
+    holder = exp.Paren(this=tree.copy())
+    columns = list(holder.find_all(exp.Column))
+    for column in columns:
+        parts = _own(column, alias, is_alone)
+        if parts is None:
+            return None
+        column.replace(exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False))))
+    return holder.this if columns else None
+
+
+def _given(tree: Any) -> list[str]:
+    return [key for key, value in tree.args.items() if value]
+
+
+def _from(select: Any) -> Any | None:
+    return select.args.get("from") or select.args.get("from_")

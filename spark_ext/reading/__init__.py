@@ -1,0 +1,1 @@
+"""Reading: versions, the files of a version, and native scans of them."""

@@ -1,0 +1,230 @@
+"""Determines the versions of the tables that the rows of a DataFrame were read from.
+
+A DataFrame that is loaded carries a marker: a filter on a constant, which Spark's optimizer drops. The explained plan
+of a DataFrame has the markers of all its sources, through views and caches, on classic Spark and on Connect.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.session import stores
+
+# A read: an origin as deltalog encodes it, and a condition that all rows used fulfil, or None.
+Read = tuple[str, "deltalog.Predicate | None"]
+
+_MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
+# The digits of a marker's bytes. Patterns by which sessions redact plans match words, numbers or long runs of letters
+# and digits: there are neither vowels nor digits here, and no long runs.
+_DIGITS = "bcdfghjklmnpqrst"
+_RUN = 8
+# A control marker of no table: settings that hide other markers in the plan hide this one too.
+_CONTROL = ("", None)
+_NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
+_RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
+# EXPLAIN does not fail with the plan; it has the error as text.
+_UNPLANNED = "Error occurred during query planning: "
+_ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*)\n== Optimized Logical Plan ==", re.DOTALL)
+# Nodes that keep or drop each row independently: a filter above them is equivalent to one below.
+_PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repartition", "Distinct")
+_COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
+_COLUMN = re.compile(r"\w#\d+")
+_CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
+# Excludes comparisons of two columns and with functions: the rest compares with a constant.
+_PLAIN_TEXT = re.compile(r"[^()#\n]*")
+_BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
+_VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    **dict.fromkeys(_BITS, (re.compile(r"-?\d+"), int)),
+    "date": (re.compile(r"\d{4}-\d\d-\d\d"), datetime.date.fromisoformat),
+    "string": (_PLAIN_TEXT, str),
+}
+
+
+def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
+    """The rows of a snapshot with the marker that they were read from it, and that only those that ``where`` keeps
+    are used."""
+    return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
+
+
+def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
+    digits = json.dumps([url, origin]).encode().hex().translate(str.maketrans("0123456789abcdef", _DIGITS))
+    runs = "-".join(digits[at : at + _RUN] for at in range(0, len(digits), _RUN))
+    return df.where(F.lit(f"deltalog:read:{runs}:").isNotNull())
+
+
+def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
+    """The origins of the rows to write to a table, if they were read with spark_ext.
+
+    Raises CallError for files of the table that were read in another way, so that their version is unknown, if settings
+    of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once more.
+    """
+    text = _explained(_marked(df, *_CONTROL))
+    if text.startswith(_UNPLANNED):
+        raise deltalog.CallError(f"Spark cannot plan the DataFrame: {text.removeprefix(_UNPLANNED).strip()}")
+    plan = _Plan.of(text)
+    decoded = [(at, _decoded(found[1])) for at, found in plan.matching(_MARKER)]
+    if all(each != _CONTROL for _, each in decoded) or any(each is None for _, each in decoded):
+        raise deltalog.CallError(
+            "Spark's plan does not show in this session what the DataFrame was read from: "
+            "spark.sql.maxPlanStringLength or spark.sql.debug.maxToStringFields is too small, or "
+            "spark.sql.redaction.string.regex hides it. Unset these, or give option('expectedVersion', …), the version "
+            "of the table that was read."
+        )
+    markers = [(at, *each) for at, each in decoded if each is not None and each != _CONTROL]
+    snapshot = table.snapshot()
+    reads = [(origin, plan.condition_on(at, snapshot)) for at, _, origin in markers if origin is not None]
+    if not any(url == table.url for _, url, _ in markers) and plan.has_other_files([at for at, *_ in markers]):
+        _check_files(df, table)
+    return reads
+
+
+def read_urls(df: DataFrame) -> set[str]:
+    """The tables that the rows were read from with spark_ext, as far as Spark's plan shows them. Cost: as
+    ``reads_of``."""
+    found = [_decoded(each[1]) for _, each in _Plan.of(_explained(df)).matching(_MARKER)]
+    return {each[0] for each in found if each is not None and each != _CONTROL}
+
+
+def _explained(df: DataFrame) -> str:
+    query = "explain extended select * from {deltalog_rows}"
+    return "\n".join(row[0] for row in df.sparkSession.sql(query, deltalog_rows=df).collect())
+
+
+def _decoded(runs: str) -> tuple[str, str | None] | None:
+    """A table's url and origin; None for a marker that was changed."""
+    digits = runs.removesuffix(":)").replace("-", "")
+    if set(digits) - set(_DIGITS):
+        return None
+    try:
+        url, origin = json.loads(bytes.fromhex(digits.translate(str.maketrans(_DIGITS, "0123456789abcdef"))))
+    except ValueError:
+        return None
+    return url, origin
+
+
+def _check_files(df: DataFrame, table: deltalog.DeltaTable) -> None:
+    root = _comparable(table.url) + "/"
+    for file in df.inputFiles():
+        path = _comparable(urllib.parse.unquote(file))
+        if path.startswith(root):
+            raise deltalog.CallError(
+                f"The DataFrame reads {path}, a file of the table at {table.url} that it is written to, and its "
+                "version is unknown. Load the table with spark_ext.read(spark).load(…), or give "
+                "option('expectedVersion', …), the version of the table that was read."
+            )
+
+
+def _comparable(location: str) -> str:
+    """A path or URL in the one spelling that two of one file have."""
+    bucket = stores.bucket_of(location)
+    if bucket:
+        return "s3://" + location.partition("://")[2]
+    return os.path.realpath(urllib.parse.urlsplit(location).path if location.startswith("file:") else location)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The analyzed plan: its nodes from the top, each with its depth."""
+
+    nodes: Sequence[tuple[int, str]]
+
+    @classmethod
+    def of(cls, explained: str) -> _Plan:
+        """Without nodes if the plan is incomplete."""
+        found = _ANALYZED.search(explained)
+        return cls([_node(line) for line in found[1].split("\n")] if found else [])
+
+    def matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
+        for at, (_, node) in enumerate(self.nodes):
+            found = pattern.search(node)
+            if found:
+                yield at, found
+
+    def has_other_files(self, markers: Sequence[int]) -> bool:
+        """Whether a relation of files has none of these markers above it."""
+        return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
+
+    def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
+        """The conditions on partition columns in the filters above a marker; others are left out."""
+        known = {name: str(snapshot.schema.field(name).data_type) for name in snapshot.partition_columns}
+        condition, depth, between = None, self.nodes[marker][0], ""
+        for at in self._above(marker):
+            node_depth, node = self.nodes[at]
+            # A change of depth by two ends a subquery.
+            if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
+                break
+            if node.startswith("Filter "):
+                for each in _conditions(node.removeprefix("Filter "), known, between):
+                    condition = each if condition is None else condition & each
+            depth, between = node_depth, between + node
+        return condition
+
+    def _above(self, at: int) -> Iterator[int]:
+        depth = self.nodes[at][0]
+        for above in range(at - 1, -1, -1):
+            if self.nodes[above][0] < depth:
+                depth = self.nodes[above][0]
+                yield above
+
+
+def _node(line: str) -> tuple[int, str]:
+    found = _NODE.fullmatch(line)
+    if found is None:
+        return 0, ""
+    is_child = line[len(found[1]) :].startswith(("+- ", ":- "))
+    return len(found[1]) // 3 + is_child, found[2]
+
+
+def _conditions(condition: str, known: Mapping[str, str], between: str) -> Iterator[deltalog.Predicate]:
+    """Comparisons of partition columns with constants that the whole condition implies."""
+    for each in _conjuncts(condition):
+        found = _COMPARED.fullmatch(each)
+        if found is None or found[1] not in known or f" AS {found[1]}#{found[2]}" in between:
+            continue
+        cast, kind = _CAST.fullmatch(found[4]), known[found[1]]
+        text = cast[1] if cast else found[4]
+        if kind not in _VALUES or not _VALUES[kind][0].fullmatch(text):
+            continue
+        if kind == "string" and (cast or found[3] != "="):
+            continue
+        try:
+            value = _VALUES[kind][1](text)
+        except ValueError:
+            continue  # a date that Python cannot hold, such as one of year 0
+        if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
+            continue  # a cast to another value, or to NULL
+        column = deltalog.col(f"`{found[1]}`")
+        compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
+        yield compared.get(found[3], column >= value)
+
+
+def _conjuncts(text: str) -> Iterator[str]:
+    """The parts of ``(a AND b)``, as Spark writes it; any other text is one part. Spark does not quote strings, so
+    the text is split only if both parts name columns."""
+    if not (text.startswith("(") and text.endswith(")")):
+        yield text
+        return
+    depth, inner = 0, text[1:-1]
+    for at, char in enumerate(inner):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth < 0:
+            break
+        if depth == 0 and inner.startswith(" AND ", at):
+            parts = inner[:at], inner[at + 5 :]
+            if not all(_COLUMN.search(part) for part in parts):
+                break
+            yield from _conjuncts(parts[0])
+            yield from _conjuncts(parts[1])
+            return
+    yield text

@@ -1,0 +1,465 @@
+"""Native Spark scans of a table's files, joined with the log's data on the driver.
+
+The log's data on a file is joined to its rows by a broadcast join on the file's full path; positions that are deleted
+(or are a change) by a broadcast join on file and row number. Both leave filters and column pruning to the scan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+import deltalog
+from spark_ext.reading import file_lists, partition_discovery
+from spark_ext.reading.bounded_footers import MOST_ITEMS
+from spark_ext.reading.file_entries import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry, value
+from spark_ext.reading.file_schema import Layout, read_schema, read_schemas
+from spark_ext.reading.table_columns import exact, is_exact, named, quoted, typed
+from spark_ext.session import paths
+from spark_ext.session.stores import Storage
+
+# In a scan with positions: the file that a row is in, as one of ``paths.file_keys``, and its number in the file.
+FILE, ROW = "__deltalog_file", "__deltalog_row"
+# What becomes of a row: a number, and STAYS where it stays as it is.
+OUTCOME, STAYS = "__deltalog_outcome", -1
+_FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
+_FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
+_KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
+_CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
+_OF = "__deltalog_of"
+# Deleted positions are broadcast as bitmaps of this many rows: little more than a bit for each row.
+_CHUNK_ROWS = 4096
+_MAX_CHUNK = 2**31
+# Options that override Spark's session settings, which must not change the result of reading a table.
+_SCAN_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+# Spark's Parquet by its class: its short name can mean another source in a session, which does not return file names
+# (spark.sql.sources.useV1SourceList).
+_FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+# From this number of paths on, Spark lists them in a job with a task for each.
+_MAX_LISTED = 32
+# Up to this number of combinations of partition values, a scan for each is cheaper to plan than a join.
+_MAX_VALUES = 8
+_MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
+_CHANGE_FIELDS = (
+    spark_types.StructField(CHANGE_TYPE, spark_types.StringType()),
+    spark_types.StructField(COMMIT_VERSION, spark_types.LongType()),
+    spark_types.StructField(COMMIT_TIMESTAMP, spark_types.TimestampType()),
+)
+
+
+def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
+    """The columns of ``scan``."""
+    return spark_types.StructType([*layout.shown.fields, *(_CHANGE_FIELDS if changes else ())])
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the rows of a scan have besides the table's columns. ``positions``: FILE and ROW. ``outcomes``: OUTCOME, one
+    of these where an entry has it for the row. ``row_tracking``: the row ids and the commit versions, under the names
+    that files have for these columns."""
+
+    positions: bool = False
+    outcomes: Sequence[int] = ()
+    row_tracking: tuple[str, str] | None = None
+
+    @property
+    def fields(self) -> list[spark_types.StructField]:
+        """The columns, in their order."""
+        longs = [spark_types.StructField(name, spark_types.LongType()) for name in self.row_tracking or ()]
+        outcome = [spark_types.StructField(OUTCOME, spark_types.IntegerType())] if self.outcomes else []
+        if not self.positions:
+            return [*outcome, *longs]
+        at = [spark_types.StructField(FILE, spark_types.StringType())]
+        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *outcome, *longs]
+
+
+_NOTHING = Beside()
+
+
+def scan(
+    spark: SparkSession,
+    layout: Layout,
+    entries: Sequence[Entry],
+    storage: Storage,
+    changes: bool = False,
+    beside: Beside = _NOTHING,
+) -> DataFrame:
+    """The rows of the entries, with exactly the table's columns, then those of a change, and of ``beside``."""
+    if not entries:
+        shown = shown_schema(layout, changes)
+        return spark.createDataFrame([], spark_types.StructType([*shown.fields, *beside.fields]))
+    groups = _alike(layout, entries, storage)
+    return _union([_Part(spark, layout, schema, group, storage, beside).rows() for schema, group in groups])
+
+
+def _union(parts: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+def _alike(
+    layout: Layout, entries: Sequence[Entry], storage: Storage
+) -> list[tuple[spark_types.StructType, list[Entry]]]:
+    """Groups of entries that one scan can read: with the same stored schema, and the same kind of row selection."""
+    schemas = read_schemas(layout, {entry.path for entry in entries}, storage.source) if layout.needs_footers else {}
+    one_for_all = read_schema(layout)
+    found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
+    for entry in entries:
+        schema = schemas.get(entry.path, one_for_all)  # equal ones are one object
+        has_kind_column = entry.change is not None and entry.change.kind is None
+        key = (id(schema), has_kind_column, entry.dropped is not None, entry.kept is not None)
+        found.setdefault(key, (schema, []))[1].append(entry)
+    return list(found.values())
+
+
+class _Part:
+    """One scan, and the data joined to it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        schema: spark_types.StructType,
+        entries: Sequence[Entry],
+        storage: Storage,
+        beside: Beside,
+    ) -> None:
+        self._spark = spark
+        self._beside = beside
+        self._layout = layout
+        self._stored = schema  # as files hold ``layout.data_fields``
+        self._entries = entries
+        self._storage = storage
+        first = entries[0]
+        self._by_row = first.dropped is not None or first.kept is not None
+        self._with_entries = self._by_row or bool(beside.outcomes)
+        self._with_rows = self._with_entries or beside.positions or beside.row_tracking is not None
+        self._has_changes = first.change is not None
+        has_kind_column = first.change is not None and first.change.kind is None
+        tracked = [spark_types.StructField(name, spark_types.LongType()) for name in beside.row_tracking or ()]
+        kind = _CHANGE_FIELDS[:1] if has_kind_column else ()
+        self._read = spark_types.StructType([*schema.fields, *kind, *tracked])
+        self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
+
+    def rows(self) -> DataFrame:
+        # A column called _metadata hides Spark's own one, which has the row numbers.
+        has_no_rows = self._with_rows and _shadows_metadata(self._read)
+        hidden = [e for e in self._entries if has_no_rows or paths.hidden_from_spark(e.path.rpartition("/")[2])]
+        skipped = {entry.path for entry in hidden}
+        visible = [entry for entry in self._entries if entry.path not in skipped] if hidden else self._entries
+        fields = self._layout.partition_fields
+        if self._has_changes or not fields:
+            return self._of_listed(visible, hidden)
+        trees, others = partition_discovery.trees(self._layout, visible)
+        found = [self._of_tree(*each) for each in sorted(trees.items(), key=lambda item: item[0])]
+        by_values: dict[tuple[str | None, ...], list[Entry]] = {}
+        for entry in [*others, *hidden]:
+            by_values.setdefault(tuple(value(entry.values, field.name) for field in fields), []).append(entry)
+        if len(by_values) > _MAX_VALUES:
+            return _union([*found, self._of_listed(others, hidden)])
+        for texts, entries in by_values.items():
+            seen, unseen = [e for e in entries if e.path not in skipped], [e for e in entries if e.path in skipped]
+            found.append(self._of_listed(seen, unseen, texts))
+        return _union(found)
+
+    def _of_tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry]) -> DataFrame:
+        """Rows of files under one Hive directory, whose partition values Spark discovers."""
+        found = self._tree(tree, entries, with_keys=self._with_rows)
+        if self._with_entries or self._beside.row_tracking:
+            found = self._with_facts(found, entries, ())
+        found = self._by_positions(found, entries)
+        pairs = zip(self._layout.partition_fields, partition_discovery.discovered(self._layout), strict=True)
+        values = {f.name: named(f.name) if f == as_read else typed(f.name, f) for f, as_read in pairs}
+        return found.select(*self._shown(values))
+
+    def _of_listed(
+        self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
+    ) -> DataFrame:
+        """Rows of files in any layout. ``texts``: the partition values that all of them have; else they are joined."""
+        fields, entries = self._layout.partition_fields, [*visible, *hidden]
+        tracked = self._beside.row_tracking is not None
+        with_facts = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
+        found = self._listed(visible, hidden, with_facts or self._with_rows)
+        if with_facts:
+            found = self._with_facts(found, entries, fields if texts is None else ())
+        found = self._by_positions(found, entries)
+        values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
+        if texts is not None:
+            # Constants, by which Spark drops the whole scan where a condition excludes them.
+            # Nullable, as the values of files that are joined: the table's nullability is declared on top.
+            literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
+            constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
+            found = found.select("*", *constants)
+            values = {field.name: typed(_value_name(i), field) for i, field in enumerate(fields)}
+        return found.select(*self._shown(values))
+
+    def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column | str]:
+        """The columns as the DataFrame has them. PySpark makes a dozen calls for each Column, and one for a name."""
+        layout = self._layout
+        stored = {f.name: s for f, s in zip(layout.data_fields, self._stored.fields, strict=True)}
+        for field, shown in zip(layout.schema.fields, layout.shown.fields, strict=True):
+            if field.name in stored and is_exact(stored[field.name], shown):
+                yield quoted(field.name)
+                continue
+            if field.name in stored:
+                column, have = named(stored[field.name].name), stored[field.name].dataType
+            else:
+                column, have = partitions[layout.physical_name(field)], field.dataType
+            yield exact(column, have, shown)
+        if self._has_changes:
+            for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
+                yield column.alias(field.name)
+        if self._beside.positions:
+            yield FILE
+            yield ROW
+        if self._beside.outcomes:
+            yield OUTCOME
+        if self._beside.row_tracking is not None:
+            row_id, version = self._beside.row_tracking
+            yield F.coalesce(named(row_id), named(_FIRST_ID) + named(_ROW)).alias(row_id)
+            yield F.coalesce(named(version), named(_ROW_VERSION)).alias(version)
+
+    # --- scans
+
+    def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
+        """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
+        shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
+        extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
+        columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
+        return self._scan(spark_types.StructType([*shown, *extra]), tree, entries, columns)
+
+    def _listed(self, visible: Sequence[Entry], hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
+        """Files in any layout."""
+        parts = []
+        if visible:
+            columns = [*[quoted(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
+            parts.append(self._scan(self._read, None, visible, columns))
+        if hidden:
+            names = sorted({entry.path for entry in hidden})
+            parts.append(_arrow_scan(self._spark, self._read, names, self._storage, with_keys, self._with_rows))
+        return _union(parts)
+
+    def _scan(
+        self,
+        schema: spark_types.StructType,
+        tree: partition_discovery.Tree | None,
+        entries: Sequence[Entry],
+        columns: Sequence[Column | str],
+    ) -> DataFrame:
+        """Columns of the files of entries; partition values are discovered where a tree is given."""
+        files = _once(entries)
+
+        def reader(options: Mapping[str, str]) -> DataFrameReader:
+            return (
+                self._spark.read.schema(schema)
+                .options(**{**_SCAN_OPTIONS, **self._storage.settings, **options})
+                .format(_FORMAT)
+            )
+
+        if len(files) > _MAX_LISTED or self._storage.is_remote:
+            found = file_lists.scan(self._spark, reader, files, columns, discovers=tree is not None)
+            if found is not None:
+                return found
+        file_lists.check_not_empty(files)
+        options = {} if tree is None else partition_discovery.read_options(tree)
+        try:
+            found = reader(options).load([paths.literal(paths.uri(entry.path)) for entry in files])
+        except AnalysisException as error:
+            missing = _MISSING.search(str(error))
+            if missing is None:
+                raise
+            raise file_lists.missing_file(missing[1]) from error
+        return found.select(*columns)
+
+    def _keys(self) -> list[Column]:
+        # A column called _metadata hides Spark's own one.
+        key = F.input_file_name() if _shadows_metadata(self._read) else F.col("_metadata.file_path")
+        row = [F.col("_metadata.row_index").alias(_ROW)] if self._with_rows else []
+        return [key.alias(_FILE), *row]
+
+    # --- the log's data on the files
+
+    def _with_facts(
+        self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
+    ) -> DataFrame:
+        """The rows with the log's data on their files, also the values of ``fields``; a row for each entry that reads
+        the file."""
+        rows: list[tuple[object, ...]] = []
+        for number, entry in enumerate(entries):
+            change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
+            values = [value(entry.values, field.name) for field in fields]
+            ids = (entry.first_row_id, entry.row_version) if self._beside.row_tracking else ()
+            rows.extend((key, number, *change, *values, *ids) for key in paths.file_keys(entry.path))
+        types = [f"{_FILE} string", f"{_ENTRY} int"]
+        if self._has_changes:
+            types += [f"{_KIND} string", f"{_VERSION} long", f"{_TIME} long"]
+        types += [f"{_value_name(i)} string" for i in range(len(fields))]
+        types += [f"{_FIRST_ID} long", f"{_ROW_VERSION} long"] if self._beside.row_tracking else []
+        facts = self._spark.createDataFrame(rows, ", ".join(types)).select(
+            _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_facts(),
+            *[typed(_value_name(i), field).alias(_value_name(i)) for i, field in enumerate(fields)],
+            *([_FIRST_ID, _ROW_VERSION] if self._beside.row_tracking else []),
+        )  # fmt: skip
+        joined = found.join(F.broadcast(facts), _FILE, "left")
+        unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))
+        names = [name for name in facts.columns if name not in (_FILE, _FOUND)]
+        checked = [F.when(named(_FOUND).isNull(), unknown).otherwise(named(name)).alias(name) for name in names]
+        return joined.select(*[named(name) for name in found.columns], *checked)
+
+    def _change_facts(self) -> list[Column]:
+        if not self._has_changes:
+            return []
+        return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
+
+    def _by_positions(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
+        """The rows that the entries select by their positions, with OUTCOME where ``Beside`` has outcomes."""
+        if self._by_row:
+            found = self._chosen(found, entries)
+        return self._with_outcomes(found, entries) if self._beside.outcomes else found
+
+    def _chosen(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
+        """The rows at the entries' positions, or the rows at others."""
+        rows = [
+            (number, chunk, words)
+            for number, entry in enumerate(entries)
+            for chunk, words in chunks(entry.dropped if entry.dropped is not None else entry.kept or BitMap64())
+        ]
+        bits = self._spark.createDataFrame(rows, f"{_OF} int, {_CHUNK} int, {_BITS} array<long>")
+        dropped = self._entries[0].dropped is not None
+        return found.join(F.broadcast(bits), _in_chunk() & _is_set(_BITS), "left_anti" if dropped else "left_semi")
+
+    def _with_outcomes(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
+        """The rows with OUTCOME. The bitmaps of all outcomes of a chunk are one row, so that no row is joined twice."""
+        outcomes = self._beside.outcomes
+        words: dict[tuple[int, int], list[list[int] | None]] = {}
+        for number, entry in enumerate(entries):
+            for place, outcome in enumerate(outcomes):
+                for chunk, of_chunk in chunks((entry.outcomes or {}).get(outcome, BitMap64())):
+                    words.setdefault((number, chunk), [None] * len(outcomes))[place] = of_chunk
+        names = [f"{_BITS}_{place}" for place in range(len(outcomes))]
+        types = ", ".join([f"{_OF} int", f"{_CHUNK} int", *(f"{name} array<long>" for name in names)])
+        bits = self._spark.createDataFrame([(*key, *each) for key, each in words.items()], types)
+        joined = found.join(F.broadcast(bits), _in_chunk(), "left")
+        outcome = F.lit(STAYS)
+        for number, name in zip(outcomes, names, strict=True):
+            outcome = F.when(_is_set(name), F.lit(number)).otherwise(outcome)
+        return joined.select(*map(quoted, found.columns), outcome.alias(OUTCOME))
+
+
+def _in_chunk() -> Column:
+    return F.expr(f"{_ENTRY} = {_OF} AND cast({_ROW} div {_CHUNK_ROWS} as int) = {_CHUNK}")
+
+
+def _is_set(bits: str) -> Column:
+    """Whether the bit of the row is set in a chunk's bitmap, a column of ``chunks``."""
+    word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
+    return F.expr(f"getbit({bits}[{word}], {bit}) = 1")
+
+
+def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
+    """Positions as bitmaps of 4096 rows: the chunk's number, and 64 signed 64-bit words, lowest bit first."""
+    at = pa.array(positions.to_array(), pa.uint64())
+    # A bare Python number would make all of it signed.
+    one, six, low = (pa.scalar(number, pa.uint64()) for number in (1, 6, 63))
+    word, bit = pc.shift_right(at, six), pc.shift_left(one, pc.bit_wise_and(at, low))
+    # The bits of a word are distinct, so that their sum is their union.
+    sums = pa.table({"word": word, "bit": bit}).group_by("word").aggregate([("bit", "sum")]).sort_by("word")
+    pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
+    for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
+        if chunk >= _MAX_CHUNK:
+            return  # no file has that many rows
+        words = [0] * (_CHUNK_ROWS // 64)
+        for number, bits in group:
+            words[number % (_CHUNK_ROWS // 64)] = bits
+        yield chunk, words
+
+
+def _once(entries: Sequence[Entry]) -> list[Entry]:
+    """An entry for each file, by path: Spark returns the rows of a repeated path twice."""
+    return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
+
+
+def _shadows_metadata(schema: spark_types.StructType) -> bool:
+    return any(field.name.lower() == "_metadata" for field in schema.fields)
+
+
+def _value_name(index: int) -> str:
+    return f"__deltalog_value_{index}"
+
+
+def _arrow_scan(
+    spark: SparkSession,
+    schema: spark_types.StructType,
+    names: Sequence[str],
+    storage: Storage,
+    with_keys: bool,
+    with_rows: bool,
+) -> DataFrame:
+    """Files that Spark cannot scan, read by Arrow in its Python workers: columns, file key, row number."""
+    wanted = list(deltalog.StructType.from_json(schema.json()).to_arrow())
+    keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
+    keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
+    rows = [(path, paths.file_keys(path)[0]) for path in names]
+    listed = spark.createDataFrame(rows, f"path string, {_FILE} string").repartition(min(len(rows), 64))
+    columns = [*(field.name for field in schema.fields), *(field.name for field in keys)]
+    source, most_items = storage.source, MOST_ITEMS
+
+    def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Runs in a worker, which for a table on a disk may have pyarrow only: it captures nothing of this package.
+        import pyarrow
+        import pyarrow.parquet
+
+        def fitted(
+            stored: Sequence[str], arrays: Sequence[pa.Array], fields: Sequence[pa.Field], rows: int
+        ) -> list[pa.Array]:
+            have = {name.lower(): array for name, array in zip(stored, arrays, strict=True)}
+            have.update(zip(stored, arrays, strict=True))
+            found = ((have.get(f.name, have.get(f.name.lower())), f.type) for f in fields)
+            return [pyarrow.nulls(rows, kind) if array is None else converted(array, kind) for array, kind in found]
+
+        def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+            if not (pyarrow.types.is_struct(kind) and pyarrow.types.is_struct(array.type)):
+                return array.cast(kind)
+            names = [field.name for field in array.type.fields]
+            children = fitted(names, array.flatten(), kind.fields, len(array))
+            return pyarrow.StructArray.from_arrays(children, fields=kind.fields, mask=array.is_null())
+
+        for each in inputs:
+            for path, key in zip(each.column(0).to_pylist(), each.column(1).to_pylist(), strict=True):
+                start = 0
+                file = pyarrow.parquet.ParquetFile(
+                    source(path), coerce_int96_timestamp_unit="us", thrift_container_size_limit=most_items
+                )
+                for batch in file.iter_batches(65536):
+                    arrays = fitted(batch.schema.names, batch.columns, wanted, len(batch))
+                    if with_keys:
+                        arrays.append(pyarrow.repeat(key, len(batch)))
+                    if with_rows:
+                        arrays.append(pyarrow.array(range(start, start + len(batch)), pyarrow.int64()))
+                    start += len(batch)
+                    yield pyarrow.RecordBatch.from_arrays(arrays, columns)
+
+    try:
+        return listed.mapInArrow(batches, spark_types.StructType([*schema.fields, *keys]))
+    except ImportError as error:
+        raise deltalog.UnsupportedFeatureError(
+            f"Spark skips files with names like {os.path.basename(names[0])!r}; reading them in Python workers "
+            f"needs pandas and pyarrow: pip install 'deltalog[spark]'. ({error})",
+            features=("hidden data files",),
+        ) from error

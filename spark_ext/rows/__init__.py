@@ -1,0 +1,1 @@
+"""DELETE, UPDATE and MERGE on the executors of Spark."""

@@ -1,0 +1,167 @@
+"""The files that a change of rows writes: by Spark's jobs, as part of one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.reading.table_columns import quoted
+from spark_ext.types import from_spark, spark_type
+from spark_ext.writing import file_sizes, physical_columns
+from spark_ext.writing.assignments import explained_casts
+from spark_ext.writing.casts import Fitting, Value
+from spark_ext.writing.conform import conformed, moved, problems, stored_schema
+from spark_ext.writing.execution import Job, explained
+from spark_ext.writing.job_files import rows_of
+from spark_ext.writing.row_count import Count, RowCount
+from spark_ext.writing.save import job_of
+from spark_ext.writing.write_options import WriteRequest
+from spark_ext.writing.write_plan import WritePlan
+
+# The column of change data files that has the kind of each change.
+CHANGE_TYPE = "_change_type"
+
+
+class ChangedFiles:
+    """Writes the files of one transaction; each call of ``write`` is a Spark job.
+
+    In a ``with`` block the files are removed when it is left by an error, unless a commit may name them.
+    """
+
+    def __init__(self, transaction: deltalog.Transaction, request: WriteRequest, url: str) -> None:
+        self._transaction = transaction
+        self.url = url
+        self.rules: Any = transaction.row_writer.rules()
+        self.target = transaction.schema
+        self._partition_columns = list(transaction.metadata.partition_columns)
+        rows = file_sizes.rows_per_file(request, transaction)
+        self._options = {} if rows is None else {"maxRecordsPerFile": rows}
+        self._jobs: list[Job] = []
+        self._is_native = job_of(url).is_native
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        self._changed_schema = snapshot.schema if snapshot.schema != self.target else None
+        self.num_files = self.num_bytes = 0
+
+    @property
+    def changes_columns(self) -> bool:
+        """Whether the transaction gives the table other columns than it had."""
+        return self._changed_schema is not None
+
+    @contextlib.contextmanager
+    def removed_on_errors(self) -> Iterator[None]:
+        """Removes the files when the block fails."""
+        try:
+            yield
+        except BaseException as error:
+            if getattr(error, "outcome", None) is not deltalog.Outcome.UNKNOWN:
+                with contextlib.suppress(deltalog.DeltaLogError):  # it may have ended
+                    self._transaction.abort()
+                for job in self._jobs:
+                    job.remove(stragglers=True)
+            raise
+
+    def new_rows(self, rows: DataFrame, carried: Sequence[str], is_new: bool) -> DataFrame:
+        """New values, in the table's types, as the files hold them: filled in and checked by its rules. ``carried``:
+        columns beside those of the table. ``is_new``: the rows are inserted. Raises SchemaMismatchError."""
+        with explained_casts(self.url):
+            data = stored_schema(from_spark(rows.drop(*carried).schema))
+        found = list(problems(self.target, data, False, ""))
+        if found:
+            raise deltalog.SchemaMismatchError(
+                f"The new values do not fit the table at {self.url}:\n" + "\n".join(f"- {each}" for each in found)
+            )
+        names, native = self._partition_columns, self._is_native
+        frame = conformed(rows, data, self.target, names, self.rules, None, native, carried, is_new)
+        return self._under_stored_names(frame, carried)
+
+    def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
+        """Rows of the table as the files hold them, without checks."""
+        frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
+        frame = moved(frame, self.target, self._partition_columns, self._is_native, carried)
+        return self._under_stored_names(frame, carried)
+
+    def _fitted(self, rows: DataFrame, have: deltalog.StructType, carried: Sequence[str]) -> DataFrame:
+        """Rows of the table in the columns that the transaction gives it."""
+        columns = []
+        for column in self.target.fields:
+            given, want = have.find(column.name), spark_type(column.data_type)
+            if given is None:
+                value = F.lit(None).cast(want)
+            else:
+                value = Fitting("null").column(
+                    Value(quoted(column.name), spark_type(given.data_type)), want, column.name
+                )
+            columns.append(value.alias(column.name))
+        return rows.select(*columns, *map(quoted, carried))
+
+    def write(
+        self,
+        rows: DataFrame,
+        num_rows: int | None,
+        beside: Sequence[str] = (),
+        as_changes: bool = False,
+        count: Count | None = None,
+    ) -> list[deltalog.AddFile]:
+        """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
+        columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
+        ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known. ``count``: as for
+        ``Job.write``.
+
+        Raises RowCountError where other rows were written, by the job's count or by the files'; the errors of the
+        table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the job.
+        """
+        job = job_of(self.url)
+        self._jobs.append(job)
+        columns = tuple(
+            deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
+            for name in beside
+        )
+        plan = WritePlan(
+            self._transaction, self.target, self.target, self._partition_columns, beside=columns, as_changes=as_changes
+        )
+        with explained(self.rules, None, job):
+            adds = job.write(rows, plan, self._options, count)
+        self.check_count(num_rows, sum(rows_of(add) for add in adds))
+        if as_changes:
+            return adds
+        self._transaction.row_writer.note_values(adds)
+        if CHANGE_TYPE in beside:
+            self._transaction.add_cdc(*adds)
+        self.num_files += len(adds)
+        self.num_bytes += sum(add.size for add in adds)
+        return adds
+
+    def check_count(self, found: int | None, written: int | None) -> None:
+        """Raise RowCountError where other rows were written than were found; None: not known."""
+        if found is None or written is None or found == written:
+            return
+        raise deltalog.RowCountError(
+            f"{self.url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
+            "check that no other program changes data files, and that the query has the same rows when it runs again.",
+            written=written,
+            found=found,
+        )
+
+    def check_found(self, found: tuple[int, int], count: RowCount) -> None:
+        """Raise RowCountError where rows that were selected again are not those that were found. ``found``: their
+        number and their digest."""
+        written = count.marked()
+        self.check_count(found[0], written[0])
+        if written != found:
+            raise deltalog.RowCountError(
+                f"{self.url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
+                "Nothing was committed; check that the query has the same rows when it runs again.",
+                written=written[0],
+                found=found[0],
+            )
+
+    def _under_stored_names(self, frame: DataFrame, carried: Sequence[str]) -> DataFrame:
+        if self._is_native and physical_columns.is_mapped(self._transaction):
+            return physical_columns.under_stored_names(frame, self.target, carried)
+        return frame

@@ -1,0 +1,569 @@
+"""MERGE on Spark's executors: the source is computed once, a first join finds the rows that change and rows that match
+twice, and a second one makes the new rows, as one job. No row reaches the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.reading import pruning
+from spark_ext.reading.read_versions import reads_of
+from spark_ext.reading.scan import FILE, OUTCOME, ROW, STAYS, Beside
+from spark_ext.reading.table_columns import named, quoted
+from spark_ext.results import WriteResult
+from spark_ext.rows import rewritten_rows, row_positions
+from spark_ext.rows.changed_files import CHANGE_TYPE, ChangedFiles
+from spark_ext.rows.delete_update import Removal, Rows, committed, new_values, not_committed
+from spark_ext.rows.merge_clauses import Clause, Group, Merge
+from spark_ext.rows.row_positions import MARK
+from spark_ext.session.jobs import cancelled_with_its_caller, lost_session_explained
+from spark_ext.types import from_spark, without_void
+from spark_ext.writing.assignments import Assignments, NewValues, Path, as_column, changed, parts_of, targets
+from spark_ext.writing.casts import Missing
+from spark_ext.writing.conform import check_unique, stored_schema
+from spark_ext.writing.job_files import rows_of
+from spark_ext.writing.row_count import RowCount, SumOfCounts, counts_are_not_sent
+from spark_ext.writing.write_options import WriteRequest
+from spark_ext.writing.write_plan import WritePlan, recorded_transaction
+
+_IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
+# The columns of each side under names that the other cannot have.
+_SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
+# Types of keys whose least and greatest value bound the keys of rows that can match.
+_BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
+
+
+def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> WriteResult:
+    """Make the commit of a merge. As ``DeltaMergeBuilder.execute``."""
+    asked.check()
+    with lost_session_explained(table.url):
+        request = WriteRequest(mode="append").with_defaults_of(spark)
+        transaction = table.transaction(reads=reads_of(asked.source, table))
+        keys = _keys(transaction, asked, alias)
+    with transaction, _materialised(asked.source, [key for _, key in keys]) as (num_source_rows, bounds):
+        with lost_session_explained(table.url):
+            recorded = recorded_transaction(request, WritePlan(transaction, transaction.schema, transaction.schema, []))
+            if recorded is not None:
+                return not_committed(transaction, recorded)
+            within = _within([key for key, _ in keys], bounds)
+            plan = _Plan.of(spark, table, transaction, asked, alias, request, within)
+            plan.check()
+            found = plan.found()
+        with plan.files.removed_on_errors():
+            with lost_session_explained(table.url):
+                metrics = plan.stage(found, num_source_rows)
+                is_changed = transaction.staged.adds or transaction.staged.removes or plan.files.changes_columns
+                if not is_changed and "txnAppId" not in request.options:
+                    transaction.abort()
+                    return not_committed(transaction, "no row changes")
+            rows = metrics["numTargetRowsInserted"] + metrics["numTargetRowsUpdated"]
+            return committed(spark, request, transaction, "MERGE", asked.parameters, metrics, plan.files, rows)
+
+
+@contextlib.contextmanager
+def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[tuple[Any, Any]]]]:
+    """Keeps the rows of the source in Spark's cache, since they are used several times. Their number, and the least
+    and the greatest value of each of its columns ``keys``."""
+    level = source.storageLevel
+    is_cached = level.useMemory or level.useDisk
+    if not is_cached:
+        source.persist()
+    try:
+        bounds = [bound(named(key)) for key in keys for bound in (F.min, F.max)]
+        counted = source.agg(F.count(F.lit(1)), *bounds)
+        found = list(cancelled_with_its_caller(source.sparkSession, counted.collect)[0])
+        yield int(found[0]), list(zip(found[1::2], found[2::2], strict=True))
+    finally:
+        if not is_cached:
+            with contextlib.suppress(Exception):  # the session may have ended
+                source.unpersist()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows that change: by clause and file, and all of them as a removal. ``matched``: the rows, by file, that a
+    row of the source matches; None where they were not looked for."""
+
+    removal: Removal
+    by_clause: Mapping[int, Mapping[int, BitMap64]]
+    matched: Mapping[int, BitMap64] | None
+    digests: Mapping[int, int]
+
+    def marks(self, *numbers: int) -> tuple[int, int]:
+        """The number and the digest of the rows of clauses."""
+        return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
+
+    def count(self, number: int) -> int:
+        return sum(len(rows) for rows in self.by_clause.get(number, {}).values())
+
+
+class _Parts:
+    """New rows of several kinds, which one job writes; each kind is counted by the job too."""
+
+    def __init__(self, files: ChangedFiles, beside: Sequence[str]) -> None:
+        self._files, self._beside = files, beside
+        self._parts: list[tuple[DataFrame, int | None, tuple[int, int] | None]] = []
+
+    def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
+        """``num_rows``: that must be written; None where it is not known. ``marks``: the number and the digest of the
+        changed ones, where the rows have MARK."""
+        self._parts.append((rows, num_rows, marks))
+
+    def write(self) -> tuple[int, int]:
+        """Write all rows. Returns the number of files, and that of rows whose number was not known. Raises as
+        ``ChangedFiles.write``, RowCountError also for other numbers of rows of one kind."""
+        if not self._parts:
+            return 0, 0
+        spark = self._parts[0][0].sparkSession
+        known = sum(expected for _, expected, _ in self._parts if expected is not None)
+        is_known = all(expected is not None for _, expected, _ in self._parts)
+        if counts_are_not_sent(spark):
+            files, rows = 0, 0
+            for frame, expected, _ in self._parts:
+                adds = self._files.write(frame, expected, self._beside)
+                files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
+            return files, rows
+        counts = [RowCount(None if marks is None else MARK) for _, _, marks in self._parts]
+        counted = [count.of(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
+        total = known if is_known else None
+        adds = self._files.write(reduce(DataFrame.union, counted), total, self._beside, count=SumOfCounts(counts))
+        written = sum(map(rows_of, adds))
+        for count, (_, expected, marks) in zip(counts, self._parts, strict=True):
+            self._files.check_count(expected, count.rows(spark, None))
+            if marks is not None:
+                self._files.check_found(marks, count)
+        return len(adds), written - known
+
+
+@dataclass
+class _Plan:
+    """A merge on one version of the table. ``source``: with its columns under names of their own too. ``is_again``:
+    whether rows that were found can be selected again by the conditions."""
+
+    asked: Merge
+    rows: Rows
+    files: ChangedFiles
+    source: DataFrame
+    condition: Column
+    evolves: bool
+    is_again: bool
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        table: deltalog.DeltaTable,
+        transaction: deltalog.Transaction,
+        asked: Merge,
+        alias: str | None,
+        request: WriteRequest,
+        bounds: deltalog.Predicate | None,
+    ) -> _Plan:
+        given = stored_schema(from_spark(without_void(asked.source.schema)))
+        check_unique(given)
+        evolves = asked.evolves or bool(request.options.get("mergeSchema"))
+        if evolves:
+            _evolve(transaction, given, asked, alias)
+        files = ChangedFiles(transaction, request, table.url)
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        rows = Rows.of(spark, table, transaction, alias, _where(snapshot, asked, alias, bounds))
+        own = [named(name).alias(_SOURCE.format(n)) for n, name in enumerate(asked.source.columns)]
+        source = asked.source.select("*", *own, F.lit(True).alias(_IN_SOURCE))
+        condition = as_column(asked.condition, "The condition of a merge")
+        is_again = rows.can_select_again([asked.condition, *(clause.condition for clause in asked.clauses)])
+        return cls(asked, rows, files, source, condition, evolves, is_again)
+
+    def check(self) -> None:
+        """Raise for a condition or a new value that Spark cannot resolve from what its clause sees, or that does not
+        fit its column: such a merge must not succeed by chance, where no row comes to the clause."""
+        target = self._with_copies(self.rows.nothing())
+        both = target.join(self.source, self.condition, "inner")
+        groups: Sequence[tuple[Group, DataFrame]] = (
+            ("matched", both),
+            ("not matched by source", target),
+            ("not matched", self.source),
+        )
+        both.schema  # noqa: B018 - with Spark Connect nothing is resolved before
+        for group, rows in groups:
+            clauses = self.asked.of(group)
+            if any(clause.condition is not None for _, clause in clauses):
+                rows.select(self._number(group)).schema  # noqa: B018
+            for _, clause in clauses:
+                if clause.action == "update":
+                    new = new_values(rows, self.files, self._sets(clause), (), self._target_column)
+                    self.files.new_rows(new, (), is_new=False)
+                elif clause.action == "insert":
+                    self._new_rows(rows, clause, ())
+
+    # ------------------------------------------------------------------------------------------------ finding
+
+    def found(self) -> _Found:
+        """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
+        changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
+        by_clause: dict[int, dict[int, BitMap64]] = {}
+        digests: Mapping[int, int] = {}
+        is_searched = bool(changing and self.rows.entries)
+        self.rows.removal({}, adds_only=not changing)  # refuses an append-only table
+        if is_searched:
+            outcomes = self._outcomes(bool(self.asked.of("not matched by source")))
+            by_clause, digests = dict(outcomes.rows), outcomes.digests
+        unchanged = by_clause.pop(STAYS, {})
+        every = _together(by_clause.values())
+        matched = [by_clause.get(number, {}) for number, _ in self.asked.of("matched")]
+        return _Found(
+            self.rows.removal(every, adds_only=not changing),
+            by_clause,
+            _together([*matched, unchanged]) if is_searched else None,
+            digests,
+        )
+
+    def _outcomes(self, by_source: bool) -> row_positions.Found:
+        """The rows of each clause; and those that stay and are matched, where rows are inserted."""
+        target = self._with_copies(self.rows.read(self.rows.entries, Beside(positions=True)))
+        both = target.join(self.source, self.condition, "left" if by_source else "inner")
+        is_matched = named(_IN_SOURCE).isNotNull()
+        counted = (
+            self._with_outcomes(both, [FILE, ROW, _IN_SOURCE])
+            .select(FILE, ROW, OUTCOME, is_matched.cast("int").alias(_MATCHES))
+            .groupBy(FILE, ROW)
+            .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
+        )
+        several = None if self.asked.may_match_several else F.expr(f"sum(if({_MATCHES} > 1, 1, 0))")
+        least = 1 if self.asked.of("not matched") else 2
+        is_relevant = (named(OUTCOME) != STAYS) | (named(_MATCHES) >= least)
+        found = row_positions.outcomes(counted.where(is_relevant), self.rows.entries, several)
+        if found.num_faults:
+            raise deltalog.CallError(
+                f"Several rows of the source match one row of the table, for {found.num_faults} rows, and they could "
+                "be changed in several ways. Nothing was committed. Keep one row of the source for each key before the "
+                "merge, or make the condition match only one."
+            )
+        return found
+
+    def _with_outcomes(
+        self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
+    ) -> DataFrame:
+        """Rows of the table, with copies and joined with the source from the left, with OUTCOME: the numbers of their
+        clauses. With clauses for rows without a source, as ``_alone``."""
+        chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
+        rows, others = both.select("*", chosen), F.lit(STAYS)
+        if self.asked.of("not matched by source"):
+            rows = self._alone(rows, _CHOSEN, carried, values or {})
+            others = self._number("not matched by source")
+        return rows.select("*", F.coalesce(named(_CHOSEN), others).alias(OUTCOME))
+
+    def _alone(
+        self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
+    ) -> DataFrame:
+        """Rows of a join with the source in which only the table's columns can be named, as in the clauses for rows
+        without a source: with copies, the columns ``outcome`` and ``carried``, and these values of outcomes."""
+        copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
+        own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
+        new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
+        rows = both.select(*own, *copies, outcome, *map(quoted, carried), *new)
+        return rows if self.rows.alias is None else rows.alias(self.rows.alias)
+
+    def _number(self, group: Group) -> Column:
+        """The number of the first clause of a group that applies."""
+        chosen = F.lit(STAYS)
+        for number, clause in reversed(self.asked.of(group)):
+            if clause.condition is None:
+                chosen = F.lit(number)
+            else:
+                applies = as_column(clause.condition, "The condition of a clause")
+                chosen = F.when(applies, F.lit(number)).otherwise(chosen)
+        return chosen
+
+    # ------------------------------------------------------------------------------------------------ staging
+
+    def stage(self, found: _Found, num_source_rows: int) -> dict[str, int]:
+        """Stage the removal of old rows and write the new ones. Returns the operation metrics, in delta-spark's
+        names."""
+        removal, tracked = found.removal, found.removal.tracked
+        effect = removal.found.stage() if not removal.found.is_empty else {}
+        feed, moved = removal.found.has_change_feed, removal.found.num_moved_rows
+        parts = _Parts(self.files, [*tracked, *([CHANGE_TYPE] if feed else [])])
+        updates = [number for number, clause in enumerate(self.asked.clauses) if clause.action == "update"]
+        updates = [number for number in updates if found.count(number)]
+        rewritten = self._rewritten(found, updates) if moved and not feed else None
+        if rewritten is not None:
+            marks = found.marks(*updates) if self._is_selected_again(found) else None
+            parts.add(rewritten, sum(map(found.count, updates)) + moved, marks)
+        for number in updates if rewritten is None else ():
+            is_again = self._is_selected_again(found) and self.asked.clauses[number].group == "matched"
+            rows = self._marked(self._updated(found, number, is_again), "update_postimage", feed)
+            parts.add(rows, found.count(number), found.marks(number) if is_again else None)
+        for number, clause in self.asked.of("not matched"):
+            parts.add(self._marked(self._inserted(found, number, clause), "insert", feed), None)
+        if moved and feed:
+            self.files.write(self.files.old_rows(removal.kept(), tracked), moved, tracked)
+        elif moved and rewritten is None:
+            parts.add(self.files.old_rows(removal.kept(), tracked), moved)
+        num_new_files, inserted = parts.write()
+        change_files = num_new_files if feed else 0
+        if feed and not removal.found.is_empty:
+            change_files += len(self._old_rows_as_changes(found))
+        return self._metrics(found, effect, num_source_rows, inserted, change_files)
+
+    @staticmethod
+    def _marked(rows: DataFrame, kind: str, feed: bool) -> DataFrame:
+        return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
+
+    def _is_selected_again(self, found: _Found) -> bool:
+        """Whether rows are selected by the conditions, and not by the positions that were found, which costs two joins
+        more. Their digest tells whether they are the same."""
+        return self.is_again and not found.removal.tracked
+
+    def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
+        """The new rows of a clause, as files hold them; of exactly the rows that were found for it. ``is_again``: they
+        are selected again, and have MARK."""
+        removal, clause = found.removal, self.asked.clauses[number]
+        tracked, mark = removal.tracked, row_positions.mark() if is_again else None
+        if is_again:
+            read = self._read(found.by_clause[number], Beside(positions=True))
+        else:
+            read = removal.at(found.by_clause[number], with_ids=True)
+        both = self._with_copies(read)
+        if clause.group == "matched":
+            both = both.join(self.source, self.condition, "inner")
+        if is_again:
+            both = both.where(self._number("matched") == number)
+        new = new_values(both, self.files, self._sets(clause), tracked, self._target_column, mark)
+        return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_new=False)
+
+    def _read(self, numbers: Iterable[int], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+        """All rows of files, by their numbers."""
+        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], beside)
+
+    def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
+        """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
+        ``rewritten_rows.of``."""
+        matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
+        sets = {
+            number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
+        }
+        deleted = [number for number, of_clause in sets.items() if of_clause is None]
+        # The new values of rows with a source, where those of others see the table's columns alone.
+        first = {number: NewValues(of_clause, number) for number in matched if (of_clause := sets[number]) is not None}
+        if self._is_selected_again(found):
+            files = found.removal.rewritten_files(found.by_clause, deleted)
+            read = self._with_copies(self._read(files, Beside(positions=True)))
+            both = read.join(self.source, self.condition, "left")
+            both = self._with_outcomes(both, [FILE, ROW], first)
+            first = first if self.asked.of("not matched by source") else {}
+            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True, first)
+        both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
+        if matched:
+            is_matched = named(OUTCOME).isin(matched)
+            both = both.join(self.source, is_matched & self.condition, "left")
+            # As an inner join would: a row that has lost its source in between is missing, and the count notices it.
+            both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
+        tracked = found.removal.tracked
+        if matched and len(matched) < len(updates):
+            both = self._alone(both, OUTCOME, tracked, first)
+        else:
+            first = {}
+        return rewritten_rows.of(both, self.files, sets, tracked, self._target_column, False, first)
+
+    def _with_copies(self, rows: DataFrame) -> DataFrame:
+        """Rows of the table with its columns also under names that the source cannot have."""
+        copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
+        return rows.select("*", *copies)
+
+    def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
+        """The rows that a clause inserts, as files hold them."""
+        others, tracked = self.source, found.removal.tracked
+        files = range(len(self.rows.entries)) if found.matched is None else found.matched
+        if files:
+            if self.is_again:
+                # Of these rows only those that match are sorted or sent.
+                rows = self._read(files).join(self.source, self.condition, "left_semi")
+            elif found.matched is None:
+                rows = self._read(files)
+            else:
+                rows = self.rows.read(self.rows.entries_at(found.matched))
+            others = self.source.join(rows, self.condition, "left_anti")
+        return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
+
+    def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
+        """Rows of the source as a clause inserts them, as files hold them."""
+        sets = self._sets(clause)
+        carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
+        new = changed(source, self.files.target.fields, sets, carried, self.files.url, lambda name: None)
+        return self.files.new_rows(new, tracked, is_new=True)
+
+    def _target_column(self, name: str) -> Column | None:
+        """A column of the table in a join with the source; None for one that the merge adds."""
+        names = [each.lower() for each in self.rows.layout.schema.names]
+        return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
+
+    def _sets(self, clause: Clause) -> Assignments:
+        if clause.sets is not None:
+            found = targets(clause.sets, self.files.target, self.rows.alias)
+            if clause.action == "insert" and any(len(path) > 1 for path in found):
+                raise deltalog.CallError("Inserts give values to whole columns, not to fields of structs.")
+            return Assignments(found, "null" if self.evolves else "refused")
+        given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
+        fields = self.files.target.fields
+        missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.filled]
+        if missing and not self.evolves:
+            raise deltalog.CallError(
+                f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. Give "
+                "the columns with their values, or use withSchemaEvolution()."
+            )
+        others: Missing = "refused"
+        if self.evolves:
+            others = "kept" if clause.action == "update" else "null"
+        values: dict[Path, Column] = {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
+        return Assignments(values, others)
+
+    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.AddFile]:
+        """Write the change files of rows as they were."""
+        removal, parts, count = found.removal, [], 0
+        for action, kind in (("update", "update_preimage"), ("delete", "delete")):
+            numbers = (number for number, clause in enumerate(self.asked.clauses) if clause.action == action)
+            of_action = _together(found.by_clause.get(number, {}) for number in numbers)
+            if of_action:
+                rows = removal.at(of_action).withColumn(CHANGE_TYPE, F.lit(kind))
+                parts.append(self.files.old_rows(rows, [CHANGE_TYPE]))
+                count += sum(len(each) for each in of_action.values())
+        return self.files.write(reduce(DataFrame.union, parts), count, [CHANGE_TYPE], as_changes=True)
+
+    def _metrics(
+        self,
+        found: _Found,
+        effect: Mapping[str, int],
+        num_source_rows: int,
+        inserted: int,
+        change_files: int,
+    ) -> dict[str, int]:
+        groups: Sequence[Group] = ("matched", "not matched by source")
+        counts = {(action, group): 0 for action in ("update", "delete") for group in groups}
+        for number, clause in enumerate(self.asked.clauses):
+            if clause.action != "insert":
+                counts[clause.action, clause.group] += found.count(number)
+        by_source: Group = "not matched by source"
+        moved = found.removal.found.num_moved_rows
+        updated = counts["update", "matched"] + counts["update", by_source]
+        return {
+            "numSourceRows": num_source_rows,
+            "numTargetRowsInserted": inserted,
+            "numTargetRowsUpdated": updated,
+            "numTargetRowsMatchedUpdated": counts["update", "matched"],
+            "numTargetRowsNotMatchedBySourceUpdated": counts["update", by_source],
+            "numTargetRowsDeleted": counts["delete", "matched"] + counts["delete", by_source],
+            "numTargetRowsMatchedDeleted": counts["delete", "matched"],
+            "numTargetRowsNotMatchedBySourceDeleted": counts["delete", by_source],
+            "numTargetRowsCopied": moved,
+            "numOutputRows": inserted + updated + moved,
+            "numTargetFilesAdded": self.files.num_files,
+            "numTargetFilesRemoved": effect.get("numRemovedFiles", 0),
+            "numTargetBytesAdded": self.files.num_bytes,
+            "numTargetBytesRemoved": effect.get("numRemovedBytes", 0),
+            "numTargetDeletionVectorsAdded": effect.get("numDeletionVectorsAdded", 0),
+            "numTargetDeletionVectorsUpdated": effect.get("numDeletionVectorsUpdated", 0),
+            "numTargetDeletionVectorsRemoved": effect.get("numDeletionVectorsRemoved", 0),
+            "numTargetChangeFilesAdded": change_files,
+        }
+
+
+def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
+    """The union of positions, by file."""
+    union: dict[int, BitMap64] = {}
+    for part in parts:
+        for number, positions in part.items():
+            union[number] = union.get(number, BitMap64()) | positions
+    return union
+
+
+def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:
+    """Stage the columns, and fields of structs, of the source that the clauses set and the table lacks. Those that it
+    has keep their types, to which values are cast, unless the table's types are widened."""
+    schema, paths = transaction.schema, set[Path]()
+    for clause in asked.clauses:
+        if clause.action == "delete" or clause.group == "not matched by source":
+            continue
+        if clause.sets is None:
+            paths.update((name.lower(),) for name in given.names)
+        else:
+            names = (name for name in clause.sets if isinstance(name, str))
+            paths.update(tuple(part.lower() for part in parts_of(name, alias, schema)) for name in names)
+    transaction.merge_schema(_selected(given, paths), keeps_types=True)
+
+
+def _selected(source: deltalog.StructType, paths: Collection[Path]) -> deltalog.StructType:
+    """The columns of the source, and fields of its structs, at these paths in lower case."""
+    fields = []
+    for each in source.fields:
+        below = [path[1:] for path in paths if path[0] == each.name.lower()]
+        if () in below:
+            fields.append(each)
+        elif below and isinstance(each.data_type, deltalog.StructType):
+            inner = _selected(each.data_type, below)
+            if inner.fields:
+                fields.append(replace(each, data_type=inner))
+    return deltalog.StructType(tuple(fields))
+
+
+def _where(
+    snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
+) -> deltalog.Predicate | None:
+    """What every row of the table fulfils on which the merge depends; None: nothing. ``bounds``: for rows that a row of
+    the source matches."""
+    parts = []
+    if alias is not None and isinstance(asked.condition, str):
+        on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
+        parts = [part for part in (on, bounds) if part is not None]
+    if not parts:
+        return None
+    where = reduce(lambda one, other: one & other, parts)
+    for _, clause in asked.of("not matched by source"):
+        if not isinstance(clause.condition, str):
+            return None
+        more = pruning.predicate(snapshot, [clause.condition], alias)
+        if more is None:
+            return None
+        where = where | more
+    return where
+
+
+def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) -> list[tuple[str, str]]:
+    """Columns of the table, and those of the source that equal them, of types whose bounds leave out files."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    if alias is None or not isinstance(asked.condition, str):
+        return []
+    fields = stored_schema(from_spark(without_void(asked.source.schema))).fields
+    types = {field.name.lower(): field.data_type for field in fields}
+    if len(types) < len(fields):
+        return []  # it is refused
+    keys = []
+    for own, qualifier, other in pruning.equalities(asked.condition, alias):
+        if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:
+            continue  # it may be a field of a struct
+        column = snapshot.schema.find(own)
+        is_same = column is not None and str(column.data_type) == str(types.get(other.lower()))
+        if column is not None and is_same and str(column.data_type) in _BOUNDED:
+            keys.append((column.name, other))
+    return keys
+
+
+def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
+    """The bounds of the source's keys, for the columns of the table that equal them."""
+    parts = []
+    for own, (low, high) in zip(columns, bounds, strict=True):
+        if low is not None:
+            key = deltalog.col(quoted(own))
+            parts.append((key >= low) & (key <= high))
+    return reduce(lambda one, other: one & other, parts) if parts else None

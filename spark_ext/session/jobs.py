@@ -1,0 +1,180 @@
+"""Cancels Spark jobs when their caller is interrupted, and explains why a job failed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import deltalog
+from spark_ext.session.settings import is_connect
+
+T = TypeVar("T")
+
+# How long the tasks of a cancelled job may take to end.
+_END_S = 20.0
+
+# Errors of the executors' file systems, as Java names them in Spark's messages.
+_OF_THE_STORE = re.compile(
+    r"\bjava\.[\w.]+: [^\n]*(No space left on device|Disk quota exceeded|File too large|Read-only file system"
+    r"|Input/output error|Permission denied|Mkdirs failed to create)"
+)
+# Of PySpark's own errors those that Spark Connect raises for whatever has no class of its own; the others, among them
+# what a function in Python raises, are about the query. Classic Spark raises errors of its gateway instead.
+_OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
+# In the text of such an error: what a function of the query raised. Spark 3.5 has no class for it where files are
+# written.
+_OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
+_MAX_CHARS = 300
+
+MEMORY = "out of memory"
+EXECUTORS = "executors were lost"
+WORKERS = "a Python worker died"
+CANCELLED = "it was cancelled"
+GONE = "the session ended"
+# What failures of the cluster say in Spark's messages, and what to do. The first that is found counts: a lack of memory
+# also ends executors.
+_REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
+    MEMORY: (
+        re.compile(
+            r"java\.lang\.OutOfMemoryError|\bJava heap space\b"
+            r"|UNABLE_TO_ACQUIRE_MEMORY|Container killed by YARN for exceeding|OOMKilled"
+        ),
+        "Give executors and driver more memory, or write fewer rows in a task (repartition), then write again.",
+    ),
+    EXECUTORS: (
+        re.compile(r"\bExecutorLostFailure \(|\bFetchFailed\(|\.\w*FetchFailedException\b|\.ExecutorDeadException\b"),
+        "Look into the logs of the executors, then write again.",
+    ),
+    WORKERS: (
+        re.compile(r"Python worker exited unexpectedly|Python worker failed to connect"),
+        "A function of the query ended its process, or the system did for lack of memory: look into the logs of the "
+        "executors.",
+    ),
+    CANCELLED: (
+        re.compile(r"\[SPARK_JOB_CANCELLED\]|\[OPERATION_CANCELED\]|SparkException: Job \d+ cancelled\b"),
+        "Write again if that was not intended.",
+    ),
+    GONE: (
+        re.compile(r"SparkContext (?:was|has been) shut ?down|stopped SparkContext|StatusCode\.UNAVAILABLE"),
+        "The process of Spark's driver was stopped or killed: look into its log, then write again in a new session.",
+    ),
+}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class JobFailedError(deltalog.DeltaLogError):
+    """The cluster could not carry out the Spark job of a write: nothing was committed, and the same write can be
+    repeated. Spark's own error is the ``__cause__``.
+
+    ``reason``: "out of memory", "executors were lost", "a Python worker died", "it was cancelled", "the session ended".
+    """
+
+    code = "SPARK_JOB_FAILED"
+    reason: str
+
+
+def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
+    """Cancels the jobs that ``run`` starts when it is interrupted. A KeyboardInterrupt alone ends only the call that
+    waits for a job: the job would continue, and write."""
+    if not is_connect(spark):
+        return _beside(run)
+    tag = f"deltalog-{uuid.uuid4()}"
+    spark.addTag(tag)
+    try:
+        return run()
+    except Exception:
+        raise  # Spark itself has ended the job
+    except BaseException:
+        with contextlib.suppress(Exception):
+            spark.interruptTag(tag)
+        raise
+    finally:
+        with contextlib.suppress(Exception):
+            spark.removeTag(tag)
+
+
+def _beside(run: Callable[[], T]) -> T:
+    """Runs it in a thread of its own. On Ctrl-C PySpark calls the JVM from the main thread, to cancel all jobs of a
+    classic session. If that thread waits for an answer of the JVM already, it may take one answer for the other."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def answer() -> None:
+        try:
+            answers.append(run())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = InheritableThread(target=answer)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        thread.join(_END_S)
+        raise
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError | None:
+    """The error for a job that Spark could not carry out, or whose files could not be written to ``directory``; None
+    for errors of the query itself, as those of a function in Python."""
+    if isinstance(error, PySparkException) and type(error).__name__ not in _OF_NO_CLASS:
+        return None
+    text = str(error)
+    if _OF_PYTHON in text:
+        return None
+    found = _OF_THE_STORE.search(text)
+    if found is not None:
+        return deltalog.StoreError(
+            f"{directory}: Spark cannot write the files: {found[1]}. Nothing was committed and the files are removed. "
+            "Check the disks of the table and of Spark's temporary files (space, quota, rights, read-only), then write "
+            "again.",
+            path=directory,
+        )
+    reason = GONE if _is_of_connection(error) else _reason(text)
+    return None if reason is None else _failed(directory, reason, text)
+
+
+@contextlib.contextmanager
+def lost_session_explained(location: str) -> Iterator[None]:
+    """Makes errors of a session whose process does not answer, wherever they come from before the commit, a
+    JobFailedError. ``location``: of the table."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_of_connection(error):
+            raise
+        raise _failed(location, GONE, str(error)) from error
+
+
+def _failed(place: str, reason: str, text: str) -> JobFailedError:
+    return JobFailedError(
+        f"{place}: the Spark job failed: {reason} ({_first_line(text)}). Nothing was committed and the files are "
+        f"removed. {_REASONS[reason][1]}",
+        reason=reason,
+    )
+
+
+def _reason(text: str) -> str | None:
+    return next((reason for reason, (pattern, _) in _REASONS.items() if pattern.search(text)), None)
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Whether the session's own process did not answer."""
+    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+
+
+def _first_line(text: str) -> str:
+    """Of Spark's message, without the line that names the call of its gateway."""
+    lines = [line.strip(" :") for line in text.splitlines() if not line.startswith("An error occurred while calling")]
+    return lines[0][:_MAX_CHARS] if lines else "no message"

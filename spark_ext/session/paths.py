@@ -1,0 +1,155 @@
+"""File names as Spark, Hive and this machine spell them."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Union
+
+from pyspark.sql import SparkSession
+
+import deltalog
+from spark_ext.session import stores
+
+# A path, the address of a table in a catalog, or an open table: one of a ManagedTransaction includes its changes.
+Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_GLOB = re.compile(r"([\\\[\]{}*?])")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+# Characters other than those that java.net.URI does not encode in a path.
+_URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
+
+
+def check_format(source: str) -> None:
+    """Raises CallError for any format but Delta's."""
+    if not isinstance(source, str) or source.lower() not in ("delta", "deltalog"):
+        raise deltalog.CallError(
+            f"The format is {source!r}, but spark_ext reads and writes only Delta tables: use 'delta'."
+        )
+
+
+def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
+    """A stand-in for a method of Spark's own reader or writer, which raises CallError when it is called. Raises
+    AttributeError for other names."""
+    if name not in elsewhere:
+        raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise deltalog.CallError(f"{name} is not available in spark_ext: {elsewhere[name]}.")
+
+    return refuse
+
+
+def is_address(url: str) -> bool:
+    """Whether it names a table of a catalog, ``catalog:<catalog>#<name>``, rather than a directory."""
+    return url.startswith("catalog:")
+
+
+def url_of(location: Location) -> str:
+    """The path or the address of a location; the root of an open table."""
+    return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
+
+
+def open_table(
+    spark: SparkSession, location: Location, allowed_paths: Sequence[str] = (), storage: Mapping[str, Any] | None = None
+) -> deltalog.DeltaTable:
+    """The table at a location; a DeltaTable is returned as it is. ``storage``: options of its store; None: those that
+    the session has for S3. Raises TableNotFoundError, and CallError as ``checked_root``."""
+    if isinstance(location, deltalog.DeltaTable):
+        given = "allowedPaths" if allowed_paths else "storage_options" if storage else None
+        if given:
+            raise deltalog.CallError(
+                f"{given} can only be given with a path; a DeltaTable was opened with its own options."
+            )
+        table = location
+    else:
+        url = url_of(location)
+        if not is_address(url):
+            checked_root(url, storage)
+        table = _opened(spark, url, allowed_paths, storage)
+    checked_root(table.url, None)
+    return table
+
+
+def _opened(
+    spark: SparkSession, url: str, allowed_paths: Sequence[str], storage: Mapping[str, Any] | None
+) -> deltalog.DeltaTable:
+    options = storage_of(spark, url, storage)
+    try:
+        return deltalog.DeltaTable.open(url, allowed_paths=allowed_paths, **options)
+    except deltalog.CallError:
+        if storage or not options or not is_address(url):
+            raise
+        # The session has settings for S3, and the table of the catalog is elsewhere.
+        return deltalog.DeltaTable.open(url, allowed_paths=allowed_paths)
+
+
+def storage_of(spark: SparkSession, url: str, storage: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The options for the store at a location: those that are given, else the session's for S3."""
+    if storage:
+        return storage
+    return stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {}
+
+
+def checked_root(path: str, storage: Mapping[str, Any] | None) -> str:
+    """A table's root: an absolute directory, or a URL on S3. Raises CallError for other stores."""
+    url = os.fspath(path)
+    if stores.bucket_of(url):
+        return url
+    if url.startswith("memory://"):
+        raise deltalog.CallError(f"{url} is in this Python process, and Spark cannot access it. Give a path.")
+    root = deltalog.open_store(url, **(storage or {})).url
+    if not os.path.isabs(root):
+        raise deltalog.CallError(
+            f"{url} is neither on a disk of this machine nor on S3 (s3:// or s3a://); spark_ext reads and writes only "
+            "these."
+        )
+    return root
+
+
+def uri(path: str) -> str:
+    """An absolute path or a URL on S3 for Spark: with its scheme, so that ``fs.defaultFS`` does not apply."""
+    return "s3a://" + path.partition("://")[2] if stores.bucket_of(path) else "file:" + path
+
+
+def literal(path: str) -> str:
+    """A path for ``spark.read``, which expands glob characters unless they are escaped.
+
+    Spark's own switch against that, the option ``__globPaths__``, is ignored by Connect, and elsewhere returns the
+    rows of n files n times where a path has such a character.
+    """
+    return _GLOB.sub(r"\\\1", path)
+
+
+def file_keys(path: str) -> tuple[str, ...]:
+    """The spellings that ``_metadata.file_path`` can have for a file: two on a disk, one on S3."""
+    if stores.bucket_of(path):
+        return ("s3a://" + _URI_SPECIAL.sub(_uri_char, path.partition("://")[2]),)
+    encoded = _URI_SPECIAL.sub(_uri_char, path)
+    return "file:" + encoded, "file://" + encoded
+
+
+def _uri_char(match: re.Match[str]) -> str:
+    char = match[0]
+    plain = ord(char) >= 0x80 and unicodedata.category(char) not in ("Zs", "Zl", "Zp", "Cc")
+    return char if plain else "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+def hive_unescape(text: str) -> str:
+    """The value behind a Hive directory name; Hive escapes single ASCII characters only."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def hidden_from_spark(name: str) -> bool:
+    """Whether Spark's listing silently skips a file of this name, or cannot open it at all.
+
+    Spark skips names that begin with ``_`` or ``.`` (``_metadata`` is listed, but not scanned); on a local disk a colon
+    makes an invalid checksum name.
+    """
+    if name.startswith("_") and "=" not in name:
+        return True
+    return name.startswith(".") or name.endswith("._COPYING_") or ":" in name

@@ -1,0 +1,106 @@
+"""What statements of SQL that change tables share: the table that they name, and how a query in them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import deltalog
+from spark_ext.delta_table import DeltaTable
+from spark_ext.parse.cursor import Cursor
+from spark_ext.parse.table_references import unquoted
+from spark_ext.session import paths, stores
+from spark_ext.session.paths import Location
+
+
+@dataclass(frozen=True)
+class Named:
+    """A table as a statement names it. ``path``: None for a name; ``name``: as written. ``location``: of a table of the
+    session's catalog that exists. ``qualifier``: the name that columns can have in front."""
+
+    path: str | None
+    name: str
+    location: Location | None
+    qualifier: str | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that a statement changes. ``qualifier``: the name that its columns can have in front. ``name``: as it is
+    written; None for a path."""
+
+    core: deltalog.DeltaTable
+    table: DeltaTable
+    qualifier: str | None
+    name: str | None
+
+    @property
+    def schema(self) -> deltalog.StructType:
+        """That of the latest version."""
+        return self.core.snapshot().schema
+
+
+@dataclass(frozen=True)
+class Context:
+    """``tables``: those of the session's catalog that the statement may name, by ``schema.table``. ``storage``: options
+    of their stores. ``query``: runs a query with tables of deltalog in it."""
+
+    spark: SparkSession
+    tables: Mapping[str, Location]
+    storage: Mapping[str, Any] | None
+    allowed_paths: str | Sequence[str]
+    query: Callable[[str], DataFrame]
+
+    def named(self, cursor: Cursor) -> Named:
+        """Read the name of a table. Raises CallError."""
+        statement, at = cursor.statement, cursor.at
+        if statement.head == "vacuum" and not cursor.is_at_end and cursor.token.kind == "string":
+            return Named(cursor.string(), cursor.text(at, cursor.at), None, None)
+        if statement.names_table(at):
+            cursor.at += 3
+            return Named(statement.path(at), cursor.text(at, at + 3), None, None)
+        found = statement.name(at)
+        if found is None:
+            raise cursor.error("the name of a table is expected")
+        full, cursor.at = found
+        last = unquoted(statement.tokens[cursor.at - 1].text)
+        written = "".join(token.text for token in statement.tokens[at : cursor.at])
+        return Named(None, written, self.tables.get(full), last)
+
+    def target(self, cursor: Cursor) -> Target | None:
+        """Read the name of a table that is there. None for a name that the session's catalog does not have. Raises
+        TableNotFoundError, CallError."""
+        found = self.named(cursor)
+        if found.path is None and found.location is None:
+            return None
+        location = found.path if found.location is None else found.location
+        # A table of the catalog was opened with the options of its store.
+        storage = stores.checked(self.storage or {}) if found.path is not None else None
+        assert location is not None
+        core = paths.open_table(self.spark, location, self.allowed_paths, storage)
+        name = found.name if found.path is None else None
+        return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
+
+    def numbers(self, **columns: int | None) -> DataFrame:
+        """One row with numbers, as delta-spark's statements return them."""
+        schema = ", ".join(f"{name} bigint" for name in columns)
+        return self.spark.createDataFrame([tuple(columns.values())], schema)
+
+    def nothing(self) -> DataFrame:
+        """A DataFrame without rows and columns."""
+        return self.spark.range(0).select()
+
+
+def default_of(schema: deltalog.StructType, column: str) -> str:
+    """The default of a column as SQL, NULL where it has none."""
+    field = schema.find(unquoted(column))
+    return "NULL" if field is None else str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
+
+
+def duplicates(found: Sequence[str]) -> list[str]:
+    """The names that occur twice, up to case."""
+    lower = [name.lower() for name in found]
+    return [name for at, name in enumerate(found) if name.lower() in lower[:at]]

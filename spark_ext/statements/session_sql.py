@@ -1,0 +1,401 @@
+"""SQL over tables by path and by name, with time travel, for Spark without an extension.
+
+Each reference ``deltalog.`path```, and each name of a table in the session's catalog, is replaced by the argument
+``{tN}`` of ``spark.sql``, a DataFrame over the table; the rest of the statement goes to Spark as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.errors import explained
+from spark_ext.parse.cursor import Cursor, bound, string_value
+from spark_ext.parse.queries import query_of
+from spark_ext.parse.table_references import QUERY_STARTS, Reference, Statement, View, tokens_of
+from spark_ext.reading import log_counts, pruning
+from spark_ext.reading.log_frames import detail, history
+from spark_ext.reading.read_versions import marked, read_urls
+from spark_ext.reading.reader import pruned, resolve, timestamp_ms, without_suffix
+from spark_ext.session import names, paths
+from spark_ext.session.paths import Location
+from spark_ext.session.stores import checked
+from spark_ext.statements import alter, copies, drop, row_changes, show, tables
+from spark_ext.statements.context import Context
+
+Args = Mapping[str, Any] | Sequence[Any] | None
+
+# The verbs for which there is a call that does the same. {0}: a path or an address; {1}, {2}: how it is saved and read.
+_CALLS = {
+    "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
+    "create": "Create the table with spark_ext.write(df).{1}",
+    "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
+    "drop": "DROP TABLE drops names of the catalog",
+    "show": "SHOW COLUMNS, TBLPROPERTIES and PARTITIONS can; spark_ext.detail and spark_ext.history have the rest",
+    "begin": "Run the statements of the script one at a time",
+}
+# The options of a table that is open.
+_OPENED: Mapping[str, Any] = {"allowed_paths": (), "storage": None}
+_STATEMENTS = {
+    "delete": row_changes.delete,
+    "update": row_changes.update,
+    "merge": row_changes.merge,
+    "insert": tables.insert,
+    "with": tables.insert,
+    "create": tables.create,
+    "replace": tables.create,
+    "alter": alter.alter,
+    "restore": alter.restore,
+    "vacuum": alter.vacuum,
+    "optimize": alter.optimize,
+    "analyze": alter.analyze,
+    "describe": show.describe,
+    "desc": show.describe,
+    "show": show.show,
+    "drop": drop.drop,
+    "truncate": drop.truncate,
+    "reorg": drop.reorg,
+    "generate": copies.generate,
+    "convert": copies.convert,
+}
+# Those whose target is a reference that is marked as one.
+_TOLD = ("describe", "desc", "show", "drop", "truncate", "reorg")
+_WRITING = ("delete", "update", "merge", "insert", "with")
+_VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
+
+
+def sql(
+    spark: SparkSession,
+    query: str,
+    args: Args = None,
+    *,
+    can_return_earliest_commit: bool = False,
+    can_return_last_commit: bool = False,
+    allowed_paths: str | Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    **frames: DataFrame,
+) -> DataFrame:
+    """Run a statement in which ``deltalog.`path``` or ``delta.`path``` names a table, also with ``VERSION AS OF 3``,
+    ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks. So do
+    ``table`` and ``schema.table`` where the session's catalog (``use_catalog``) has a table of this name, unless it is
+    that of a CTE; a temporary view or a table of Spark with the same name is an error. Other names are Spark's.
+
+    Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
+    write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
+    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, ANALYZE TABLE
+    … COMPUTE DELTA STATISTICS and GENERATE of such a table, CREATE TABLE … CLONE of one, as ``DeltaTable``, ``write``
+    and ``deltalog.DeltaTable`` have them; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on it
+    are refused. A statement without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where``
+    does, and a count of rows alone comes from the log where ``Reader.count`` does.
+
+    ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
+    moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression
+    in parentheses. Text in the session time zone, as for ``timestampAsOf``. Each reference is resolved when this
+    is called. The other arguments are for all these tables: a moment before the first or after the last commit
+    means that commit where ``can_return_…`` is true; ``allowed_paths`` and ``storage_options`` are those of ``read``.
+    Raises CallError, and the errors of a load. Cost: for each table as a load; where the session has a catalog, 1 call
+    of it for each other name.
+    """
+    options = {
+        "can_return_earliest_commit": can_return_earliest_commit,
+        "can_return_last_commit": can_return_last_commit,
+        "allowed_paths": allowed_paths,
+        "storage": checked(storage_options or {}),
+    }
+    given: dict[str, Any] = {
+        "can_return_earliest_commit": can_return_earliest_commit,
+        "can_return_last_commit": can_return_last_commit,
+        "allowed_paths": allowed_paths,
+        "storage_options": storage_options,
+        **frames,
+    }
+    tokens = tokens_of(query)
+    if tokens is None:
+        return spark.sql(query, args, **frames)
+    statement = Statement(query, tokens)
+    tables = _named_tables(spark, statement, options)
+    if tables:
+        statement = Statement(query, tokens, tables)
+    about = _about_a_table(spark, statement, tables, storage_options)
+    if about is not None:
+        return about
+    changed = _changed(spark, statement, tables, args, given, lambda text: sql(spark, text, **given))
+    if changed is not None:
+        return changed
+    _refuse_views(spark, statement)
+    _check(spark, statement)
+    if not statement.references:
+        return spark.sql(query, args, **frames)
+    view = None if statement.is_explained else statement.temporary_view()
+    if view is None:
+        return _run(spark, statement, tables, 0, len(query), args, frames, options)
+    # In a view that Spark makes, the arguments are views of this one call, which end with it.
+    rows = _run(spark, statement, tables, view.query_start, view.query_end, args, frames, options, "({}\n)")
+    _create(rows, view)
+    return spark.range(0).select()
+
+
+def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
+    """The tables of the session's catalog that a statement may name, by ``schema.table``. Raises CallError for a name
+    that Spark knows too. Cost: 1 call of the catalog for each other name, and for each of these tables as
+    ``DeltaTable.open`` and 1 command of Spark."""
+    catalog = spark.conf.get(names.CATALOG, None) if statement.other_names else None
+    found: dict[str, Location] = {}
+    for name, written in statement.other_names if catalog else ():
+        if name not in found:
+            table = _registered(spark, f"catalog:{catalog}#", name, options)
+            if table is None:
+                continue
+            found[name] = table
+        if spark.catalog.tableExists(written):
+            raise deltalog.CallError(
+                f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. Write "
+                f"deltalog.`catalog:{catalog}#{name}` for the former. For the latter drop or rename the view, or write "
+                "the table's name with its catalog in Spark in front, as in spark_catalog.default.t."
+            )
+    return found
+
+
+def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[str, Any]) -> Location | None:
+    """The table of this name, which can have ``@v…`` or ``@…`` after it; None if the catalog does not have it."""
+    plain = without_suffix(catalog + name).removeprefix(catalog)
+    for each in dict.fromkeys((name, plain)):
+        if names.can_be_registered(each):
+            try:
+                table = paths.open_table(spark, catalog + each, options["allowed_paths"], options["storage"])
+            except deltalog.TableNotFoundError as error:
+                if isinstance(error.__cause__, deltalog.EntityNotFoundError):
+                    continue
+                raise  # the catalog has the name, and there is no table
+            return table if each == name else catalog + name
+    return None
+
+
+def _about_a_table(
+    spark: SparkSession,
+    statement: Statement,
+    tables: Mapping[str, Location],
+    storage_options: Mapping[str, Any] | None,
+) -> DataFrame | None:
+    """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path or by name; None for any other statement."""
+    verb, what = statement.words(0, 2)
+    if verb not in ("describe", "desc") or what not in ("history", "detail"):
+        return None
+    path: Location
+    if statement.names_table(2):
+        path, end = statement.path(2), 5
+    else:
+        name, end = statement.name(2) or ("", 2)
+        if name not in tables:
+            return None
+        path, storage_options = tables[name], None  # it was opened with them
+    rest = [token.text.lower() for token in statement.tokens[end:] if token.text != ";"]
+    if what == "detail" and not rest:
+        return detail(spark, path, storage_options=storage_options)
+    if what == "history" and not rest:
+        return history(spark, path, storage_options=storage_options)
+    if what == "history" and len(rest) == 2 and rest[0] == "limit" and rest[1].isdecimal():
+        return history(spark, path, int(rest[1]), storage_options=storage_options)
+    raise deltalog.CallError(
+        f"{' '.join(rest)} cannot follow DESCRIBE {what.upper()} with a table. Only LIMIT and a number can, after "
+        "DESCRIBE HISTORY."
+    )
+
+
+def _changed(
+    spark: SparkSession,
+    statement: Statement,
+    tables: Mapping[str, Location],
+    args: Args,
+    given: Mapping[str, Any],
+    query: Callable[[str], DataFrame],
+) -> DataFrame | None:
+    """Carry out a statement that changes a table of deltalog; None for any other statement."""
+    run = _STATEMENTS.get(statement.head)
+    if run is None or statement.is_explained:
+        return None
+    defines = statement.head == "convert" or (statement.head in ("create", "replace") and statement.defines_table)
+    lists = statement.words(0, 2) == ["show", "tables"] and spark.conf.get(names.CATALOG, None) is not None
+    if not (statement.references or defines or statement.tells or lists):
+        return None
+    if statement.head in _TOLD and not (statement.tells or lists):
+        return None
+    if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
+        return None
+    text = bound(statement, args)
+    tokens = tokens_of(text)
+    assert tokens is not None
+    statement = Statement(text, tokens, tables)
+    context = Context(spark, tables, given["storage_options"], given["allowed_paths"], query)
+    with explained(f"The {statement.head.upper()} statement"):
+        return run(context, Cursor(spark, statement))
+
+
+def _refuse_views(spark: SparkSession, statement: Statement) -> None:
+    """Refuse to write to a temporary view over a table of deltalog: Spark fails with an internal error, or writes files
+    that no version of the table names. Cost: for such statements 2 commands of Spark."""
+    if statement.head not in _WRITING or statement.is_explained:
+        return
+    written = statement.other_target()
+    if written is None:
+        return
+    try:
+        if not spark.catalog.getTable(written).isTemporary:
+            return
+        urls = sorted(read_urls(spark.table(written)))
+    except PySparkException:
+        return  # Spark does not know it, and says so
+    if urls:
+        raise deltalog.CallError(
+            f"{written} is a temporary view of rows of {', '.join(urls)}, and {statement.head.upper()} cannot change a "
+            "table through a view. Name the table: delta.`path`, or its name in the catalog."
+        )
+
+
+def _check(spark: SparkSession, statement: Statement) -> None:
+    """Refuse statements that would write a table by path or name, or that cannot use one."""
+    head, second = statement.words(statement.start, statement.start + 2)
+    for reference in statement.references:
+        if reference.is_target:
+            verb = head if head in _CALLS else "insert"
+            what = f"the table {reference.path}" if reference.is_name else "a table by its path"
+            raise deltalog.CallError(f"{verb.upper()} cannot write {what} in SQL. {_call(spark, verb, reference)}.")
+    if head in _VERBS or not (statement.names_tables or statement.references):
+        return
+    if (head, second) in (("show", "columns"), ("set", "var"), ("set", "variable")):
+        return
+    if head in ("create", "replace") and statement.references:
+        if (statement.temporary_view() is not None and not statement.is_explained) or statement.defines_table:
+            return
+        raise deltalog.CallError(
+            "Spark cannot keep a query of a table of deltalog in what this statement creates. CREATE TEMPORARY VIEW "
+            "and CREATE TABLE … AS can have one."
+        )
+    named = next((reference for reference in statement.references if reference.is_name), None)
+    what = "a table by its path" if named is None else f"the table {named.path} of the catalog of deltalog"
+    hint = f" {_call(spark, head, named)}." if head in _CALLS else ""
+    raise deltalog.CallError(f"{head.upper()} statements cannot use {what}.{hint}")
+
+
+def _call(spark: SparkSession, verb: str, reference: Reference | None) -> str:
+    """The call that does what a statement cannot do."""
+    if reference is None or not reference.is_name:
+        return _CALLS[verb].format("path", "save(path)", "load(path)")
+    name, address = repr(reference.path), repr(f"catalog:{names.catalog_of(spark)}#{reference.path}")
+    return _CALLS[verb].format(address, f"saveAsTable({name})", f"table({name})")
+
+
+def _create(rows: DataFrame, view: View) -> None:
+    if view.columns:
+        rows = rows.toDF(*[name for name, _ in view.columns])
+        for name, comment in view.columns:
+            if comment is not None:
+                rows = rows.withMetadata(name, {"comment": comment})
+    if view.is_global:
+        (rows.createOrReplaceGlobalTempView if view.replaces else rows.createGlobalTempView)(view.name)
+    else:
+        (rows.createOrReplaceTempView if view.replaces else rows.createTempView)(view.name)
+
+
+def _run(
+    spark: SparkSession,
+    statement: Statement,
+    tables: Mapping[str, Location],
+    start: int,
+    end: int,
+    args: Args,
+    frames: Mapping[str, DataFrame],
+    options: Mapping[str, Any],
+    form: str = "{}",
+) -> DataFrame:
+    """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it.
+    ``tables``: those by name. ``options``: those of ``resolve``."""
+    asked = query_of(statement, args)
+    snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
+    loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
+    arguments: dict[str, DataFrame] = dict(frames)
+    pieces, position = [], start
+    for reference, conditions in zip(statement.references, asked.conditions, strict=True):
+        point = _point(spark, reference, args)
+        key = (reference.path, reference.is_name, reference.clause, point)
+        if key not in snapshots:
+            version = point if reference.clause == "version" else None
+            at_ms = point if reference.clause == "timestamp" else None
+            table = tables[reference.path] if reference.is_name else reference.path
+            given = {**options, **_OPENED} if isinstance(table, deltalog.DeltaTable) else options
+            snapshots[key] = resolve(spark, table, version, at_ms=at_ms, **given)
+        snapshot = snapshots[key]
+        where = pruning.predicate(snapshot, conditions)
+        if (snapshot, where) not in loaded:
+            if asked.count_name is not None and not statement.is_explained:
+                counted = log_counts.num_records(snapshot, conditions)
+                if counted is not None:
+                    return _count(spark, snapshot, counted, asked.count_name)
+            name = loaded[snapshot, where] = _free_name(arguments)
+            found = None
+            if asked.is_on_values_of(snapshot.partition_columns):
+                found = log_counts.by_partition(spark, snapshot, with_counts=False)
+            arguments[name] = pruned(spark, snapshot, where) if found is None else marked(found, snapshot, where)
+        pieces.append(_literal(statement.text[position : reference.start], bool(frames)))
+        pieces.append("{" + loaded[snapshot, where] + "}")
+        position = reference.end
+        if reference.alias:
+            pieces.append(f"{_literal(statement.text[position : reference.alias_at], bool(frames))} as ")
+            pieces.append(_literal(reference.alias, bool(frames)))
+            position = reference.alias_at
+    pieces.append(_literal(statement.text[position:end], bool(frames)))
+    return spark.sql(form.format("".join(pieces)), args, **arguments)
+
+
+def _count(spark: SparkSession, snapshot: deltalog.Snapshot, count: int, name: str) -> DataFrame:
+    row = marked(spark.sql("select 1"), snapshot)
+    return row.select(F.lit(count).cast("bigint").alias(name))
+
+
+def _literal(text: str, has_fields: bool) -> str:
+    """Text between references; its braces are the caller's own fields only when the caller gave frames."""
+    return text if has_fields else text.replace("{", "{{").replace("}", "}}")
+
+
+def _free_name(taken: Mapping[str, Any]) -> str:
+    index = 0
+    while f"t{index}" in taken:
+        index += 1
+    return f"t{index}"
+
+
+def _point(spark: SparkSession, reference: Reference, args: Args) -> Any:
+    """The version, or the moment in ms, that a reference names."""
+    tokens = reference.point
+    if reference.clause is None:
+        return None
+    value: Any = None
+    if tokens[0].text == ":":
+        name = tokens[1].text
+        if not isinstance(args, Mapping) or name not in args:
+            raise deltalog.CallError(f"The marker :{name} after AS OF is not in args.")
+        value = args[name]
+    elif tokens[0].kind == "string":
+        value = string_value(spark, tokens)
+    elif reference.clause == "version":
+        value = "".join(token.text for token in tokens)
+    if reference.clause == "version":
+        return value
+    if value is not None:
+        return timestamp_ms(spark, value)
+    text = " ".join(token.text for token in tokens)
+    if tokens[-1].kind == "number":
+        raise deltalog.InvalidTimestampError(
+            f"TIMESTAMP AS OF {text} is a number. Give text such as '2026-01-31 10:00:00', or say what the number is: "
+            f"timestamp_millis({text}) or timestamp_seconds({text})."
+        )
+    query = f"select unix_micros(cast(({text}) as timestamp_ltz)) as micros"
+    micros = spark.sql(query).collect()[0]["micros"]
+    if micros is None:
+        raise deltalog.InvalidTimestampError(f"TIMESTAMP AS OF {text} is NULL. Give a timestamp.")
+    return int(micros) // 1000

@@ -1,0 +1,1 @@
+"""Streams with format("deltalog"), and writers of micro-batches."""

@@ -1,0 +1,86 @@
+"""Writes the micro-batches of a stream from ``foreachBatch``, each exactly once: with every version of Spark, and with
+Parquet files that Spark writes natively.
+
+The commit of a batch records the id of the application and of the batch (the action txn). A batch that Spark repeats
+after a failure is found there, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext.results import WriteResult
+from spark_ext.session import paths
+from spark_ext.session.paths import Location
+from spark_ext.stream.options import recorded_batch
+from spark_ext.writing.writer import Writer
+
+_MODES = {"append": "append", "complete": "overwrite"}
+_OWN_OPTIONS = ("txnappid", "txnversion", "path")
+
+
+@dataclass(frozen=True)
+class StreamWriter:
+    """What ``stream_writer`` returns; its fields are the arguments of that. Call it with a batch and its id."""
+
+    location: Location
+    app_id: str
+    output_mode: str = "append"
+    partition_by: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:
+        """Write one batch as one commit, or nothing if the table has it. Raises as ``Writer.save``, and CallError for
+        an id before the last one that the table has. Cost: as ``Writer.save``."""
+        writer = Writer(df).mode(_MODES[self.output_mode]).options(**self.options)
+        writer.options(txnAppId=self.app_id, txnVersion=batch_id).storage_options(**self.storage_options)
+        if self.partition_by:
+            writer.partitionBy(*self.partition_by)
+        result = writer.save(self.location)
+        if not result.committed:
+            table = paths.open_table(df.sparkSession, self.location, storage=self.storage_options)
+            recorded_batch(table.snapshot(), self.app_id, batch_id, "application", "an app_id")
+        return result
+
+
+def stream_writer(
+    location: Location,
+    app_id: str,
+    *,
+    output_mode: str = "append",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> StreamWriter:
+    """A function for ``DataStreamWriter.foreachBatch`` that writes each batch to the table at ``location`` exactly
+    once, and creates the table if there is none.
+
+    ``app_id``: a name for the query, the same after each restart, and another one for each checkpoint. ``output_mode``:
+    ``append``, or ``complete``, where each batch replaces the rows of the table; the query must have the same.
+    ``partition_by``: of a table that is created. ``options``: those of ``Writer``. ``storage_options``: of the table's
+    store. Raises CallError. Cost: none.
+    """
+    if not isinstance(app_id, str) or not app_id:
+        raise deltalog.CallError(f"app_id is a text that is not empty, not {app_id!r}.")
+    if output_mode not in _MODES:
+        raise deltalog.CallError(
+            f"The output mode is {output_mode!r}. Known: append, complete. For update, merge the batch in a function "
+            "of your own: DeltaTable.merge."
+        )
+    own = [name for name in options or () if name.lower() in _OWN_OPTIONS]
+    if own:
+        raise deltalog.CallError(f"stream_writer sets {own[0]} itself.")
+    return StreamWriter(
+        paths.url_of(location) if not isinstance(location, deltalog.DeltaTable) else location,
+        app_id,
+        output_mode,
+        tuple(partition_by),
+        dict(options or {}),
+        dict(storage_options or {}),
+    )

@@ -1,0 +1,279 @@
+"""The options of streams with ``format("deltalog")``, by their names in Spark, where they arrive as text; and which
+batches of a stream a table has."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import deltalog
+from spark_ext.session.paths import is_address
+from spark_ext.session.stores import bucket_of, options_in
+
+_FLAGS = {
+    "ignoreDeletes": "ignore_deletes",
+    "ignoreChanges": "ignore_changes",
+    "skipChangeCommits": "skip_change_commits",
+    "readChangeFeed": "read_change_feed",
+    "failOnDataLoss": "fail_on_data_loss",
+}
+_READING = (*_FLAGS, "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger")
+_WRITING = (
+    "partitionBy",
+    "clusterBy",
+    "mergeSchema",
+    "properties",
+    "txnAppId",
+    "userMetadata",
+    "checkpointLocation",
+    "queryName",
+)
+_SHARED = ("path", "storageOptions", "allowedPaths")
+# Options of delta-spark that have no counterpart, and what to do instead.
+_REFUSED = {
+    "ignorefiledeletion": "use ignoreDeletes, or skipChangeCommits",
+    "excluderegex": "filter the rows of the stream",
+    "schematrackinglocation": "restart the stream after a change of the schema",
+    "schemalocation": "restart the stream after a change of the schema",
+    "withchangefeed": "use readChangeFeed",
+}
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_SIZE = re.compile(r"(\d+)\s*([a-z]*)")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+#: Where neither limit is given, as in delta-spark.
+DEFAULT_MAX_FILES = 1000
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Where a table is and how it is opened. ``is_given``: whether ``storage`` are options of the caller, not settings
+    of the session."""
+
+    url: str
+    allowed_paths: tuple[str, ...] = ()
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    is_given: bool = True
+
+    def open(self) -> deltalog.DeltaTable:
+        """The table. Raises and costs as ``DeltaTable.open``."""
+        try:
+            return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths, **self.storage)
+        except deltalog.CallError:
+            if self.is_given or not self.storage or not is_address(self.url):
+                raise
+            # The session has settings for S3, and the table of the catalog is elsewhere.
+            return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths)
+
+
+@dataclass(frozen=True)
+class DefaultStorage:
+    """The storage options of streams that have none. ``given``: those of ``register``; ``session``: the settings of S3A
+    that the session had then. Its text shows neither, since both can hold secrets."""
+
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    session: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, url: str) -> Mapping[str, Any]:
+        """The options for the store at a location, as reads and writes of batches have them. Pure."""
+        if self.given:
+            return self.given
+        return options_in(self.session, url) if is_address(url) or bucket_of(url) else {}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options of a stream that reads; ``stream``: the arguments of ``DeltaTable.stream``."""
+
+    table: TableOptions
+    stream: Mapping[str, Any]
+    max_files: int | None
+    max_bytes: int | None
+
+    def open(self) -> deltalog.TableStream:
+        """The stream. Raises and costs as ``DeltaTable.open`` and ``DeltaTable.stream``."""
+        return self.table.open().stream(**self.stream)
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Options of a stream that writes. ``checkpoint``: the location of the query's checkpoint."""
+
+    table: TableOptions
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    merge_schema: bool = False
+    app_id: str | None = None
+    checkpoint: str | None = None
+    user_metadata: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
+    """The options of ``readStream``. ``default``: where they have none of the store. Raises CallError,
+    InvalidTimestampError."""
+    found = _named(given, (*_SHARED, *_READING))
+    stream: dict[str, Any] = {argument: _flag(name, found[name]) for name, argument in _FLAGS.items() if name in found}
+    if "startingVersion" in found:
+        text = found["startingVersion"].strip()
+        stream["starting_version"] = "latest" if text.lower() == "latest" else _whole("startingVersion", text, 0)
+    if "startingTimestamp" in found:
+        stream["starting_timestamp"] = timestamp_ms(found["startingTimestamp"], time_zone)
+    files, size = found.get("maxFilesPerTrigger"), found.get("maxBytesPerTrigger")
+    return SourceOptions(
+        _table(found, default),
+        stream,
+        None if files is None else _whole("maxFilesPerTrigger", files, 1),
+        None if size is None else _size("maxBytesPerTrigger", size),
+    )
+
+
+def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptions:
+    """The options of ``writeStream``. Raises CallError."""
+    cased = next((name for name in given if name.lower().startswith("delta.")), None)
+    if cased is not None:
+        raise deltalog.CallError(
+            f"Spark gives Python sinks the names of options in lower case, so that {cased} names no property. Give "
+            """option('properties', '{"delta.appendOnly": "true"}'), a JSON object of all, or create the table first."""
+        )
+    found = _named(given, (*_SHARED, *_WRITING))
+    app_id = found.get("txnAppId")
+    if app_id == "":
+        raise deltalog.CallError("txnAppId is a text that is not empty.")
+    return SinkOptions(
+        _table(found, default),
+        _names("partitionBy", found.get("partitionBy", "[]")),
+        _names("clusterBy", found.get("clusterBy", "[]")),
+        _flag("mergeSchema", found.get("mergeSchema", "false")),
+        app_id,
+        found.get("checkpointLocation"),
+        found.get("userMetadata"),
+        {name: str(value) for name, value in _json("properties", found.get("properties", "{}")).items()},
+    )
+
+
+def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
+    """The last batch that the table has of an application. ``what`` and ``option``: how its id is called in messages.
+
+    Raises CallError for a ``batch`` before that one: Spark repeats the last batch only, so that an earlier one belongs
+    to another stream, whose rows would be left out.
+    """
+    recorded = snapshot.transaction_version(app_id)
+    if recorded is not None and batch < recorded:
+        raise deltalog.CallError(
+            f"{snapshot.url} has batch {recorded} of the {what} {app_id!r}, and this is batch {batch}: a stream with "
+            "another checkpoint, whose batches have other rows. Nothing was written. Start it with the checkpoint of "
+            f"that {what}, or give it {option} of its own."
+        )
+    return recorded
+
+
+def timestamp_ms(text: str, time_zone: str) -> int:
+    """Milliseconds since 1970 of a date, or a date and a time, rounded up; without an offset in ``time_zone``. Raises
+    InvalidTimestampError. Pure."""
+    try:
+        iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
+        moment = datetime.datetime.fromisoformat(_six_digits(iso))
+    except ValueError:
+        raise deltalog.InvalidTimestampError(
+            f"startingTimestamp {text!r} is not a timestamp. Give text such as '2026-01-31', '2026-01-31 10:00:00.123' "
+            "(session time zone) or '2026-01-31T10:00:00.123Z'."
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=_zone(time_zone))
+    micros = (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) // datetime.timedelta(
+        microseconds=1
+    )
+    return -(-micros // 1000)
+
+
+def _six_digits(iso: str) -> str:
+    """Fractions of a second with six digits, which is what Python before 3.11 reads."""
+    return re.sub(r"\.(\d{1,6})\d*", lambda match: "." + match[1].ljust(6, "0"), iso)
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+        offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return datetime.timezone(-offset if found[1] == "-" else offset)
+    try:
+        return datetime.timezone.utc if name in ("Z", "UTC", "GMT") else zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        raise deltalog.InvalidTimestampError(
+            f"The session time zone {name!r} is not known here. Give startingTimestamp with an offset or Z."
+        ) from None
+
+
+def _named(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
+    by_name = {name.lower(): name for name in known}
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        name = by_name.get(key.lower())
+        if name is None:
+            _refuse(key, known)
+        found[name] = str(value)
+    return found
+
+
+def _refuse(key: str, known: tuple[str, ...]) -> NoReturn:
+    instead = _REFUSED.get(key.lower())
+    if instead is not None:
+        raise deltalog.CallError(f"The option {key} of delta-spark is not available here: {instead}.")
+    raise deltalog.CallError(f"Unknown option {key!r} of a stream. Known: {', '.join(sorted(known))}.")
+
+
+def _table(found: Mapping[str, str], default: DefaultStorage) -> TableOptions:
+    if not found.get("path"):
+        raise deltalog.CallError("The stream has no path: load(path), start(path), or option('path', …).")
+    url, given = found["path"], _json("storageOptions", found.get("storageOptions", "{}"))
+    storage = given or dict(default.of(url))
+    allowed = _names("allowedPaths", found.get("allowedPaths", "[]"))
+    return TableOptions(url, allowed, storage, bool(given or default.given))
+
+
+def _json(name: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise deltalog.CallError(f"{name} is the text of a JSON object.")
+    return value
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    """Several texts as a JSON list, or one as it is."""
+    if not text.lstrip().startswith("["):
+        return (text,)
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise deltalog.CallError(f"{name} is one text or a JSON list of texts, not {text!r}.")
+    return tuple(values)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise deltalog.CallError(f"{name} is {text!r}. It takes true or false.")
+    return text.lower() == "true"
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) < least:
+        raise deltalog.CallError(f"{name} is {text!r}. It takes a whole number from {least} on.")
+    return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None or found[2] not in _UNITS or int(found[1]) == 0:
+        raise deltalog.CallError(f"{name} is {text!r}. It takes a number of bytes, or a size such as 64m or 1g.")
+    return int(found[1]) * _UNITS[found[2]]

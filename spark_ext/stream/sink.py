@@ -1,0 +1,245 @@
+"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits them once.
+
+A commit records the id of the query and of the batch (the action txn). A batch that Spark repeats is found there, and
+its new files are removed. Files are removed only where no commit can name them: of a batch that was committed before,
+of a commit that certainly failed, and of a batch with a failed task, which Spark never commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+import deltalog
+from spark_ext.session.stores import bucket_of
+from spark_ext.stream.options import SinkOptions, TableOptions, recorded_batch
+from spark_ext.types import from_spark
+
+_METADATA = "metadata"  # the file of a checkpoint that has the id of the query
+
+
+class Staged(WriterCommitMessage):
+    """What a task has staged, as the JSON of ``deltalog.StagedFiles``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def files(self) -> deltalog.StagedFiles:
+        """The files."""
+        return deltalog.StagedFiles.from_json(self.text)
+
+
+class _Sink(DataSourceStreamWriter):
+    """Made anew for each call in another process: of tasks, and of the driver for each commit."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        self._options = options
+        self._schema = schema
+        self._overwrite = overwrite
+        if options.app_id is None and options.checkpoint is None:
+            raise deltalog.CallError(
+                "The stream has neither checkpointLocation nor txnAppId as an option, so that its batches could not be "
+                "distinguished from those of other queries. Give option('checkpointLocation', …)."
+            )
+        prepare(options, schema)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
+        """Commit what the tasks have staged, or nothing if the table has this batch. Raises as Transaction.commit, and
+        CallError for an id before the last one that the table has."""
+        staged = [message.files for message in messages if message is not None]
+        table = self._options.table.open()
+        app_id = self._options.app_id or query_id(self._options)
+        try:
+            # What the table has recorded is read with the version that the commit is based on: if another driver
+            # commits the same batch after that, the commit is a conflict.
+            with table.transaction() as transaction:
+                if not self._is_recorded(transaction, app_id, batchId) and (
+                    self._overwrite or any(each.files for each in staged)
+                ):
+                    self._commit(transaction, staged, app_id, batchId)
+                    return
+        except deltalog.DeltaLogError as error:
+            if error.outcome is not deltalog.Outcome.UNKNOWN:  # else the commit may name the files
+                _discard(table, staged)
+            raise
+        _discard(table, staged)
+
+    def _is_recorded(self, transaction: deltalog.Transaction, app_id: str, batch: int) -> bool:
+        """Whether the table has this batch. Raises CallError as ``recorded_batch``."""
+        assert transaction.snapshot is not None
+        return recorded_batch(transaction.snapshot, app_id, batch, "query", "a txnAppId") == batch
+
+    def _commit(
+        self, transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], app: str, batch: int
+    ) -> None:
+        assert transaction.snapshot is not None
+        if any(each.table != transaction.metadata for each in staged):
+            raise deltalog.MetadataChangedError(
+                f"{transaction.snapshot.url}: columns or properties of the table have changed while batch {batch} was "
+                "written. Nothing was committed; restart the stream, which repeats the batch.",
+                winning_version=transaction.snapshot.version,
+                winning_operation=None,
+                retryable=False,
+            )
+        if self._overwrite:
+            transaction.remove_all_files()
+        for each in staged:
+            transaction.add(*each.files, known=True)
+        transaction.set_transaction(app, batch)
+        mode = "Complete" if self._overwrite else "Append"
+        parameters = {"outputMode": mode, "queryId": app, "epochId": str(batch)}
+        effect = transaction.staged.metrics()
+        metrics = {
+            "numAddedFiles": effect["numFiles"],
+            "numRemovedFiles": effect.get("numRemovedFiles", 0),
+            "numOutputRows": sum(each.row_count for each in staged),
+            "numOutputBytes": effect["numOutputBytes"],
+        }
+        transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
+        """Remove the files of a batch with a failed task, best effort. Where every task has succeeded, the commit may
+        have been tried, and nothing is removed here."""
+        if any(message is None for message in messages):
+            staged = [message.files for message in messages if message is not None]
+            if staged:
+                _discard(self._options.table.open(), staged)
+
+
+def _stage(table: TableOptions, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Staged:
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    return Staged(table.open().stage(reader).to_json())
+
+
+class RowSink(_Sink):
+    """The writer with Spark 4.0, whose tasks have rows."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        schema = _arrow_schema(self._schema)
+        return _stage(self._options.table, _batches(iterator, schema), schema)
+
+
+if hasattr(datasource, "DataSourceStreamArrowWriter"):
+
+    class ArrowSink(_Sink, datasource.DataSourceStreamArrowWriter):
+        """The writer with Spark 4.1 and newer."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            """Stage the rows of a task."""
+            first = next(iterator, None)
+            if first is None:
+                return _stage(self._options.table, iter(()), _arrow_schema(self._schema))
+            return _stage(self._options.table, _chained(first, iterator), first.schema)
+
+
+def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    """The writer that this version of Spark takes. ``overwrite``: the output mode is complete."""
+    has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
+    kind = ArrowSink if has_arrow else RowSink
+    return kind(options, schema, overwrite)
+
+
+def prepare(options: SinkOptions, schema: StructType) -> None:
+    """Create the table if there is none, and with ``mergeSchema`` add the columns that it lacks. Raises
+    SchemaMismatchError where the rows do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
+    columns = from_spark(schema)
+    table = _opened(options)
+    if table is None:
+        try:
+            deltalog.DeltaTable.create(
+                options.table.url,
+                deltalog.StructType(tuple(_nullable(field) for field in columns.fields)),
+                partition_by=options.partition_by,
+                cluster_by=options.cluster_by,
+                properties=options.properties,
+                **options.table.storage,
+            )
+            return
+        except deltalog.TableExistsError:  # another writer was first
+            table = options.table.open()
+    snapshot = table.snapshot()
+    clustering = tuple(".".join(column) for column in snapshot.clustering_columns)
+    _check_layout(table, "partitioned", "partitionBy", options.partition_by, snapshot.partition_columns)
+    _check_layout(table, "clustered", "clusterBy", options.cluster_by, clustering)
+    if options.merge_schema and any(snapshot.schema.find(field.name) is None for field in columns.fields):
+        with table.transaction() as transaction:
+            transaction.merge_schema(columns)
+            transaction.commit("ADD COLUMNS")
+
+
+def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
+    """Refuse columns other than those of the table; their case does not matter."""
+    if given and [name.lower() for name in given] != [name.lower() for name in have]:
+        raise deltalog.SchemaMismatchError(
+            f"{table.url} is {how} by {', '.join(have) or 'nothing'}, and the stream says {', '.join(given)}. Leave "
+            f"{call} out."
+        )
+
+
+def _opened(options: SinkOptions) -> deltalog.DeltaTable | None:
+    try:
+        return options.table.open()
+    except deltalog.TableNotFoundError:
+        return None
+
+
+def _nullable(field: deltalog.StructField) -> deltalog.StructField:
+    return deltalog.StructField(field.name, field.data_type, True, field.metadata)
+
+
+def query_id(options: SinkOptions) -> str:
+    """The id of a query, which its checkpoint has and keeps over restarts. Raises CallError. Cost: 1 GET."""
+    root = str(options.checkpoint)
+    try:
+        store = deltalog.open_store(root.removeprefix("file:"), **_of_store(root, options.table))
+        found = json.loads(store.get(_METADATA))["id"]
+    except (deltalog.DeltaLogError, ValueError, KeyError, TypeError, OSError) as error:
+        where = posixpath.join(root, _METADATA)
+        raise deltalog.CallError(
+            f"The id of the query cannot be read from {where}: {error}. Give the stream option('txnAppId', …), a name "
+            "that stays the same after each restart, and is another one for each checkpoint. Nothing was written."
+        ) from error
+    return str(found)
+
+
+def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
+    """The options of the table's store, where the checkpoint is on S3 like the table."""
+    if bucket_of(root) is None or bucket_of(table.url) is None:
+        return {}
+    return {name: value for name, value in table.storage.items() if name != "commit"}
+
+
+def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
+    """Remove staged files, best effort; none if a version names one of them."""
+    with contextlib.suppress(Exception):
+        table.discard_staged(staged)
+
+
+def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    return from_spark(schema).to_arrow()
+
+
+def _batches(rows: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    held: list[dict[str, Any]] = []
+    for row in rows:
+        held.append(row.asDict(recursive=True))
+        if len(held) == 10_000:
+            yield pa.RecordBatch.from_pylist(held, schema)
+            held = []
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema)

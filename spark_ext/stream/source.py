@@ -1,0 +1,183 @@
+"""The source of ``readStream.format("deltalog")``: deltalog plans batches on the driver, tasks read their files with
+deltalog and give Spark Arrow data.
+
+Offsets, files and errors are those of ``deltalog.TableStream``. Limits need Spark 4.2, the first one that tells a
+Python source where a batch begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+import deltalog
+from spark_ext.stream.options import DEFAULT_MAX_FILES, SourceOptions
+from spark_ext.types import to_spark
+
+try:
+    from pyspark.sql.streaming import datasource as limits
+except ImportError:  # Spark 4.0 and 4.1
+    limits = None
+
+# A task begins no further file after this many bytes, as Spark's own scans do.
+_TASK_BYTES = 128 << 20
+# What opening a file costs, in bytes: as spark.sql.files.openCostInBytes.
+_OPEN_BYTES = 4 << 20
+# Batches of less than _TASKS times as much have fewer tasks: each costs a Python worker's round trip.
+_LEAST_BYTES = 8 * _OPEN_BYTES
+_TASKS = 8
+
+
+class FilesOfTask(InputPartition):
+    """The files that one task reads, with what reads them."""
+
+    def __init__(self, reader: deltalog.StreamReader, files: Sequence[deltalog.StreamFile]) -> None:
+        self.reader = reader
+        self.files = files
+
+
+class _Reader(DataSourceStreamReader):
+    """Its planning runs in one process of the driver for the time of a query, ``read`` in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": None, "_schema": self._schema}  # tasks have what they need in their partition
+
+    @cached_property
+    def _stream(self) -> deltalog.TableStream:
+        stream = self._options.open()
+        found, given = columns_of(stream).simpleString(), self._schema.simpleString()
+        if found != given:
+            raise deltalog.SchemaMismatchError(
+                f"{stream.snapshot.url} has the columns {found} at version {stream.snapshot.version}, and the stream "
+                f"was made with {given}. Restart the stream, and give it no schema of its own."
+            )
+        return stream
+
+    @cached_property
+    def _first(self) -> deltalog.StreamOffset:
+        return self._stream.first_offset()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        return self._first.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The files of a batch, shared out among tasks."""
+        first, last = (deltalog.StreamOffset.from_json(each) for each in (start, end))
+        files = self._stream.files(first, last)
+        return [FilesOfTask(self._stream.reader, each) for each in shared_out(files)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of the files of a task."""
+        assert isinstance(partition, FilesOfTask)
+        wanted = _arrow_schema(self._schema)
+        for batch in partition.reader.batches(partition.files):
+            yield batch if batch.schema.equals(wanted) else _as(batch, wanted)
+
+
+class StreamSource(_Reader):
+    """The reader with Spark 4.0 and 4.1: a batch has all that there is."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.max_files is not None or options.max_bytes is not None:
+            raise deltalog.UnsupportedFeatureError(
+                f"maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2; this is {pyspark.__version__}, which does "
+                "not tell a Python source where a batch begins. Leave them out, and each batch has all that there is.",
+                features=("limits of a Python data source",),
+            )
+        super().__init__(options, schema)
+
+    def latestOffset(self) -> dict[str, Any]:
+        """The end of the next batch. Spark asks for it first, also where it has a checkpoint, so that the
+        beginning in it may be a later one."""
+        return self._stream.latest_offset(self._first).to_json()
+
+
+if limits is not None:
+
+    class LimitedStreamSource(_Reader, limits.SupportsTriggerAvailableNow):
+        """The reader with Spark 4.2 and newer."""
+
+        _until: deltalog.StreamOffset | None = None
+
+        def getDefaultReadLimit(self) -> Any:
+            """What Spark passes on to ``latestOffset``, where the trigger has batches of limited size."""
+            options = self._options
+            if options.max_files is None and options.max_bytes is not None:
+                return limits.ReadMaxBytes(options.max_bytes)
+            return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """The query ends with what is there now."""
+            self._until = self._stream.latest_offset()
+
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+            """The end of the batch that begins at ``start``."""
+            first = deltalog.StreamOffset.from_json(start)
+            files = size = None
+            if not isinstance(limit, limits.ReadAllAvailable):
+                files = getattr(limit, "max_files", self._options.max_files)
+                size = getattr(limit, "max_bytes", self._options.max_bytes)
+            found = self._stream.latest_offset(first, max_files=files, max_bytes=size, until=self._until)
+            return found.to_json()
+
+        def reportLatestOffset(self) -> dict[str, Any]:
+            """The newest offset, for the status of the query."""
+            return self._stream.latest_offset().to_json()
+
+
+def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
+    """The reader that this version of Spark takes."""
+    return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
+
+
+def columns_of(stream: deltalog.TableStream) -> StructType:
+    """The columns of a stream in Spark. Raises UnsupportedFeatureError for variants."""
+    schema = to_spark(stream.schema)
+    variants = [field.name for field in schema.fields if "variant" in field.dataType.simpleString()]
+    if variants:
+        raise deltalog.UnsupportedFeatureError(
+            f"{stream.snapshot.url}: streams with format('deltalog') do not read variants ({', '.join(variants)}). "
+            "Read batches with spark_ext.read.",
+            features=("variantType",),
+        )
+    return StructType([type(field)(field.name, field.dataType, field.nullable) for field in schema.fields])
+
+
+def shared_out(files: Sequence[deltalog.StreamFile]) -> list[list[deltalog.StreamFile]]:
+    """Files as tasks have them, in order: a task has about _TASK_BYTES, and small batches more than one task."""
+    weight = sum(file.size_bytes + _OPEN_BYTES for file in files)
+    most = max(_LEAST_BYTES, min(_TASK_BYTES, weight // _TASKS))
+    tasks: list[list[deltalog.StreamFile]] = []
+    held = most
+    for file in files:
+        if held + file.size_bytes // 2 >= most:
+            tasks.append([])
+            held = 0
+        tasks[-1].append(file)
+        held += file.size_bytes + _OPEN_BYTES
+    return tasks
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark checks batches against."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # Spark 4.0
+        return to_arrow_schema(schema)
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,240 @@
+"""Columns of a table as expressions of its rows: what an UPDATE sets, or a clause of a MERGE. Spark evaluates them.
+
+Values become those of their columns' types by ``casts``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext import arguments
+from spark_ext.errors import explained
+from spark_ext.reading.table_columns import named, quoted
+from spark_ext.types import spark_type
+from spark_ext.writing.casts import Fitting, Missing, Value, extended, is_same, positioned, struct_text, typed
+
+# What a caller may give for a value or a condition: SQL text, or a column of Spark.
+Expression = Any
+Path = tuple[str, ...]
+_NEW = "__deltalog_new_{}_{}"
+
+
+def as_column(expression: Expression, what: str) -> Column:
+    """The column of an expression. Raises ArgumentTypeError for anything but text and columns, CallError for text that
+    Spark cannot parse."""
+    arguments.expression(what, expression)
+    if not isinstance(expression, str):
+        return expression
+    with explained(f"{what}, {expression!r}, is no expression"):
+        return F.expr(expression)
+
+
+def text_of(expression: Expression) -> str:
+    """An expression as the log and messages have it."""
+    if isinstance(expression, str):
+        return expression
+    text = str(expression)
+    return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """What a statement sets: the new values of columns, or fields of structs, by their paths. ``missing``: what becomes
+    of fields of structs that a value lacks."""
+
+    values: Mapping[Path, Column]
+    missing: Missing = "refused"
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that are set, or of which fields are."""
+        return {path[0] for path in self.values}
+
+
+def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias: str | None) -> dict[Path, Column]:
+    """The columns, or fields of structs, that are set, by their paths. ``alias``: a qualifier that their names may
+    have. Raises CallError."""
+    if not isinstance(given, Mapping) or not given:
+        raise deltalog.CallError("set is a dict that is not empty, from names of columns to their new values.")
+    found: dict[Path, Column] = {}
+    for name, expression in given.items():
+        path = _path(name, schema, alias)
+        if any(path[: len(other)] == other or other[: len(path)] == path for other in found):
+            raise deltalog.CallError(f"{name} is set twice. Give each column one value.")
+        found[path] = as_column(expression, f"The value of {name}")
+    return found
+
+
+def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
+    if not isinstance(name, str):
+        raise deltalog.CallError(f"The columns to set are named by text, not by {name!r}.")
+    path, level = list[str](), schema
+    for part in parts_of(name, alias, schema):
+        field = level.find(part) if isinstance(level, deltalog.StructType) else None
+        if field is None:
+            raise deltalog.CallError(f"There is no column {name} to set. The table has {', '.join(schema.names)}.")
+        path.append(field.name)
+        level = field.data_type  # type: ignore[assignment]
+    return tuple(path)
+
+
+def parts_of(name: str, alias: str | None, schema: deltalog.StructType) -> list[str]:
+    """The parts of a dotted name, without an alias in front; which it is not where the schema has such a column."""
+    parts = _parts(name)
+    if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
+        return parts[1:]
+    return parts
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a dotted name, of which some may be in backticks."""
+    parts, rest = list[str](), name
+    while rest:
+        if rest.startswith("`"):
+            end = rest.find("`", 1)
+            while end != -1 and rest[end : end + 2] == "``":
+                end = rest.find("`", end + 2)
+            if end == -1:
+                raise deltalog.CallError(f"{name!r} is not the name of a column: a backtick is not closed.")
+            parts.append(rest[1:end].replace("``", "`"))
+            rest = rest[end + 1 :].removeprefix(".")
+        else:
+            part, _, rest = rest.partition(".")
+            parts.append(part.strip())
+    return parts
+
+
+@dataclass(frozen=True)
+class NewValues:
+    """The new values of one statement, or of one outcome of it, as columns of a frame that are ``named`` by ``number``
+    and have types once the frame is there."""
+
+    sets: Assignments
+    number: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [_NEW.format(self.number, n) for n in range(len(self.sets.values))]
+
+    def named(self, when: Column | None = None) -> Iterator[Column]:
+        """The columns. ``when``: they are computed only in rows for which this is true: a new value that fails for an
+        unchanged row must not fail the job."""
+        for name, value in zip(self.names, self.sets.values.values(), strict=True):
+            yield (value if when is None else F.when(when, value)).alias(name)
+
+    def of(
+        self, column: deltalog.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
+    ) -> Column | None:
+        """The new value of a column of the table, in its type; None where nothing of it is set. ``types``: of the
+        columns of the frame, which have the old values under the names of the table's columns; ``has_old``: also this
+        one's. A sentence in ``problems`` for each reason why a value does not fit."""
+        path, want = (column.name,), spark_type(column.data_type)
+        old = Value(quoted(column.name), types[column.name]) if has_old else None
+        new = {
+            each: Value(quoted(name), types[name])
+            for name, each in zip(self.names, self.sets.values, strict=True)
+            if each[0] == column.name
+        }
+        if not new:
+            return None
+        return typed(self._text(path, want, new, old, problems), new.get(path), want)
+
+    def _text(self, path: Path, want: Any, new: Mapping[Path, Value], old: Value | None, problems: list[str]) -> str:
+        where = ".".join(path)
+        if path in new:
+            return Fitting(self.sets.missing, problems).text(new[path], want, where, old)
+        if not any(each[: len(path)] == path for each in new):
+            return "null" if old is None else Fitting("null", problems).text(old, want, where)
+        return struct_text(
+            (each.name, self._text((*path, each.name), each.dataType, new, old and old.child(each.name), problems))
+            for each in want.fields
+        )
+
+
+def changed(
+    rows: DataFrame,
+    fields: Sequence[deltalog.StructField],
+    sets: Assignments,
+    carried: Sequence[Column],
+    url: str,
+    column_of: Callable[[str], Column | None] = named,
+    left_out: Collection[str] = (),
+) -> DataFrame:
+    """Rows with the new values, in the types of the table's ``fields``; without columns that have neither a new nor an
+    old value. ``carried``: columns that follow. ``column_of``: the old value of a column; None where the rows do not
+    have it. ``left_out``: columns that have to be computed again. Raises SchemaMismatchError."""
+    new, problems = NewValues(sets), list[str]()
+    old = {each.name: column_of(each.name) for each in fields if each.name not in left_out}
+    kept = [value.alias(name) for name, value in old.items() if value is not None]
+    frame = rows.select(*kept, *new.named(), *carried)
+    types = {each.name: each.dataType for each in frame.schema.fields}
+    columns = []
+    for each in fields:
+        has_old = old.get(each.name) is not None
+        value = new.of(each, types, has_old, problems)
+        if value is not None:
+            columns.append(value.alias(each.name))
+        elif has_old:
+            kept_value = Value(quoted(each.name), types[each.name])
+            columns.append(Fitting("null").column(kept_value, spark_type(each.data_type), each.name).alias(each.name))
+    refuse(problems, url)
+    others = frame.columns[len(kept) + len(sets.values) :]
+    with explained_casts(url):
+        return frame.select(*columns, *map(quoted, others))
+
+
+def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], url: str) -> DataFrame:
+    """Rows whose columns are given for ``fields``, in which the fields of structs have the table's names of their
+    positions, at every depth. Columns that are not in ``fields`` stay. Raises SchemaMismatchError."""
+    problems, columns = list[str](), []
+    wanted = {each.name: spark_type(each.data_type) for each in fields}
+    for each in rows.schema.fields:
+        kind = positioned(each.dataType, wanted.get(each.name), each.name, problems)
+        is_named = is_same(each.dataType, kind)
+        columns.append(named(each.name) if is_named else named(each.name).cast(kind).alias(each.name))
+    refuse(problems, url)
+    return rows.select(*columns)
+
+
+def inserted(rows: DataFrame, fields: Sequence[deltalog.StructField], carried: Sequence[str], url: str) -> DataFrame:
+    """Rows whose columns are given for ``fields``, in their types. Fields of structs are found by their names; those
+    that the table lacks stay. The columns ``carried`` follow. Raises SchemaMismatchError."""
+    fitting, columns = Fitting(), []
+    have = {each.name: each.dataType for each in rows.schema.fields}
+    for each in fields:
+        value = Value(quoted(each.name), have[each.name])
+        want = extended(value.data_type, spark_type(each.data_type))
+        columns.append(fitting.column(value, want, each.name).alias(each.name))
+    refuse(fitting.problems, url)
+    with explained_casts(url):
+        return rows.select(*columns, *map(quoted, carried))
+
+
+def refuse(problems: Sequence[str], url: str) -> None:
+    """Raise SchemaMismatchError where there are reasons why new values do not fit."""
+    if problems:
+        found = "\n".join(f"- {each}" for each in dict.fromkeys(problems))
+        raise deltalog.SchemaMismatchError(f"The new values do not fit the table at {url}:\n{found}")
+
+
+@contextlib.contextmanager
+def explained_casts(url: str) -> Iterator[None]:
+    """Turns Spark's error for a cast that there is not, as from numbers to dates, into a SchemaMismatchError."""
+    try:
+        yield
+    except AnalysisException as error:
+        text = str(error)
+        if "DATATYPE_MISMATCH.CAST" not in text:
+            raise
+        raise deltalog.SchemaMismatchError(
+            f"The new values do not fit the table at {url}: {text.partition(' SQLSTATE')[0]}"
+        ) from error

@@ -1,0 +1,181 @@
+"""The files of a write on the local disk: collected after the job, renamed into place, and removed after a failure.
+
+A job writes into its own directory, so that it cannot collide with another job. Its files are then renamed into the
+table's Hive directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers
+partitions below one directory only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import deltalog
+from spark_ext.reading.bounded_footers import schema_of
+from spark_ext.session import paths
+
+# After a job that failed its directory is removed repeatedly, until no task recreates it: the interval, the number of
+# checks that must not find it, and the maximum of checks.
+_CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
+
+# A data file: its path below some directory, and its partition values as the log has them.
+DataFile = tuple[str, dict[str, str | None]]
+
+
+class JobDirectory:
+    """The directory of one job below a table, and the files that were renamed out of it.
+
+    Its name is such that no engine takes what a killed process leaves there for data, and a clean-up recognises it.
+    """
+
+    def __init__(self, table_directory: str, name: str) -> None:
+        self._table, self._name = table_directory, name
+        self._placed: list[str] = []
+        self._made: list[str] = []
+        self._made_table = make_durable(table_directory)
+
+    @property
+    def path(self) -> str:
+        """The absolute path."""
+        return os.path.join(self._table, self._name)
+
+    def place(self, found: Sequence[DataFile], below: str = "") -> list[DataFile]:
+        """Rename the job's files, by their paths below ``path``, to the same paths below the table, or below a
+        directory in it. Returns them with their paths below the table.
+
+        A file that cannot be renamed stays where it is, and the log names it there. So do files whose new path
+        contains a symbolic link, or exists."""
+        prefix = f"{below}/" if below else ""
+        placed = [(self._placed_at(path, prefix + path), values) for path, values in found]
+        if len(self._placed) == len(placed):
+            shutil.rmtree(self.path, ignore_errors=True)
+        return placed
+
+    def _placed_at(self, path: str, wanted: str) -> str:
+        source, target = os.path.join(self.path, path), os.path.join(self._table, wanted)
+        try:
+            if self._is_ready(os.path.dirname(wanted)) and not os.path.lexists(target):
+                os.rename(source, target)
+                self._placed.append(target)
+                return wanted
+        except OSError:
+            pass
+        return f"{self._name}/{path}"
+
+    def _is_ready(self, below: str) -> bool:
+        """Whether the directory exists, after creating it if necessary, and is not a symbolic link."""
+        directory = self._table
+        for segment in below.split("/") if below else ():
+            directory = os.path.join(directory, segment)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory)
+                self._made.append(directory)
+            if os.path.islink(directory):
+                return False
+        return True
+
+    def remove(self, stragglers: bool = False) -> None:
+        """Remove the files, the directories that were created for them if they are empty, and the table's directory
+        if this write created it and it is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
+        cancelled may still run for a moment, and recreate the job's directory."""
+        quiet = 0
+        for _ in range(_MAX_CHECKS if stragglers else 0):
+            quiet = 0 if os.path.exists(self.path) else quiet + 1
+            if quiet > _QUIET_CHECKS:
+                break
+            shutil.rmtree(self.path, ignore_errors=True)
+            time.sleep(_CHECK_EVERY_S)
+        for path in self._placed:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        shutil.rmtree(self.path, ignore_errors=True)
+        for directory in [*reversed(self._made), *([self._table] if self._made_table else [])]:
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
+
+def collect(
+    directory: str, target: deltalog.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
+) -> list[DataFile]:
+    """The data files of the job, by paths below its directory; Spark's by-products are removed.
+
+    ``stored_columns``: the names that the log has for ``partition_columns``.
+    """
+    found: list[DataFile] = []
+    for parent, directories, files in os.walk(directory):
+        # An abandoned task may still be writing there; its files are not part of the job.
+        directories[:] = sorted(name for name in directories if not name.startswith(("_", ".")) or "=" in name)
+        below = os.path.relpath(parent, directory)
+        segments = [] if below == "." else below.split(os.sep)
+        for file in sorted(files):
+            path = os.path.join(parent, file)
+            if file.startswith((".", "_")) or not file.endswith(".parquet"):
+                os.unlink(path)
+            elif _has_rows(path, segments):
+                values = _partition_values(segments, target, partition_columns)
+                logged = dict(zip(stored_columns, values, strict=True))
+                found.append(("/".join([*segments, file]), logged))
+            else:
+                os.unlink(path)
+    return found
+
+
+def _has_rows(path: str, segments: Sequence[str]) -> bool:
+    # Spark writes a file without rows only for the first task of a job that does not partition.
+    if segments or not os.path.basename(path).startswith("part-00000-"):
+        return True
+    try:
+        return bool(schema_of(path)[1])
+    except (pa.ArrowException, OSError, ValueError):
+        return True  # a damaged file is refused, with an error that names it, when it is added
+
+
+def _partition_values(
+    segments: Sequence[str], target: deltalog.StructType, partition_columns: Sequence[str]
+) -> list[str | None]:
+    values: list[str | None] = []
+    for segment, name in zip(segments, partition_columns, strict=True):
+        text = segment.partition("=")[2]
+        value = None if text == paths.HIVE_NULL else paths.hive_unescape(text)
+        values.append(None if value is None else _as_logged(value, target.field(name)))
+    return values
+
+
+def _as_logged(text: str, field: deltalog.StructField) -> str:
+    if isinstance(field.data_type, deltalog.DecimalType) and "E" in text:
+        return format(decimal.Decimal(text), "f")
+    if str(field.data_type) == "timestamp":
+        day, _, time = text.partition(" ")
+        seconds, _, fraction = time.partition(".")
+        return f"{day}T{seconds}.{fraction:0<6}Z"
+    return text
+
+
+def rows_of(add: Any) -> int:
+    return int(json.loads(add.stats).get("numRecords", 0)) if add.stats else 0
+
+
+def make_durable(directory: str) -> bool:
+    """Create the table's directory durably, before Spark does. Returns whether it did not exist."""
+    missing = []
+    current = directory
+    while not os.path.isdir(current):
+        missing.append(current)
+        current = os.path.dirname(current)
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each)
+        descriptor = os.open(os.path.dirname(each), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return bool(missing)

@@ -1,0 +1,83 @@
+"""A Spark job that writes a table's files natively as Parquet, on a disk that this process sees too."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext.session import paths
+from spark_ext.session.jobs import cancelled_with_its_caller
+from spark_ext.session.settings import (
+    OPTIONS,
+    SETTINGS,
+    SETTINGS_FOR_VARIANTS,
+    TIMESTAMP_SETTING,
+    TIMESTAMP_SETTING_AS_OPTION,
+    session_settings,
+    spark_version,
+)
+from spark_ext.writing import footers
+from spark_ext.writing.job_files import JobDirectory, collect
+from spark_ext.writing.row_count import Count, RowCount
+from spark_ext.writing.write_plan import WritePlan
+
+# Where change data files are.
+_CHANGES = "_change_data"
+
+
+class LocalJob:
+    """The job of one write: into its own directory below the table, from which its files are renamed."""
+
+    is_native = True
+
+    def __init__(self, table_directory: str) -> None:
+        self._table = table_directory
+        self._directory = JobDirectory(table_directory, deltalog.job_directory_name(str(uuid.uuid4())))
+
+    @property
+    def destination(self) -> str:
+        """Where the job writes, for messages."""
+        return self._directory.path
+
+    def write(
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
+    ) -> list[deltalog.AddFile]:
+        """Write the rows (columns as in files, partition columns among them) and stage the files. Returns their add
+        actions. ``options``: of Spark's Parquet writer. ``count``: as ``Job.write``.
+
+        Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
+        file in threads.
+        """
+        rows = self._run(frame, plan, options, count or RowCount())
+        found = collect(self._directory.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
+        return plan.transaction.add_parquet_files(
+            self._directory.place(found, _CHANGES if plan.as_changes else ""),
+            checked=True,
+            owned=True,
+            num_rows=rows,
+            examine=footers.examiner(self._table, plan.stored_columns, plan.is_mapped),
+            as_changes=plan.as_changes,
+        )
+
+    def remove(self, stragglers: bool = False) -> None:
+        """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
+        self._directory.remove(stragglers)
+
+    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count) -> int | None:
+        """The number of rows written, as the job counted them."""
+        spark, directory = frame.sparkSession, self._directory.path
+        settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
+        if plan.has_variants:
+            settings.update(SETTINGS_FOR_VARIANTS)
+        if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
+            all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
+        with session_settings(spark, settings):
+            writer = count.of(frame).write.mode("error").options(**all_options)
+            if plan.partition_columns:
+                writer = writer.partitionBy(*plan.stored_partition_columns)
+            cancelled_with_its_caller(spark, lambda: writer.parquet(paths.uri(directory)))
+        return count.rows(spark, directory)

@@ -1,0 +1,77 @@
+"""Column mapping on write: rows under the names and ids that data files have for the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext.reading.table_columns import named, quoted
+from spark_ext.types import spark_type
+
+_MODE = "delta.columnMapping.mode"
+_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+# The metadata key from which Spark's Parquet writer sets the field_id of a column.
+PARQUET_ID = "parquet.field.id"
+
+
+def is_mapped(transaction: deltalog.Transaction) -> bool:
+    """Whether the table has column mapping after the transaction."""
+    return transaction.metadata.configuration.get(_MODE, "none").lower() != "none"
+
+
+def stored_name(field: deltalog.StructField) -> str:
+    """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
+    name = field.metadata.get(_PHYSICAL_NAME)
+    if not isinstance(name, str) or not isinstance(field.metadata.get(_ID), int):
+        raise deltalog.CorruptTableError(f"Column {field.name} has no {_PHYSICAL_NAME} or {_ID}, which mapping needs.")
+    return name
+
+
+def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[str]:
+    """``stored_name`` of columns by their names."""
+    return [stored_name(target.field(name)) for name in columns]
+
+
+def under_stored_names(frame: DataFrame, target: deltalog.StructType, carried: Sequence[str] = ()) -> DataFrame:
+    """The rows (columns as in ``target``, then ``carried``) with the names and ids of files, at every depth."""
+    stored = stored_schema(target)
+    columns = []
+    for field, given in zip(stored.fields, target.fields, strict=True):
+        column = named(given.name)
+        if _has_fields(field.data_type):
+            column = column.cast(spark_type(field.data_type))  # a cast matches fields of structs by position
+        columns.append(column.alias(field.name, metadata=dict(field.metadata)))
+    return frame.select(*columns, *map(quoted, carried))
+
+
+def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
+    """Columns under the names of files, with the ids of files in their metadata."""
+    return deltalog.StructType(
+        tuple(
+            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[_ID]})
+            for f in schema.fields
+        )
+    )
+
+
+def _stored_type(data_type: Any) -> Any:
+    if isinstance(data_type, deltalog.StructType):
+        return stored_schema(data_type)
+    if isinstance(data_type, deltalog.ArrayType):
+        return replace(data_type, element_type=_stored_type(data_type.element_type), contains_null=True)
+    if isinstance(data_type, deltalog.MapType):
+        key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
+        return replace(data_type, key_type=key, value_type=value, value_contains_null=True)
+    return data_type
+
+
+def _has_fields(data_type: Any) -> bool:
+    if isinstance(data_type, deltalog.ArrayType):
+        return _has_fields(data_type.element_type)
+    if isinstance(data_type, deltalog.MapType):
+        return _has_fields(data_type.key_type) or _has_fields(data_type.value_type)
+    return isinstance(data_type, deltalog.StructType)

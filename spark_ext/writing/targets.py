@@ -1,0 +1,125 @@
+"""The table that a write goes to: by path, or by its name in the session's catalog. It may have to be created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+import deltalog
+from spark_ext.session import paths
+from spark_ext.session.paths import Location
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NameNotRegisteredError(deltalog.DeltaLogError):
+    """The table was created with its rows at ``url``, but its ``name`` was not entered into the catalog: a repeated
+    write would write the rows twice. ``TransactionManager.register_table(name, url)`` enters it. The ``__cause__``
+    says what prevented it."""
+
+    code = "NAME_NOT_REGISTERED"
+    outcome = deltalog.Outcome.PARTLY_COMMITTED
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What a table is created with. ``cluster_by``: none: it is not clustered."""
+
+    schema: deltalog.StructType
+    partition_by: Sequence[str]
+    cluster_by: Sequence[str]
+    properties: Mapping[str, str]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``create_transaction`` beside the schema."""
+        return {"partition_by": self.partition_by, "cluster_by": self.cluster_by, "properties": self.properties}
+
+
+class Target(Protocol):
+    """A table that is there, or can be created. ``storage``: the options of its store that the caller gave."""
+
+    @property
+    def url(self) -> str:
+        """Where the table is created."""
+
+    def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
+        """The table; None if there is none yet."""
+
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
+        """A transaction that creates the table."""
+
+    def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
+        """Called after this transaction has committed."""
+
+
+class PathTarget:
+    """A table by path, by its address in a catalog (which must have it), or an open table."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+
+    @property
+    def url(self) -> str:
+        """The path or the address."""
+        return paths.url_of(self._location)
+
+    def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
+        """The table; None if the path has none. Raises TableNotFoundError for an address."""
+        try:
+            return paths.open_table(spark, self._location, storage=storage)
+        except deltalog.TableNotFoundError:
+            if paths.is_address(self.url):
+                raise
+            return None
+
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
+        """A transaction that creates the table at the path."""
+        options = paths.storage_of(spark, self.url, storage)
+        return deltalog.DeltaTable.create_transaction(self.url, new.schema, **new.options, **options)
+
+    def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
+        """Nothing remains to be done."""
+
+
+class NamedTarget:
+    """A table by its name in a catalog, which will manage it if it is created. ``url``: where it would be created."""
+
+    def __init__(self, catalog: str, name: str, url: str) -> None:
+        self._catalog, self._name, self._url = catalog, name, url
+
+    @property
+    def url(self) -> str:
+        """Where the table is created."""
+        return self._url
+
+    def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
+        """The table; None if the catalog does not have the name."""
+        try:
+            return paths.open_table(spark, f"catalog:{self._catalog}#{self._name}", storage=storage)
+        except deltalog.TableNotFoundError:
+            return None
+
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
+        """A transaction that creates the table at ``url``, managed by the catalog."""
+        manager = deltalog.TransactionManager(self._catalog, **paths.storage_of(spark, self.url, storage))
+        return manager.create_transaction(self._name, self.url, new.schema, **new.options)
+
+    def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
+        """Enter the table into the catalog. Raises NameNotRegisteredError, also where another process has taken the
+        name meanwhile."""
+        manager = deltalog.TransactionManager(self._catalog, **paths.storage_of(spark, self.url, storage))
+        try:
+            manager.register_table(self._name, self.url)
+        except deltalog.DeltaLogError as error:
+            message = (
+                f"The table at {self.url} was created with its rows, but its name {self._name} was not entered into "
+                f"the catalog {self._catalog}: {error.message} Do not write the rows again; call "
+                f"deltalog.TransactionManager({self._catalog!r}).register_table({self._name!r}, {self.url!r}), with "
+                "another name if this one is taken."
+            )
+            raise NameNotRegisteredError(message, name=self._name, url=self.url) from error

@@ -1,0 +1,146 @@
+"""A Spark job whose tasks write the files of a table themselves, into any store that deltalog knows.
+
+Each task returns the add actions of the files that it wrote, and the driver commits those of the attempts whose results
+Spark returns: one of each task, whatever was retried or ran twice. Nothing is listed or renamed. The executors need
+deltalog with the extra of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext.reading.table_columns import named
+from spark_ext.session.jobs import cancelled_with_its_caller
+from spark_ext.writing.row_count import Count, RowCount
+from spark_ext.writing.write_plan import WritePlan
+
+_RETURNED = "add string, rows long"
+# Settings of the session that Spark's Parquet writer takes where the write does not say otherwise.
+_SETTINGS = {
+    "compression": "spark.sql.parquet.compression.codec",
+    "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
+}
+
+# In messages of Spark on tasks that failed.
+_ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
+_OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
+# How often files are searched for, at most, until none is found.
+_CHECK_EVERY_S, _MAX_CHECKS = 0.5, 10
+
+
+class TaskJob:
+    """The job of one write. The names of its files begin with ``part-`` and the id of the job."""
+
+    is_native = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._id = str(uuid.uuid4())
+        self._files: Any = None
+
+    @property
+    def destination(self) -> str:
+        """Where the job writes, for messages."""
+        return self._url
+
+    def write(
+        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
+    ) -> list[deltalog.AddFile]:
+        """Write the rows (the table's columns, and that of changes) and stage the files. Returns their add actions.
+        ``count``: as ``Job.write``.
+
+        Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
+        """
+        spark, transaction, count = frame.sparkSession, plan.transaction, count or RowCount()
+        chosen = {name: options.get(name, spark.conf.get(setting)) for name, setting in _SETTINGS.items()}
+        files = self._files = transaction.row_writer.task_files(
+            self._id,
+            compression=str(chosen["compression"]).lower(),
+            max_rows=int(chosen["maxRecordsPerFile"]),
+            extra_columns=plan.extra_columns,
+            as_changes=plan.as_changes,
+        )
+        counted = count.of(frame)
+        if plan.partition_columns:
+            # One file is open at a time in a task, so that its memory does not grow with the number of partitions.
+            counted = counted.sortWithinPartitions(*(named(name) for name in plan.partition_columns))
+        with explained_by_task(self._url):
+            job = counted.mapInArrow(_task(files.write), _RETURNED)
+            returned = cancelled_with_its_caller(spark, job.collect)
+        adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
+        transaction.row_writer.take_over(adds, [row[1] for row in returned], count.rows(spark, None))
+        if plan.as_changes:
+            transaction.add_cdc(*adds)
+        else:
+            transaction.add(*adds, known=True)
+        return adds
+
+    def remove(self, stragglers: bool = False) -> None:
+        """Remove the files that tasks wrote, best effort; the transaction has removed those that Spark returned.
+        ``stragglers``: tasks may still write for a moment, so that the store is searched for the job's files."""
+        if not stragglers or self._files is None:
+            return
+        with contextlib.suppress(Exception):
+            for _ in range(_MAX_CHECKS):
+                if not self._files.remove_all():
+                    break
+                time.sleep(_CHECK_EVERY_S)
+
+
+@contextlib.contextmanager
+def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
+    """Errors of deltalog in tasks as errors of deltalog here. ``work``: what these do with files of the table;
+    ``outcome``: what it means for the table if they fail."""
+    try:
+        yield
+    except ImportError as error:
+        raise deltalog.UnsupportedFeatureError(
+            f"{url}: Spark's tasks {work} the files with pyarrow, and PySpark needs pandas for that: "
+            f"pip install 'deltalog[spark]', here and on the executors. ({error})",
+            features=(f"{work} by tasks",),
+        ) from error
+    except Exception as error:
+        text = str(error)
+        absent = _ABSENT.search(text)
+        if absent is not None:
+            raise deltalog.UnsupportedFeatureError(
+                f"{url}: Spark's tasks {work} the files with deltalog, and the executors have no module "
+                f"{absent[1]}: pip install 'deltalog[s3]' on each of them, in the version of this process.",
+                features=(f"{work} by tasks",),
+            ) from error
+        found = _OF_DELTALOG.search(text)
+        if found is None:
+            raise
+        kind = deltalog.SchemaMismatchError if found[1] == "SchemaMismatchError" else deltalog.StoreError
+        message = f"{url}: a task could not {work} its files: {found[2]}.{outcome}"
+        if kind is deltalog.StoreError:
+            raise deltalog.StoreError(message, path=url) from None
+        raise deltalog.SchemaMismatchError(message) from None
+
+
+def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does: it has plain values and what deltalog pickles, so that executors need no spark_ext."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import json
+
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        adds, rows = write(batches, context.partitionId(), context.taskAttemptId())
+        # Nothing is deleted from here on: the driver may have the names.
+        texts = pyarrow.array([json.dumps(add.to_json()) for add in adds], pyarrow.string())
+        yield pyarrow.RecordBatch.from_arrays([texts, pyarrow.array(rows, pyarrow.int64())], ["add", "rows"])
+
+    return run
