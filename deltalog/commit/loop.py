@@ -223,9 +223,10 @@ class CommitLoop:
             return None
         try:
             is_certain, meta = self._proof.confirm(attempt.version)
-            if is_certain and self._is_file_of(attempt, meta):
+            if is_certain and meta is not None and self._is_file_of(attempt, meta):
                 return meta
-            if not is_certain and self._is_ours(self._reader.commit(attempt.version)):
+            is_rolled_back = is_certain and meta is None  # log clean-up would have deleted the version before it first
+            if not is_rolled_back and self._is_ours(self._reader.commit(attempt.version)):
                 return None
             raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
         except MissingVersionError:  # clean-up has gone on
@@ -238,12 +239,12 @@ class CommitLoop:
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
             return None
 
-    def _is_file_of(self, attempt: Attempt, found: FileMeta | None) -> bool:
+    def _is_file_of(self, attempt: Attempt, found: FileMeta) -> bool:
         """Whether a file of the version of an attempt is the one that it has created: a roll-back may have deleted that
         one and left the version before it, after which others commit the same version. Cost: as ``Tip.is_file``."""
         own = Tip(attempt.version, self._prepared.txn_id)
         own.note_written(attempt.data, None)
-        return found is not None and own.is_file(self._reader, found)
+        return own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
         """Remove the commit from a location without its table. Raises CommitStateUnknownError where it must stay:
