@@ -373,7 +373,7 @@ def _with_spark(path: Path, spark: Any) -> None:
     target = spark_ext.DeltaTable.forPath(spark, str(path))
     target.delete("id < 5")
     source = spark.range(8, 12)
-    target.merge(source, "target.id = source.id").whenNotMatchedInsertAll().execute()
+    target.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
     rows = spark_ext.read(spark).load(str(path)).collect()
     assert sorted(row["id"] for row in rows) == [5, 6, 7, 8, 9, 10, 11], rows
     assert spark_ext.sql(spark, f"SELECT count(*) AS n FROM delta.`{path}`").collect()[0]["n"] == 7
