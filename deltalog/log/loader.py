@@ -66,10 +66,9 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
         commits = [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
     except (InvalidCommitError, MissingVersionError):
         return None
-    is_managed = reader.store.catalog is not None or reader.store.branch is not None
     if (
         reader.store.is_remote
-        and not is_managed
+        and not _is_managed(reader)
         and not _follow(known, listing, dict(zip(versions, files, strict=True)))
     ):
         return None
@@ -167,9 +166,9 @@ def _load_segment(
         is_as_listed = reader.store.is_remote and all(listed) and not segment.compactions
         if meta is not None and not is_as_listed and not _is_managed(reader):
             _check_is_same(reader, segment, meta)
-        ict_ms, tip = None, Tip(segment.version, None, meta)
         infos = (each.commit_info for each in commits.actions if each.version == segment.version)
-        tip.txn_id = next((info.txn_id for info in infos if info is not None), None)
+        txn_id = next((info.txn_id for info in infos if info is not None), None)
+        ict_ms, tip = None, Tip(segment.version, txn_id, meta)
         cache = FileCache(reader, segment, state, tip, commits=commits, unusable=unusable)
     if latest is None or features.is_catalog_managed(latest):
         features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
