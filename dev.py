@@ -31,7 +31,8 @@ VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 _UNITS = [f"tests/unit/{name}" for name in (
-    "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol",
+    "alter", "catalog", "cli", "commit", "conformance", "create", "expressions", "log", "maintenance", "parquet",
+    "protocol", "rows", "write", "write_contract",
 )]  # fmt: skip
 # Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
 # that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
@@ -75,7 +76,9 @@ QUICK = [
     ],
     [
         "tests/unit/test_errors.py", "tests/unit/test_parallel.py", "tests/unit/test_table.py",
-        "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/operations", "tests/unit/read",
+        "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/read",
+        "tests/unit/alter", "tests/unit/create", "tests/unit/maintenance", "tests/unit/rows", "tests/unit/write",
+        "tests/unit/write_contract",
     ],
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"

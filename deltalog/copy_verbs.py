@@ -10,17 +10,17 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, handle_on, open_handle
+from deltalog.create.clone import cloned
+from deltalog.create.convert import converted
 from deltalog.environment import Environment
 from deltalog.errors import TableExistsError
 from deltalog.log.reader import LogReader
-from deltalog.operations.clone import cloned
-from deltalog.operations.commit_info import UserMetadata
-from deltalog.operations.convert import converted
-from deltalog.operations.manifests import write_manifests
-from deltalog.operations.table_handle import TableHandle
+from deltalog.maintenance.manifests import write_manifests
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import to_epoch_ms
 from deltalog.storage.registry import Location, open_store
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.table_handle import TableHandle
 
 Table = TypeVar("Table", bound="CopyVerbs")
 

@@ -12,13 +12,13 @@ from deltalog.doctor.findings import CheckReport
 from deltalog.expressions.tree import Predicate
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
-from deltalog.log.vacuum import VacuumReport
-from deltalog.operations import log_files, statistics
-from deltalog.operations import vacuum as vacuuming
-from deltalog.operations.commit_info import UserMetadata
-from deltalog.operations.optimizer import TableOptimizer
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.vacuum_tasks import RunTasks, VacuumRunner
+from deltalog.maintenance import log_files, statistics
+from deltalog.maintenance.optimize.optimizer import TableOptimizer
+from deltalog.maintenance.vacuum import vacuum as vacuuming
+from deltalog.maintenance.vacuum.decisions import VacuumReport
+from deltalog.maintenance.vacuum.tasks import RunTasks, VacuumRunner
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.table_handle import TableHandle
 
 
 @checked

@@ -9,15 +9,15 @@ from deltalog.arguments import checked
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.expressions.tree import Predicate
-from deltalog.operations.append import append
-from deltalog.operations.commit_info import UserMetadata
-from deltalog.operations.delete import delete
-from deltalog.operations.merge_builder import TableMerger
-from deltalog.operations.overwrite import Columns, replacing
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
-from deltalog.operations.update import update
 from deltalog.read.origin import Read
+from deltalog.rows.append import append
+from deltalog.rows.delete import delete
+from deltalog.rows.merge.builder import TableMerger
+from deltalog.rows.overwrite import Columns, replacing
+from deltalog.rows.update import update
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
 
 
 @checked

@@ -8,24 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
+from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.arguments import checked, half_made
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit_result import CommitResult
 from deltalog.copy_verbs import CopyVerbs
+from deltalog.create.new_table import check_is_empty, create, first_transaction, initial_state, table_schema
 from deltalog.environment import Environment
 from deltalog.errors import CallError, TableNotFoundError
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
+from deltalog.maintenance.restore import RestoreResult, restore
 from deltalog.maintenance_verbs import MaintenanceVerbs
-from deltalog.operations import alterations, clustering, constraints, protocol_changes, row_id_backfill
-from deltalog.operations.commit_info import UserMetadata
-from deltalog.operations.contract import staging, stream
-from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
-from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
-from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
 from deltalog.protocol.column_paths import Place
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
@@ -36,6 +31,11 @@ from deltalog.read.table_stream import TableStream
 from deltalog.row_verbs import RowVerbs
 from deltalog.storage.registry import Location, open_store
 from deltalog.table_html import table_html
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
+from deltalog.write_contract import staging, stream
+from deltalog.write_contract.staging import StagedFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -491,7 +491,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         UnsupportedFeatureError, ProtocolChangedError.
         """
         with self._handle.transaction() as transaction:
-            return protocol_changes.add_feature(transaction, name, user_metadata)
+            return table_features.add_feature(transaction, name, user_metadata)
 
     def upgrade_protocol(
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
@@ -504,7 +504,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
         with self._handle.transaction() as transaction:
-            return protocol_changes.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
+            return table_features.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn
@@ -516,7 +516,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when an earlier commit was
         made and stays. Cost: two commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
         """
-        return protocol_changes.drop_feature(
+        return table_features.drop_feature(
             self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits
         )
 

@@ -42,10 +42,10 @@ from deltalog import (
 )
 from deltalog.copy_verbs import CopyVerbs
 from deltalog.maintenance_verbs import MaintenanceVerbs
-from deltalog.operations.contract.stream import StreamWriter
 from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
 from deltalog.row_verbs import RowVerbs
+from deltalog.write_contract.stream import StreamWriter
 from tests.support.core import environment, tree
 
 ROWS = pa.table({"i": [1, 2], "s": ["a", "b"]})
