@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 from deltalog.arguments import checked
+from deltalog.errors import CallError
 from deltalog.expressions.tree import Predicate
 from deltalog.maintenance.optimize import optimize
 from deltalog.maintenance.optimize.optimize import Options
@@ -12,6 +14,26 @@ from deltalog.maintenance.optimize.plan import OptimizeProgress, OptimizeReport
 from deltalog.maintenance.optimize.tasks import RewriteBins
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.table_handle import TableHandle
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class OptimizeOptions(TypedDict, total=False):
+    """The options that all verbs of ``table.optimize`` have.
+
+    ``max_commit_size``: the bytes of the files that one commit rewrites; default 16 GiB. An interrupted run keeps the
+    commits that it made, and a second call does the rest. ``dry_run``: only report what would be rewritten.
+    ``progress``: called with the number of files that are rewritten so far, and of all to rewrite. ``rewrite_bins``:
+    rewrites the files of each batch elsewhere, for example in the tasks of a Spark job; it gets ``BinTasks`` and the
+    bytes of each bin, and returns what ``BinTasks.run`` returned for each.
+    """
+
+    max_commit_size: int | None
+    dry_run: bool
+    user_metadata: UserMetadata
+    progress: OptimizeProgress
+    rewrite_bins: RewriteBins | None
 
 
 @checked
@@ -24,15 +46,11 @@ class TableOptimizer:
 
     Arguments that the verbs share. ``where``: SQL text or a predicate on partition columns; None: all partitions.
     ``target_size``: of new files in bytes; default delta.targetFileSize of the table, else 256 MiB.
-    ``max_concurrent_tasks``: how many new files are written at a time; default the number of processors.
-    ``max_commit_size``: how many bytes of files are a commit; default 16 GiB. An interrupted run keeps the commits that
-    it made, and a second call does the rest. ``dry_run``: only report what would be rewritten. ``progress``: called
-    with the number of files that are rewritten, and of all to rewrite. ``rewrite_bins``: rewrites the files of each
-    batch elsewhere, for example in the tasks of a Spark job; it gets ``BinTasks`` and bytes for each bin, and returns
-    what ``BinTasks.run`` returned for each.
+    ``max_concurrent_tasks``: how many new files are written at a time; default the number of processors. The others are
+    in OptimizeOptions.
 
-    They raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the rows
-    that the log counts, and as Transaction.commit.
+    The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the
+    rows that the log counts, and as Transaction.commit.
     """
 
     def __init__(self, handle: TableHandle) -> None:
@@ -45,12 +63,8 @@ class TableOptimizer:
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
         *,
-        max_commit_size: int | None = None,
-        dry_run: bool = False,
-        user_metadata: UserMetadata = None,
-        progress: OptimizeProgress = optimize.silent,
-        rewrite_bins: RewriteBins | None = None,
         full: bool = False,
+        **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
         """Combine small files of a partition into ones of the target size, in the order in which they were written; in
         a clustered table, write rows that are close in the clustering columns together.
@@ -61,11 +75,7 @@ class TableOptimizer:
         other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new file,
         a commit for each batch; of a clustered table as ``z_order``. Memory: about 100 MiB for each task.
         """
-        asked = Options(
-            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins,
-            full,
-        )  # fmt: skip
-        return optimize.compact(self._handle, asked)
+        return optimize.compact(self._handle, _settings(where, target_size, max_concurrent_tasks, options, full))
 
     def z_order(
         self,
@@ -73,12 +83,7 @@ class TableOptimizer:
         where: Predicate | str | None = None,
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
-        *,
-        max_commit_size: int | None = None,
-        dry_run: bool = False,
-        user_metadata: UserMetadata = None,
-        progress: OptimizeProgress = optimize.silent,
-        rewrite_bins: RewriteBins | None = None,
+        **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
         """Rewrite all files of the chosen partitions with rows that are close in ``columns`` close together, so that
         conditions on any of these leave out most files. Each call rewrites all of them.
@@ -88,28 +93,32 @@ class TableOptimizer:
         or have no statistics, and for a clustered table. Cost: as ``compact``, the key columns read once more, and
         temporary files on the local disk of at most the rows' size. Memory: about 100 MiB, and 100 MiB for each task.
         """
-        asked = Options(
-            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
-        )
-        return optimize.z_order(self._handle, columns, asked)
+        return optimize.z_order(self._handle, columns, _settings(where, target_size, max_concurrent_tasks, options))
 
     def purge(
         self,
         where: Predicate | str | None = None,
         target_size: int | None = None,
         max_concurrent_tasks: int | None = None,
-        *,
-        max_commit_size: int | None = None,
-        dry_run: bool = False,
-        user_metadata: UserMetadata = None,
-        progress: OptimizeProgress = optimize.silent,
-        rewrite_bins: RewriteBins | None = None,
+        **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
         """Rewrite all files that have a deletion vector, without the deleted rows: Spark's REORG … APPLY (PURGE).
 
         The old files are deleted by a vacuum. Cost and memory: as ``compact``.
         """
-        asked = Options(
-            where, target_size, max_concurrent_tasks, max_commit_size, dry_run, user_metadata, progress, rewrite_bins
-        )
-        return optimize.purge(self._handle, asked)
+        return optimize.purge(self._handle, _settings(where, target_size, max_concurrent_tasks, options))
+
+
+def _settings(
+    where: Predicate | str | None,
+    target_size: int | None,
+    max_concurrent_tasks: int | None,
+    options: OptimizeOptions,
+    full: bool = False,
+) -> Options:
+    """Raises CallError for an unknown option."""
+    unknown = options.keys() - OptimizeOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(OptimizeOptions.__annotations__)
+        raise CallError(f"There is no option {sorted(unknown)[0]!r}. The options of optimize are {known}.")
+    return Options(where, target_size, max_concurrent_tasks, full=full, **options)
