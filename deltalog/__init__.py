@@ -115,10 +115,10 @@ if typing.TYPE_CHECKING:
     from deltalog.rows.replacement import Replacement
     from deltalog.rows.row_removal import RowRemoval
     from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
-    from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
-    from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.dynamodb.lease_commits import DynamoCommit
+    from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
+    from deltalog.storage.dynamodb.tables import CommitTable, create_commit_table, describe_commit_table
     from deltalog.storage.registry import open_store
-    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
     from deltalog.table import DeltaTable
     from deltalog.transactions.ledger import TransactionDescription, TransactionPage
     from deltalog.transactions.manager import TransactionManager, VirtualObject
@@ -303,7 +303,7 @@ _MODULES = {
     "CommitEntry": "deltalog.log.history_entries",
     "CommitResult": "deltalog.commit_result",
     "CommitSummary": "deltalog.log.commit_summary",
-    "CommitTable": "deltalog.storage.commit_tables",
+    "CommitTable": "deltalog.storage.dynamodb.tables",
     "Coordinator": "deltalog.catalog.coordinator",
     "DataType": "deltalog.protocol.schema",
     "Dataset": "deltalog.dataset",
@@ -311,7 +311,7 @@ _MODULES = {
     "DeleteObject": "deltalog.transactions.table_objects",
     "DeletionVector": "deltalog.protocol.actions",
     "DeltaTable": "deltalog.table",
-    "DynamoCommit": "deltalog.storage.dynamodb",
+    "DynamoCommit": "deltalog.storage.dynamodb.lease_commits",
     "Enablement": "deltalog.protocol.timestamps",
     "Environment": "deltalog.environment",
     "FileMeta": "deltalog.storage.base",
@@ -334,7 +334,7 @@ _MODULES = {
     "RestoreResult": "deltalog.maintenance.restore",
     "Resync": "deltalog.transactions.resync",
     "RetryPolicy": "deltalog.environment",
-    "S3DynamoDBCommit": "deltalog.storage.s3_dynamodb",
+    "S3DynamoDBCommit": "deltalog.storage.dynamodb.spark_log_store",
     "Scan": "deltalog.read.scan",
     "Snapshot": "deltalog.read.snapshot",
     "StagedFiles": "deltalog.write_contract.staging",
@@ -365,8 +365,8 @@ _MODULES = {
     "WriteOptions": "deltalog.write_contract.staging",
     "check": "deltalog.doctor.check",
     "col": "deltalog.expressions.columns",
-    "create_commit_table": "deltalog.storage.commit_tables",
-    "describe_commit_table": "deltalog.storage.commit_tables",
+    "create_commit_table": "deltalog.storage.dynamodb.tables",
+    "describe_commit_table": "deltalog.storage.dynamodb.tables",
     "holds_all": "deltalog.protocol.schema_enforcement",
     "identity_column": "deltalog.protocol.identity_columns",
     "job_directory_name": "deltalog.protocol.leftovers",

@@ -553,7 +553,10 @@ class Transaction:
         """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:
-            latest = LogSnapshot.created(self.reader, *commit[:2]) if latest is None else latest.after(*commit)
+            if latest is None:
+                latest = LogSnapshot.created(self.reader, commit.actions, commit.in_commit_timestamp_ms)
+            else:
+                latest = latest.after(*commit)
         assert latest is not None
         latest.tip.note_written(committed.attempt.data, committed.meta)
         return Snapshot(latest)

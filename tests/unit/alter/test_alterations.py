@@ -21,7 +21,8 @@ from deltalog import (
     StructField,
     StructType,
 )
-from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from tests.support.core import SCHEMA, action, environment, ids, info, memory, rows
 
 LONG = PrimitiveType("long")

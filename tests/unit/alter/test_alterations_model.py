@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
-from deltalog.protocol.column_mapping import ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.column_mapping import MODE_KEY
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import all_columns
 from tests.support.core import environment, memory
 

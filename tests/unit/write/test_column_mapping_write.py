@@ -11,7 +11,8 @@ import pytest
 
 from deltalog import DeltaTable, InvalidDataFileError, InvalidPropertyError, StructType
 from deltalog.protocol import column_mapping
-from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import all_columns
 from tests.support.core import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, InvalidDataFileError, StoreError
-from deltalog.storage import s3
 from deltalog.storage.base import Entry
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3 import store as s3_store
+from deltalog.storage.s3.store import S3Store
 from tests.support.s3 import Answer, Proxy, Request, pass_on
 from tests.support.s3.clients import with_own_limit
 from tests.support.s3.faults import answered
@@ -94,7 +94,7 @@ def deleted_by(request: Request) -> list[str]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Those of the deletions, which end at once."""
     found: list[float] = []
-    monkeypatch.setattr(s3, "_pause", found.append)
+    monkeypatch.setattr(s3_store, "_pause", found.append)
     return found
 
 
@@ -137,8 +137,8 @@ def test_requests_to_delete_that_s3_refuses_become_smaller_and_slower(
     seen: tuple[Proxy, S3Store], pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy, store = seen
-    monkeypatch.setattr(s3, "LIST_PAGE", 40)
-    monkeypatch.setattr(s3, "_MORE_DELETES", 5)
+    monkeypatch.setattr(s3_store, "LIST_PAGE", 40)
+    monkeypatch.setattr(s3_store, "_MORE_DELETES", 5)
     entries = many(store, 60)
     once = {"config_kwargs": {"retries": {"total_max_attempts": 1}, "read_timeout": 3}}
     store = S3Store(store.url, **{**store._client._options, **once})
@@ -175,8 +175,8 @@ def test_a_file_that_cannot_be_deleted_is_an_error(seen: tuple[Proxy, S3Store], 
     with pytest.raises(StoreError, match=rf"Cannot delete s3://.*/table/000 \({code}\)") as caught:
         store.remove(entries)
     assert caught.value.service_code == code
-    assert len(requests) == (s3._DELETE_ATTEMPTS if code == "SlowDown" else 1) == len(pauses) + 1
-    assert pauses == sorted(pauses) or max(pauses) <= s3._LONGEST_PAUSE_S
+    assert len(requests) == (s3_store._DELETE_ATTEMPTS if code == "SlowDown" else 1) == len(pauses) + 1
+    assert pauses == sorted(pauses) or max(pauses) <= s3_store._LONGEST_PAUSE_S
 
 
 # --------------------------------------------------------------------------------------------- callers that stop

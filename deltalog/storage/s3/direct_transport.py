@@ -22,7 +22,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from deltalog.storage.connections import (
+from deltalog.storage.request_limit import SLOW_STATUSES, Turn
+from deltalog.storage.s3.connections import (
     IDLE_SECONDS,
     JUST_USED_SECONDS,
     Answer,
@@ -32,10 +33,9 @@ from deltalog.storage.connections import (
     Stop,
     connections_to,
 )
-from deltalog.storage.request_limit import SLOW_STATUSES, Turn
-from deltalog.storage.s3_credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
-from deltalog.storage.s3_settings import Settings
-from deltalog.storage.s3_signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
+from deltalog.storage.s3.credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
+from deltalog.storage.s3.settings import Settings
+from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
 from deltalog.storage.secrets import Secrets
 from deltalog.version import VERSION
 

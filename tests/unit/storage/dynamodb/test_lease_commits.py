@@ -23,9 +23,9 @@ from deltalog import (
     open_store,
 )
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.dynamodb import DynamoStore
-from deltalog.storage.dynamodb_client import DynamoTable
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.dynamodb.client import DynamoTable
+from deltalog.storage.dynamodb.lease_commits import DynamoStore
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Proxy, Request, Server, free_port, proxied

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deltalog.storage.connections import (
+from deltalog.storage.s3.connections import (
     Connections,
     Limits,
     NoAnswerError,

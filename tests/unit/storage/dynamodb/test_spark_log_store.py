@@ -22,8 +22,8 @@ from deltalog import (
 )
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
-from deltalog.storage.s3 import S3Store
-from deltalog.storage.s3_dynamodb import S3DynamoDBStore
+from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBStore
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Request, Server, proxied

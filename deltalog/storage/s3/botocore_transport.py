@@ -24,9 +24,9 @@ import fsspec.asyn
 import fsspec.exceptions
 import s3fs
 
-from deltalog.storage import s3_direct
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
+from deltalog.storage.s3 import direct_transport
 from deltalog.storage.secrets import keep_out_of_client_logs
 
 _BODY_ATTEMPTS = 3
@@ -197,7 +197,7 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
     """botocore waits for the server's consent (``100 Continue``) before it sends a body: one more round trip."""
     body = params.get("body")
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
-    if size is not None and size <= s3_direct.AT_ONCE_BYTES:
+    if size is not None and size <= direct_transport.AT_ONCE_BYTES:
         params["headers"].pop("Expect", None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from deltalog.catalog.locate import handle_on_latest
 from deltalog.log.reader import LogReader
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from tests.support.core import environment
 from tests.support.s3 import Server
 

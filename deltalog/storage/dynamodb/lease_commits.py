@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError
 from deltalog.protocol.paths import commit_version
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.commit_tables import FirstUse
-from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.dynamodb.client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.wrapped import WrappedStore
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
 
 ABSENT = "*"
 _TTL_IN_LEASES = 10

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deltalog.storage.s3_signing import Credentials
+from deltalog.storage.s3.signing import Credentials
 from deltalog.storage.secrets import keep_out_of_client_logs
 
 # A service that refuses what valid credentials may not do would have them looked for at each request.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog.storage.s3_signing import Credentials, encoded_path, encoded_query, signed
+from deltalog.storage.s3.signing import Credentials, encoded_path, encoded_query, signed
 
 NAMES = st.sampled_from(["range", "if-match", "if-none-match", "x-amz-checksum-crc32"])
 

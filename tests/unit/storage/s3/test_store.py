@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import DeltaTable, ObjectNotFoundError, StoreError
-from deltalog.storage import ranges, s3, s3_direct
-from deltalog.storage.s3 import S3Store
+from deltalog.storage import ranges
+from deltalog.storage.s3 import direct_transport
+from deltalog.storage.s3 import store as s3_store
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Proxy, Request, Server, proxied
@@ -66,12 +68,12 @@ def test_a_body_is_sent_at_once_without_waiting_for_consent(
     with store.open_output("small") as file:
         file.write(b"1" * 1000)
     with store.open_output("parts") as file:
-        file.write(b"2" * (s3.PART_BYTES + 1000))
+        file.write(b"2" * (s3_store.PART_BYTES + 1000))
     sent = {request.target: len(request.body) for request in proxy.requests if request.method == "PUT"}
-    assert sorted(sent.values()) == [6, 8, 1000, 1000, s3.PART_BYTES]
+    assert sorted(sent.values()) == [6, 8, 1000, 1000, s3_store.PART_BYTES]
     assert not [request for request in proxy.requests if "Expect" in request.headers]
     proxy.requests.clear()
-    monkeypatch.setattr(s3_direct, "AT_ONCE_BYTES", 999)
+    monkeypatch.setattr(direct_transport, "AT_ONCE_BYTES", 999)
     store.put("larger", b"3" * 1000)  # what a refusal would waste
     assert [request.headers.get("Expect") for request in proxy.requests] == ["100-continue"]
 
@@ -229,7 +231,7 @@ def test_a_bucket_that_is_not_there_is_an_error_and_no_empty_table(ministack: Se
 def test_a_stream_in_parts_is_the_object_and_is_seen_at_its_end(
     ministack: Server, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(s3, "PART_BYTES", 5 * 2**20)  # the smallest that S3 allows
+    monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)  # the smallest that S3 allows
     store, data = ministack.store(), b"".join(n.to_bytes(4, "big") for n in range(size // 4 + 1))[:size]
     with store.open_output("f") as file:
         for start in range(0, size, 700_001):
@@ -241,7 +243,7 @@ def test_a_stream_in_parts_is_the_object_and_is_seen_at_its_end(
 def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
     ministack: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "PART_BYTES", 5 * 2**20)
+    monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     store = ministack.store()
     with pytest.raises(ZeroDivisionError), store.open_output("f") as file:
         file.write(bytes(21 * 2**20))
@@ -256,7 +258,7 @@ def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Also when the object is there and only the answer says no."""
-    monkeypatch.setattr(s3, "PART_BYTES", 5 * 2**20)
+    monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:

@@ -33,7 +33,7 @@ from deltalog.storage.progress import Pages
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.request_limit import SLOW_STATUSES
-from deltalog.storage.s3_client import S3Client, code_of, status_of
+from deltalog.storage.s3.client import S3Client, code_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 MAX_KEY_BYTES = 1024

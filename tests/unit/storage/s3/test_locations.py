@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deltalog import CallError, DeltaTable, StoreError, open_store
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from tests.support.s3 import Proxy, Server, free_port
 from tests.support.s3.rules import error_document
 

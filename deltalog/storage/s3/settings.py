@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltalog.storage.connections import Limits, Origin
-from deltalog.storage.s3_credentials import ResolvedCredentials, is_word, profile_settings
-from deltalog.storage.s3_signing import Credentials
+from deltalog.storage.s3.connections import Limits, Origin
+from deltalog.storage.s3.credentials import ResolvedCredentials, is_word, profile_settings
+from deltalog.storage.s3.signing import Credentials
 
 _OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"}
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from deltalog import CallError, DeltaTable, StoreError, UnsafeStoreError
-from deltalog.storage import s3, s3_client
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3 import client as s3_client
+from deltalog.storage.s3 import store as s3_store
+from deltalog.storage.s3.store import S3Store
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Proxy, Request, Rule, Server, free_port, pass_on, proxied
 from tests.support.s3.clients import through_botocore
@@ -240,8 +241,8 @@ def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()
-        try_later = s3._tried
-        monkeypatch.setattr(s3, "_tried", lambda check: first.wait(30) and try_later(check))
+        try_later = s3_store._tried
+        monkeypatch.setattr(s3_store, "_tried", lambda check: first.wait(30) and try_later(check))
         proxy.rule = gate = Gate(lambda request: request.method == "DELETE")
         store.prepare_commit(0)
         assert store.put_if_absent(COMMIT, b"") is COMMITTED

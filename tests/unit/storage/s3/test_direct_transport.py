@@ -12,9 +12,9 @@ import pytest
 from urllib3.connection import HTTPConnection
 
 from deltalog import StoreError
-from deltalog.storage import s3_direct
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3 import direct_transport
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.s3 import Answer, Proxy, Request, Server, pass_on, proxied
 from tests.support.s3.rules import error_document, only_once, refused, reset_before
@@ -147,7 +147,7 @@ def test_a_commit_does_not_go_on_a_connection_that_has_been_idle(
     _, store = seen
     store.put("data", b"1")
     connected.clear()
-    monkeypatch.setattr(s3_direct, "JUST_USED_SECONDS", -1)
+    monkeypatch.setattr(direct_transport, "JUST_USED_SECONDS", -1)
     assert store.put_if_absent(COMMIT, b"2") is PutOutcome.COMMITTED
     assert len(connected) == 1
 

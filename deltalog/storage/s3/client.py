@@ -1,7 +1,7 @@
 """Requests to S3, and the meaning of their errors.
 
-This module routes each request. Single objects and listings are requested directly (``s3_direct``) where
-``s3_settings`` allows it. The rest goes through s3fs and botocore (``s3_botocore``), which are loaded when they are
+This module routes each request. Single objects and listings are requested directly (``direct_transport``) where
+``settings`` allows it. The rest goes through s3fs and botocore (``botocore_transport``), which are loaded when they are
 needed: other options, multipart uploads, deletions of many objects, buckets in another region.
 """
 
@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.connections import NoAnswerError, NotConnectedError, Stop
 from deltalog.storage.exclusive import check_answer, is_verified, place_of
 from deltalog.storage.remote import PARALLEL_GETS, outcome_of_status
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
-from deltalog.storage.s3_direct import DirectS3, LeftToBotocore, understands
-from deltalog.storage.s3_settings import settings_of
+from deltalog.storage.s3.connections import NoAnswerError, NotConnectedError, Stop
+from deltalog.storage.s3.direct_transport import DirectS3, LeftToBotocore, understands
+from deltalog.storage.s3.settings import settings_of
 from deltalog.storage.secrets import Secrets, check_credentials, check_dictionaries, check_endpoint
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3_botocore import BotocoreS3
+    from deltalog.storage.s3.botocore_transport import BotocoreS3
 
 # Without it a server that takes a body, or sends an answer, byte by byte would block the caller without limit.
 REQUEST_SECONDS = 60
@@ -59,7 +59,7 @@ class S3Client:
         self._places: dict[str, str | None] = {}
 
     def _check_names(self) -> None:
-        from deltalog.storage.s3_botocore import known_options
+        from deltalog.storage.s3.botocore_transport import known_options
 
         unknown = sorted(set(self._options) - known_options())
         if unknown:
@@ -161,7 +161,7 @@ class S3Client:
             return None
         if isinstance(error, NoAnswerError) or self._botocore is None:
             return PutOutcome.UNKNOWN
-        from deltalog.storage.s3_botocore import may_have_landed
+        from deltalog.storage.s3.botocore_transport import may_have_landed
 
         return PutOutcome.UNKNOWN if may_have_landed(error) else None
 
@@ -181,7 +181,7 @@ class S3Client:
 
     def _through_botocore(self) -> BotocoreS3:
         if self._botocore is None:
-            from deltalog.storage.s3_botocore import BotocoreS3
+            from deltalog.storage.s3.botocore_transport import BotocoreS3
 
             self._botocore = BotocoreS3(self._options, self.limit, _limit_seconds)
         return self._botocore

@@ -33,12 +33,12 @@ from deltalog.errors import (
 )
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_name, commit_path, commit_version, log_path
 from deltalog.storage.base import FileMeta, PutOutcome, get_or_none
-from deltalog.storage.commit_tables import FirstUse
-from deltalog.storage.dynamodb_client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.dynamodb.client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.wrapped import WrappedStore
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
 
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4

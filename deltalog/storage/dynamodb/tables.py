@@ -12,7 +12,7 @@ from typing import Any
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError, CommitTableError, StoreError
-from deltalog.storage.dynamodb_client import OPTIONS, DynamoTable
+from deltalog.storage.dynamodb.client import OPTIONS, DynamoTable
 
 _CREATION_SECONDS = 300
 

@@ -16,9 +16,9 @@ import pytest
 import s3fs
 
 from deltalog import StoreError
-from deltalog.storage import s3_botocore, s3_credentials
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3 import botocore_transport, credentials
+from deltalog.storage.s3.store import S3Store
 from tests.support.s3 import Answer, Proxy, Request, Server, pass_on, proxied
 from tests.support.s3.rules import carried_out_but_answered, error_document, only_once, refused, reset_after
 
@@ -91,7 +91,7 @@ def roles(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     yield Roles(services[0])
-    s3_botocore._session.cache_clear()  # what s3fs found, or did not
+    botocore_transport._session.cache_clear()  # what s3fs found, or did not
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -364,7 +364,7 @@ def test_a_forked_child_looks_for_its_own(
     _, store = seen
     start(roles, "container", monkeypatch)
     store.put("a", b"1")
-    found = s3_credentials._shared.cache_info().currsize
+    found = credentials._shared.cache_info().currsize
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     locks = store._client._settings.credentials._here()._lock  # type: ignore[union-attr]
@@ -373,4 +373,4 @@ def test_a_forked_child_looks_for_its_own(
         process.start()
         assert answers.get(timeout=60) == b"1"
     process.join(30)
-    assert len(roles.http.requests) == 2 and s3_credentials._shared.cache_info().currsize == found
+    assert len(roles.http.requests) == 2 and credentials._shared.cache_info().currsize == found

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deltalog.storage.connections import Origin
-from deltalog.storage.s3_credentials import ResolvedCredentials
-from deltalog.storage.s3_settings import Settings, settings_of
-from deltalog.storage.s3_signing import Credentials
+from deltalog.storage.s3.connections import Origin
+from deltalog.storage.s3.credentials import ResolvedCredentials
+from deltalog.storage.s3.settings import Settings, settings_of
+from deltalog.storage.s3.signing import Credentials
 
 KEYS = {"key": "KEY", "secret": "SECRET"}
 ENDPOINT = "https://minio.example:9000"
