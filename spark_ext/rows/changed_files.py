@@ -15,8 +15,8 @@ from spark_ext.types import from_spark, spark_type
 from spark_ext.writing import file_sizes, physical_columns
 from spark_ext.writing.assignments import explained_casts
 from spark_ext.writing.casts import Fitting, Value
-from spark_ext.writing.conform import conformed, moved, problems, stored_schema
 from spark_ext.writing.execution import Job, explained
+from spark_ext.writing.file_rows import conformed, moved, problems, stored_schema
 from spark_ext.writing.job_files import rows_of
 from spark_ext.writing.row_count import Count, RowCount
 from spark_ext.writing.save import job_of

@@ -30,7 +30,7 @@ from spark_ext.session.jobs import cancelled_with_its_caller, lost_session_expla
 from spark_ext.types import from_spark, without_void
 from spark_ext.writing.assignments import Assignments, NewValues, Path, as_column, changed, parts_of, targets
 from spark_ext.writing.casts import Missing
-from spark_ext.writing.conform import check_unique, stored_schema
+from spark_ext.writing.file_rows import check_unique, stored_schema
 from spark_ext.writing.job_files import rows_of
 from spark_ext.writing.row_count import RowCount, SumOfCounts, counts_are_not_sent
 from spark_ext.writing.write_options import WriteRequest

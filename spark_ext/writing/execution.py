@@ -18,8 +18,8 @@ from spark_ext.reading.table_columns import quoted
 from spark_ext.results import WriteResult
 from spark_ext.session.jobs import failure_of_job
 from spark_ext.session.settings import session_settings
-from spark_ext.writing import file_sizes, physical_columns, rules
-from spark_ext.writing.conform import conformed
+from spark_ext.writing import file_sizes, physical_columns, row_rules
+from spark_ext.writing.file_rows import conformed
 from spark_ext.writing.job_files import rows_of
 from spark_ext.writing.row_count import Count
 from spark_ext.writing.write_options import WriteRequest, parameter_text
@@ -119,13 +119,13 @@ def explained(demands: Any, replaced: str | None, job: Job) -> Iterator[None]:
     except (deltalog.DeltaLogError, AnalysisException):  # the latter has the plan in it, with what would be refused
         raise
     except Exception as error:
-        refusal = rules.REFUSAL.search(str(error))
+        refusal = row_rules.REFUSAL.search(str(error))
         if refusal is None:
             failure = failure_of_job(error, job.destination)
             if failure is None:
                 raise
             raise failure from error
-        raise rules.violation(refusal[1], demands, replaced) from error
+        raise row_rules.violation(refusal[1], demands, replaced) from error
 
 
 def _replace(request: WriteRequest, plan: WritePlan, rows: int) -> dict[str, Any]:

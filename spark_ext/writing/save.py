@@ -11,8 +11,8 @@ from spark_ext.results import WriteResult
 from spark_ext.session import paths, stores
 from spark_ext.session.jobs import lost_session_explained
 from spark_ext.writing import write_plan
-from spark_ext.writing.conform import has_void, typed
 from spark_ext.writing.execution import Job, execute
+from spark_ext.writing.file_rows import has_void, typed
 from spark_ext.writing.local_job import LocalJob
 from spark_ext.writing.targets import Target
 from spark_ext.writing.task_job import TaskJob

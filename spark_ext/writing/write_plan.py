@@ -12,8 +12,8 @@ import deltalog
 from spark_ext.reading.read_versions import Read, reads_of
 from spark_ext.session.defaults import PROPERTY_DEFAULTS
 from spark_ext.types import from_spark
-from spark_ext.writing import physical_columns, replace_where, rules
-from spark_ext.writing.conform import check_unique, problems, stored_schema
+from spark_ext.writing import physical_columns, replace_where, row_rules
+from spark_ext.writing.file_rows import check_unique, problems, stored_schema
 from spark_ext.writing.targets import NewTable, Target
 from spark_ext.writing.write_options import WriteRequest
 
@@ -167,7 +167,7 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:
-        found = rules.REFUSAL.search(str(error))
+        found = row_rules.REFUSAL.search(str(error))
         if found is None:
             raise
         raise deltalog.SchemaMismatchError(f"The data does not fit the table at {table.url}: {found[1]}.") from error

@@ -17,8 +17,8 @@ import deltalog
 from spark_ext.reading.table_columns import named, quoted
 from spark_ext.session import paths
 from spark_ext.types import CHAR_VARCHAR, SIZED, spark_type
-from spark_ext.writing import rules
-from spark_ext.writing.rules import refuse
+from spark_ext.writing import row_rules
+from spark_ext.writing.row_rules import refuse
 
 _NOT_CARRIED = (
     "delta.",
@@ -153,20 +153,20 @@ def conformed(
             column = _value(named(given.name), given.data_type, field.data_type)
             column = _length_checked(column, field)
             if field.name in demands.null_if_empty:
-                column = rules.null_if_empty(column)
+                column = row_rules.null_if_empty(column)
         columns.append(_declared(column, field))
     beside = [named(name) for name in carried]
     frame = df.select(*columns, *beside)
     if demands:
         absent = {field.name for field in target.fields if data.find(field.name) is None}
         if is_new:
-            rules.check_identities(demands, absent)
-        frame = rules.filled(frame, demands, target, absent)
+            row_rules.check_identities(demands, absent)
+        frame = row_rules.filled(frame, demands, target, absent)
         if any(CHAR_VARCHAR in field.metadata for field in target.fields if field.name in absent):
             frame = frame.select(*(_filled(field, field.name in absent) for field in target.fields), *beside)
-        frame = rules.checked(frame, demands)
+        frame = row_rules.checked(frame, demands)
     if replacement is not None:
-        frame = rules.selected(frame, replacement)
+        frame = row_rules.selected(frame, replacement)
     return moved(frame, target, partition_columns, in_directories, carried, is_new)
 
 
@@ -318,7 +318,7 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     cut = F.when(F.length(column) <= limit, column).when(
         F.length(F.rtrim(column)) <= limit, F.substring(column, 1, limit)
     )
-    too_long = rules.too_long(field.name, f"{match[1]}({limit})")
+    too_long = row_rules.too_long(field.name, f"{match[1]}({limit})")
     checked = F.when(column.isNull(), column).otherwise(cut.otherwise(too_long))
     return F.rpad(checked, limit, " ") if match[1] == "char" else checked
 
