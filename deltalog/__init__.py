@@ -95,6 +95,7 @@ if typing.TYPE_CHECKING:
     from deltalog.operations.replacement import Replacement
     from deltalog.operations.restore import RestoreResult
     from deltalog.operations.row_removal import RowRemoval
+    from deltalog.operations.table_rules import TableRules
     from deltalog.operations.transaction import Transaction
     from deltalog.parquet.footers import open_parquet
     from deltalog.parquet.variant import variant_to_python
@@ -240,6 +241,7 @@ __all__ = [
     "TableRecord",
     "TableReplacedError",
     "TableResync",
+    "TableRules",
     "TableStream",
     "TimestampAheadError",
     "TimestampExplanation",
@@ -350,6 +352,7 @@ _MODULES = {
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
+    "TableRules": "deltalog.operations.table_rules",
     "TableStream": "deltalog.read.table_stream",
     "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.operations.transaction",
