@@ -1,8 +1,8 @@
 """Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is torn.
 
-A usual run takes 150 of them, ``--long`` 400; DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, DELTALOG_FIRST_SEED=100000
-others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A failing seed is printed with its
-trace.
+A usual run takes 150 of them, ``--long`` 400; DELTALOG_TRANSACTION_SCHEDULES=20000 runs more,
+DELTALOG_FIRST_SEED=100000 others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A failing
+seed is printed with its trace.
 """
 
 from __future__ import annotations
