@@ -149,7 +149,7 @@ def _live(cache: FileCache, names: _Names) -> NeededPaths:
     while True:
         found = NeededPaths(hashed=names.hashed)
         try:
-            for piece in cache.stream_files(_same, _COLUMNS, parallelism=ALONE):
+            for piece in cache.stream_files(_identity, _COLUMNS, parallelism=ALONE):
                 for paths in names.of_table(piece):
                     found.add(paths)
         except InvalidCheckpointError as error:
@@ -158,7 +158,7 @@ def _live(cache: FileCache, names: _Names) -> NeededPaths:
             return found
 
 
-def _same(piece: pa.Table) -> pa.Table:
+def _identity(piece: pa.Table) -> pa.Table:
     return piece
 
 

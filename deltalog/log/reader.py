@@ -227,9 +227,9 @@ class LogReader:
             raise (failure or error) from None
 
     def replay(self, segment: Segment, on_commits: OnCommits | None = None) -> tuple[State, Commits]:
-        """The state of a segment's version, and the commits after its checkpoint. ``on_commits``: as in ``segment_commits``.
-        Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small
-        columns of the checkpoint and as ``segment_commits``, concurrently on a remote store."""
+        """The state of a segment's version, and the commits after its checkpoint. ``on_commits``: see
+        ``segment_commits``. Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError.
+        Cost: the small columns of the checkpoint and as ``segment_commits``, concurrently on a remote store."""
         read_commits = partial(self.segment_commits, segment, on_commits)
         if segment.checkpoint is None:
             base, commits = PartialState(), read_commits()
@@ -256,8 +256,8 @@ class LogReader:
 
     def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
         """The commits of a segment. A compaction replaces its commits, as one commit of its last version; if it cannot
-        be read, its commits are read. ``on_commits``: called with versions and the bytes of their commits as they are read.
-        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        be read, its commits are read. ``on_commits``: called with versions and the bytes of their commits as they are
+        read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:

@@ -393,14 +393,14 @@ def decide(
         for start in range(0, len(unread), _AT_ONCE):
             undecided = decision.undecided(unread[start : start + _AT_ONCE])
             found = [*read(undecided)]
-            decision.made.gone += len(undecided) - len(found)
+            decision.result.gone += len(undecided) - len(found)
             decision.decide_by_age(found)
-    decision.made.occupied.update(sifted.present.names)
-    return decision.made
+    decision.result.occupied.update(sifted.present.names)
+    return decision.result
 
 
 class _Decision:
-    """Decides on files and collects the decisions in ``made``."""
+    """Decides on files and collects the decisions in ``result``."""
 
     def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules, tables: Iterable[str]) -> None:
         self._named = named
@@ -408,7 +408,7 @@ class _Decision:
         paths = (entry.path for entry in (*sifted.others, *sifted.directories))
         roots = table_roots(named.needed.directories, paths, sifted.unread)
         listed = sifted.counts.total() + len(sifted.others) + len(sifted.unread)
-        self.made = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
+        self.result = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
         self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
@@ -428,7 +428,7 @@ class _Decision:
 
     def decide_by_age(self, entries: Iterable[Entry]) -> None:
         """Decide on files that ``undecided`` returned, and on links."""
-        made = self.made
+        result = self.result
         for entry in entries:
             path = entry.path
             if entry.kind is not EntryKind.FILE:
@@ -436,24 +436,24 @@ class _Decision:
                 continue
             reason = self._by_age(entry)
             if isinstance(reason, str):
-                made.files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
-                made.emptied.add(path.rpartition("/")[0])
+                result.files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
+                result.emptied.add(path.rpartition("/")[0])
             else:
                 self._keep(path, reason)
 
     def _keep(self, path: str, why: Stay) -> None:
-        made = self.made
-        made.kept[why.value] += 1
-        made.occupied.add(path.rpartition("/")[0])
+        result = self.result
+        result.kept[why.value] += 1
+        result.occupied.add(path.rpartition("/")[0])
         if why in _FOR_THEIR_AGE:
-            made.young[path] = why.value
+            result.young[path] = why.value
         if not path.endswith(_CHECKSUM):
-            made.present.add((path,))
+            result.present.add((path,))
 
     def _is_orphaned_checksum(self, path: str) -> bool:
         """Whether a file is the checksum of a data file that is deleted or does not exist."""
         checked = checked_path(path)
-        return checked is not None and checked not in self.made.present
+        return checked is not None and checked not in self.result.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
         """Whether a file stays at any age; if so, records it. ``ordinary``: the path is known to be plain."""
@@ -497,7 +497,7 @@ class _Decision:
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
     def is_in_other_table(self, path: str) -> bool:
-        return is_in_table(path, self.made.tables)
+        return is_in_table(path, self.result.tables)
 
 
 def _is_of_changes(path: str) -> bool:
