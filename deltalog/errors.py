@@ -609,3 +609,17 @@ class PathExistsError(StoreError, FileExistsError):
     """The path of a new object exists already; the existing object is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
+
+
+class ClockDriftWarning(UserWarning):
+    """The last commit's in-commit timestamp is far ahead of this machine's clock."""
+
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors, it precedes the request
+
+
+class CatalogBehindLogWarning(UserWarning):
+    """The log of a table has versions that its catalog lacks."""
+
+
+class UnsafeStoreWarning(UserWarning):
+    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""

@@ -47,7 +47,7 @@ class _SparkEngine(Engine):
         return builder
 
     def _frame(self, rows: pa.Table) -> DataFrame:
-        schema = types.to_spark(deltalog.StructType.from_arrow(rows.schema))
+        schema = types.to_spark(deltalog.schema.StructType.from_arrow(rows.schema))
         return self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
 
 

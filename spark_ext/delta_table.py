@@ -322,9 +322,9 @@ class DeltaTable:
         arguments.text("featureName", featureName)
         try:
             self._table.add_feature(featureName)
-        except deltalog.InvalidPropertyError as error:
+        except deltalog.errors.InvalidPropertyError as error:
             message = f"{error.message} (delta-spark calls this DELTA_UNSUPPORTED_FEATURES_IN_CONFIG.)"
-            raise deltalog.InvalidPropertyError(message, key=error.key) from None
+            raise deltalog.errors.InvalidPropertyError(message, key=error.key) from None
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Drop a table feature. ``truncateHistory`` must be false or None: CallError. Raises and costs as
@@ -391,14 +391,14 @@ def cloned(
     return table.clone(root, shallow=shallow, properties=dict(properties or {}), **point, **options)
 
 
-def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.StructType:
+def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.schema.StructType:
     if not isinstance(columns, (str, spark_types.StructType)):
         raise ArgumentTypeError(
             f"partitionSchema is SQL such as 'day date', or a StructType of Spark, not {columns!r}."
         )
     with explained(f"partitionSchema {columns!r} is no list of columns"):
         schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
-    return deltalog.StructType.from_json(schema.json())
+    return deltalog.schema.StructType.from_json(schema.json())
 
 
 def _refused(name: str, why: str, instead: str) -> deltalog.UnsupportedFeatureError:

@@ -36,7 +36,7 @@ _LEAVES = (
 _VARIANT = getattr(spark_types, "VariantType", None)
 
 
-def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
+def to_spark(schema: deltalog.schema.StructType) -> spark_types.StructType:
     """The Spark schema of a table schema, with nullability and field metadata. Cost: none.
 
     Raises UnsupportedFeatureError for a type that this version of Spark does not have.
@@ -49,14 +49,14 @@ def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
         ) from error
 
 
-def from_spark(schema: spark_types.StructType) -> deltalog.StructType:
+def from_spark(schema: spark_types.StructType) -> deltalog.schema.StructType:
     """The table schema of a Spark schema, with nullability and field metadata. Cost: none.
 
     ``char(n)`` and ``varchar(n)`` become strings that carry their type in the field's metadata, as Spark does.
     Raises SchemaMismatchError, which names the column, for a type that deltalog cannot store in a Delta table.
     """
     plain = spark_types.StructType([_plain_field(field, field.name) for field in schema.fields])
-    return deltalog.StructType.from_json(plain.json())
+    return deltalog.schema.StructType.from_json(plain.json())
 
 
 def without_void(schema: spark_types.StructType) -> spark_types.StructType:
@@ -123,4 +123,4 @@ def _remedy(data_type: spark_types.DataType) -> str:
 
 def spark_type(data_type: Any) -> Any:
     """The Spark type for a type of a table."""
-    return to_spark(deltalog.StructType((deltalog.StructField("x", data_type),)))["x"].dataType
+    return to_spark(deltalog.schema.StructType((deltalog.schema.StructField("x", data_type),)))["x"].dataType

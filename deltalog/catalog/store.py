@@ -19,6 +19,7 @@ from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
+    CatalogBehindLogWarning,
     CorruptTableError,
     ObjectNotFoundError,
     ResourceNotReadyError,
@@ -44,10 +45,6 @@ _NEEDS_PUBLISHED = {
     LogFileKind.UUID_CHECKPOINT,
     LogFileKind.COMPACTION,
 }
-
-
-class CatalogBehindLogWarning(UserWarning):
-    """The log of a table has versions that its catalog lacks."""
 
 
 class ManagedStore(WrappedStore[LogStore]):

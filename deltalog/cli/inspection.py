@@ -26,7 +26,7 @@ from deltalog.cli.options import (
 from deltalog.cli.output import Output, bytes_text, count, facts_of, plain, plural, table_of
 
 if TYPE_CHECKING:
-    from deltalog import StructType
+    from deltalog.schema import StructType
 
 _From = Annotated[int, typer.Option("--from", min=0, metavar="N", help="The first version.")]
 _To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The last version. Default: the latest.")]
@@ -75,8 +75,8 @@ def schema(
 
 def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
     """Path, type, whether it may be null, comment; fields of structs after their struct."""
-    from deltalog import StructType
     from deltalog.cli.views import type_text
+    from deltalog.schema import StructType
 
     for field in struct.fields:
         name, inner = f"{above}{field.name}", field.data_type

@@ -24,7 +24,6 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
 
 from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
@@ -35,6 +34,7 @@ from deltalog.commit.tip_proof import TipProof, replaced
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
+    ClockDriftWarning,
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
@@ -43,7 +43,6 @@ from deltalog.errors import (
     InvalidCommitError,
     MissingVersionError,
     ObjectNotFoundError,
-    Outcome,
     StoreError,
     TableNotFoundError,
     TableReplacedError,
@@ -57,12 +56,6 @@ from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import FileMeta, LogStore
 
 log = logging.getLogger(__name__)
-
-
-class ClockDriftWarning(UserWarning):
-    """The last commit's in-commit timestamp is far ahead of this machine's clock."""
-
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors: it precedes the request
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,6 @@ from deltalog.protocol.paths import is_within
 _PART_ENTRIES = 1_000
 
 
-class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
-
-
 class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 

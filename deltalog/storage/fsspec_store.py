@@ -35,7 +35,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltalog.arguments import half_made
 from deltalog.background import in_background
-from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
+from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError, UnsafeStoreWarning
 from deltalog.protocol.paths import LOG_DIRECTORY
 from deltalog.storage.base import (
     Entry,
@@ -43,7 +43,6 @@ from deltalog.storage.base import (
     FileMeta,
     LogStore,
     PutOutcome,
-    UnsafeStoreWarning,
     entries_by_head,
 )
 from deltalog.storage.exclusive import check_answer, check_exclusive

@@ -40,7 +40,7 @@ def _dialect() -> Any:
 
     base: Any = Spark
 
-    class Parser(deltalog.with_counted_steps(base.Parser)):  # type: ignore[misc]
+    class Parser(deltalog.engine.with_counted_steps(base.Parser)):  # type: ignore[misc]
         _types_left = _MOST_TYPES
 
         def _parse(self, *args: Any, **options: Any) -> Any:

@@ -23,7 +23,7 @@ def schema_of(source: Any) -> tuple[pa.Schema, int]:
     if isinstance(source, str) and not os.path.isfile(source):
         raise FileNotFoundError(f"{source} is no file")  # opening a pipe would wait for its writer
     with contextlib.closing(pa.OSFile(source) if isinstance(source, str) else source) as opened:
-        file = deltalog.open_parquet(opened)
+        file = deltalog.engine.open_parquet(opened)
         for number in range(file.metadata.num_columns):
             file.schema.column(number).path  # noqa: B018  (raises for such a name, of a struct above too)
         return file.schema_arrow, file.metadata.num_rows

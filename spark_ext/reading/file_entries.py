@@ -159,18 +159,18 @@ def values_of(column: Any) -> Iterator[Mapping[str, str]]:
         yield values
 
 
-def _vectors(column: Any) -> dict[int, deltalog.DeletionVector]:
+def _vectors(column: Any) -> dict[int, deltalog.engine.DeletionVector]:
     """The deletion vectors by the numbers of the rows that have one."""
     numbers = pc.indices_nonzero(column.is_valid())
     vectors = column.take(numbers).to_pylist()
-    return {at: deltalog.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
+    return {at: deltalog.engine.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
 
 
 def _once(
-    snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.DeletionVector]
-) -> tuple[list[Entry], dict[int, deltalog.DeletionVector]]:
+    snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.engine.DeletionVector]
+) -> tuple[list[Entry], dict[int, deltalog.engine.DeletionVector]]:
     """Each file once: of two spellings of one path Spark would return the rows twice."""
-    found: dict[str, tuple[Entry, deltalog.DeletionVector | None]] = {}
+    found: dict[str, tuple[Entry, deltalog.engine.DeletionVector | None]] = {}
     for number, entry in enumerate(entries):
         state = (entry, vectors.get(number))
         first = found.setdefault(entry.path, state)
@@ -188,13 +188,15 @@ def of_changes(changes: deltalog.Changes) -> list[Entry]:
     return [entry for at, planned in changes.files() for entry in _changed(changes.snapshot, at, planned)]
 
 
-def _changed(snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltalog.ChangeFile) -> Iterator[Entry]:
+def _changed(
+    snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltalog.results.ChangeFile
+) -> Iterator[Entry]:
     file = planned.file
     values = {name: text for name, text in (file.partition_values or {}).items() if text}
     ((path, size, time),) = _located(snapshot, [file.path], [file.size], [0])
     scan = snapshot.scan()
 
-    def positions(vector: deltalog.DeletionVector | None) -> BitMap64 | None:
+    def positions(vector: deltalog.engine.DeletionVector | None) -> BitMap64 | None:
         return None if vector is None else scan.deleted_positions(vector)
 
     if planned.kind != "difference":

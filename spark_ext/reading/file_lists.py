@@ -35,8 +35,8 @@ _LINE = (
 )
 
 
-def missing_file(path: str) -> deltalog.InvalidDataFileError:
-    return deltalog.InvalidDataFileError(
+def missing_file(path: str) -> deltalog.errors.InvalidDataFileError:
+    return deltalog.errors.InvalidDataFileError(
         f"The data file {path} is missing, but the log names it. It was deleted by hand, or by VACUUM if "
         "this is an old version; restore it, or read a version that does not need it.",
         path=path,
@@ -47,7 +47,7 @@ def check_not_empty(files: Iterable[Entry]) -> None:
     """Raises InvalidDataFileError for a file without a byte, which Spark skips."""
     for file in files:
         if file.size_bytes == 0:
-            raise deltalog.InvalidDataFileError(
+            raise deltalog.errors.InvalidDataFileError(
                 f"The data file {file.path} is empty, but the log names it. Restore it, or read a version that does "
                 "not need it.",
                 path=file.path,
@@ -90,7 +90,7 @@ def scan(
         weakref.finalize(vars(found)["_plan"], scratch.remove)
         kept = True
         return guarded
-    except deltalog.InvalidDataFileError:
+    except deltalog.errors.InvalidDataFileError:
         raise
     except Exception:
         return None  # whatever it is: Spark lists the files itself then, or says what is wrong

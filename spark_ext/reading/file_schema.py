@@ -119,7 +119,7 @@ def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
     try:
         return schema_of(source(path))[0]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise deltalog.InvalidDataFileError(
+        raise deltalog.errors.InvalidDataFileError(
             f"The data file {path} is missing or cannot be read, but the log names it: {error}. Restore it, or "
             "read a version that does not need it.",
             path=path,

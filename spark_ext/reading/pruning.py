@@ -279,7 +279,7 @@ class _Translation:
             raise _Unsure
         data_type: Any = self._schema
         for name in names:
-            found = data_type.find(name) if isinstance(data_type, deltalog.StructType) else None
+            found = data_type.find(name) if isinstance(data_type, deltalog.schema.StructType) else None
             if found is None:
                 raise _Unsure
             if str(found.metadata.get(CHAR_VARCHAR, "")).lower().startswith("char"):

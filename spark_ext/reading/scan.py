@@ -412,7 +412,7 @@ def _arrow_scan(
     with_rows: bool,
 ) -> DataFrame:
     """Files that Spark cannot scan, read by Arrow in its Python workers: columns, file key, row number."""
-    wanted = list(deltalog.StructType.from_json(schema.json()).to_arrow())
+    wanted = list(deltalog.schema.StructType.from_json(schema.json()).to_arrow())
     keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
     keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
     rows = [(path, paths.file_keys(path)[0]) for path in names]

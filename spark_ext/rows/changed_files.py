@@ -47,7 +47,7 @@ class ChangedFiles:
         self.num_files = self.num_bytes = 0
 
     @property
-    def schema(self) -> deltalog.StructType:
+    def schema(self) -> deltalog.schema.StructType:
         """The columns of the table after the transaction."""
         return self._files.schema
 
@@ -62,7 +62,7 @@ class ChangedFiles:
         try:
             yield
         except BaseException as error:
-            if getattr(error, "outcome", None) is not deltalog.Outcome.UNKNOWN:
+            if getattr(error, "outcome", None) is not deltalog.errors.Outcome.UNKNOWN:
                 with contextlib.suppress(deltalog.DeltaLogError):  # it may have ended
                     self._transaction.abort()
                 for job in self._jobs:
@@ -89,7 +89,7 @@ class ChangedFiles:
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
         return file_rows.old_rows(frame, self._files, self._is_native, carried)
 
-    def _fitted(self, rows: DataFrame, have: deltalog.StructType, carried: Sequence[str]) -> DataFrame:
+    def _fitted(self, rows: DataFrame, have: deltalog.schema.StructType, carried: Sequence[str]) -> DataFrame:
         """Rows of the table in the columns that the transaction gives it."""
         columns = []
         for column in self.schema.fields:
@@ -110,7 +110,7 @@ class ChangedFiles:
         beside: Sequence[str] = (),
         as_changes: bool = False,
         count: Count | None = None,
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
         columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
         ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known. ``count``: as for
@@ -122,7 +122,9 @@ class ChangedFiles:
         job = job_of(self.url)
         self._jobs.append(job)
         columns = tuple(
-            deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
+            deltalog.schema.StructField(
+                name, deltalog.schema.PrimitiveType("string" if name == CHANGE_TYPE else "long")
+            )
             for name in beside
         )
         files = replace(self._files, extra_columns=columns, as_changes=as_changes)
@@ -142,7 +144,7 @@ class ChangedFiles:
         """Raise RowCountError where other rows were written than were found; None: not known."""
         if found is None or written is None or found == written:
             return
-        raise deltalog.RowCountError(
+        raise deltalog.errors.RowCountError(
             f"{self.url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
             "check that no other program changes data files, and that the query has the same rows when it runs again.",
             written=written,
@@ -155,7 +157,7 @@ class ChangedFiles:
         written = count.marked()
         self.check_count(found[0], written[0])
         if written != found:
-            raise deltalog.RowCountError(
+            raise deltalog.errors.RowCountError(
                 f"{self.url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
                 "Nothing was committed; check that the query has the same rows when it runs again.",
                 written=written[0],

@@ -97,7 +97,7 @@ class Rows:
 
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
         """The removal of rows, ready to be staged. Raises as ``RowRemoval``."""
-        found = deltalog.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
+        found = deltalog.engine.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
         return Removal(self, found, positions or {})
 
 
@@ -107,7 +107,7 @@ class Removal:
     files, at a fraction of the cost of their positions; ``digest``: of the rows."""
 
     rows: Rows
-    found: deltalog.RowRemoval
+    found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
     again: Column | None = None
     digest: int = 0

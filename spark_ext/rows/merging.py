@@ -428,7 +428,7 @@ class _Plan:
         values: dict[Path, Column] = {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
         return Assignments(values, others)
 
-    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.AddFile]:
+    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.engine.AddFile]:
         """Write the change files of rows as they were."""
         removal, parts, count = found.removal, [], 0
         for action, kind in (("update", "update_preimage"), ("delete", "delete")):
@@ -487,7 +487,9 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
     return union
 
 
-def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:
+def _evolve(
+    transaction: deltalog.Transaction, given: deltalog.schema.StructType, asked: Merge, alias: str | None
+) -> None:
     """Stage the columns, and fields of structs, of the source that the clauses set and the table lacks. Those that it
     has keep their types, to which values are cast, unless the table's types are widened."""
     schema, paths = transaction.schema, set[Path]()
@@ -502,18 +504,18 @@ def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked
     transaction.merge_schema(_selected(given, paths), keeps_types=True)
 
 
-def _selected(source: deltalog.StructType, paths: Collection[Path]) -> deltalog.StructType:
+def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> deltalog.schema.StructType:
     """The columns of the source, and fields of its structs, at these paths in lower case."""
     fields = []
     for each in source.fields:
         below = [path[1:] for path in paths if path[0] == each.name.lower()]
         if () in below:
             fields.append(each)
-        elif below and isinstance(each.data_type, deltalog.StructType):
+        elif below and isinstance(each.data_type, deltalog.schema.StructType):
             inner = _selected(each.data_type, below)
             if inner.fields:
                 fields.append(replace(each, data_type=inner))
-    return deltalog.StructType(tuple(fields))
+    return deltalog.schema.StructType(tuple(fields))
 
 
 def _where(

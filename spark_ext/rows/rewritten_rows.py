@@ -77,11 +77,11 @@ def of(
 
 def _has_not_null(data_type: Any) -> bool:
     """Whether something in a struct, list or map must not be null, which ``old_rows`` does not check."""
-    if isinstance(data_type, deltalog.StructType):
+    if isinstance(data_type, deltalog.schema.StructType):
         return any(not field.nullable or _has_not_null(field.data_type) for field in data_type.fields)
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return not data_type.contains_null or _has_not_null(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         not_null = not data_type.value_contains_null or _has_not_null(data_type.value_type)
         return not_null or _has_not_null(data_type.key_type)
     return False

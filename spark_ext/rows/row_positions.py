@@ -69,7 +69,7 @@ def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None =
         num_faults += wrong_rows
         rows = _decoded(bytes(bitmap), int(at) * _ROWS)
         if len(rows) != num_rows:
-            raise deltalog.RowCountError(
+            raise deltalog.errors.RowCountError(
                 f"{key}: Spark found {num_rows} rows in a part of the file, and {len(rows)} different positions of "
                 "rows. Nothing was committed; check that the table's files have one path each.",
                 written=int(num_rows),

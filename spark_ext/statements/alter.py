@@ -157,7 +157,7 @@ def _unset_properties(context: Context, cursor: Cursor, table: deltalog.DeltaTab
     known = table.snapshot().metadata.configuration
     missing = [key for key in found if key not in known]
     if missing and not if_exists:
-        raise deltalog.InvalidPropertyError(
+        raise deltalog.errors.InvalidPropertyError(
             f"The table at {table.url} has no property {missing[0]}. Use UNSET TBLPROPERTIES IF EXISTS.", key=missing[0]
         )
     table.unset_properties(found)

@@ -38,7 +38,7 @@ class Target:
     name: str | None
 
     @property
-    def schema(self) -> deltalog.StructType:
+    def schema(self) -> deltalog.schema.StructType:
         """That of the latest version."""
         return self.core.snapshot().schema
 
@@ -94,7 +94,7 @@ class Context:
         return self.spark.range(0).select()
 
 
-def default_of(schema: deltalog.StructType, column: str) -> str:
+def default_of(schema: deltalog.schema.StructType, column: str) -> str:
     """The default of a column as SQL, NULL where it has none."""
     field = schema.find(unquoted(column))
     return "NULL" if field is None else str(field.metadata.get("CURRENT_DEFAULT", "NULL"))

@@ -92,7 +92,7 @@ class _Clause:
         return builder.whenNotMatchedBySourceUpdate(condition, sets)
 
 
-def _clauses(cursor: Cursor, schema: deltalog.StructType) -> list[_Clause]:
+def _clauses(cursor: Cursor, schema: deltalog.schema.StructType) -> list[_Clause]:
     found = list[_Clause]()
     while cursor.accept("when"):
         group = "matched"
@@ -114,7 +114,7 @@ def _clauses(cursor: Cursor, schema: deltalog.StructType) -> list[_Clause]:
     return found
 
 
-def _action(cursor: Cursor, schema: deltalog.StructType, group: str, condition: str | None) -> _Clause:
+def _action(cursor: Cursor, schema: deltalog.schema.StructType, group: str, condition: str | None) -> _Clause:
     if group == "not matched":
         cursor.expect("insert")
         sets = None if cursor.accept("*") else _inserted(cursor, schema)
@@ -127,7 +127,7 @@ def _action(cursor: Cursor, schema: deltalog.StructType, group: str, condition: 
     return _Clause(group, "update", condition, _assignments(cursor, schema, "when"))
 
 
-def _inserted(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
+def _inserted(cursor: Cursor, schema: deltalog.schema.StructType) -> dict[str, str]:
     start = cursor.at
     columns = cursor.names()
     cursor.expect("values")
@@ -145,7 +145,7 @@ def _inserted(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
     }
 
 
-def _assignments(cursor: Cursor, schema: deltalog.StructType, *stops: str) -> dict[str, str]:
+def _assignments(cursor: Cursor, schema: deltalog.schema.StructType, *stops: str) -> dict[str, str]:
     """``column = value, …``. Raises CallError."""
     found: dict[str, str] = {}
     while True:
@@ -161,7 +161,7 @@ def _assignments(cursor: Cursor, schema: deltalog.StructType, *stops: str) -> di
             return found
 
 
-def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, deltalog.StructType] | None:
+def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, deltalog.schema.StructType] | None:
     """The table with its alias, that which is given or its name; and its schema."""
     found = context.target(cursor)
     if found is None:

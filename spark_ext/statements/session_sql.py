@@ -169,7 +169,7 @@ def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[s
             try:
                 table = paths.open_table(spark, catalog + each, options["allowed_paths"], options["storage"])
             except deltalog.TableNotFoundError as error:
-                if isinstance(error.__cause__, deltalog.EntityNotFoundError):
+                if isinstance(error.__cause__, deltalog.errors.EntityNotFoundError):
                     continue
                 raise  # the catalog has the name, and there is no table
             return table if each == name else catalog + name

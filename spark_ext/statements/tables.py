@@ -209,7 +209,7 @@ def _replaced(cursor: Cursor, overwrites: bool) -> str | None:
     return cursor.expression("the condition of REPLACE WHERE", *_QUERIES)
 
 
-def _partition(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
+def _partition(cursor: Cursor, schema: deltalog.schema.StructType) -> dict[str, str]:
     """The columns of PARTITION that have a value, and these."""
     found: dict[str, str] = {}
     cursor.expect("(")
@@ -233,7 +233,7 @@ def _equal(name: str, value: str) -> str:
     return f"{quoted} IS NULL" if value.lower() == "null" else f"{quoted} = {value}"
 
 
-def _with_defaults(cursor: Cursor, schema: deltalog.StructType, columns: Sequence[str]) -> str:
+def _with_defaults(cursor: Cursor, schema: deltalog.schema.StructType, columns: Sequence[str]) -> str:
     """The query, with the columns' defaults in place of DEFAULT in VALUES."""
     is_values, pieces, depth, column = cursor.word() == "values", list[str](), 0, 0
     if cursor.is_at_end:
@@ -262,7 +262,7 @@ def _positioned(rows: DataFrame, columns: Sequence[str], url: str, are_listed: b
     return rows.toDF(*columns)
 
 
-def _fitted(rows: DataFrame, schema: deltalog.StructType, by_name: bool, url: str) -> DataFrame:
+def _fitted(rows: DataFrame, schema: deltalog.schema.StructType, by_name: bool, url: str) -> DataFrame:
     """The rows with the names and types of the table's columns, as a checked cast makes them; columns that it lacks
     stay. ``by_name``: also the fields of structs are found by their names. Raises SchemaMismatchError."""
     known = {name: schema.find(name) for name in rows.columns}

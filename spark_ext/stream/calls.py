@@ -118,7 +118,7 @@ def _is_ours(spark: SparkSession, name: str) -> bool:
         return False
     try:
         paths.open_table(spark, names.address_of(spark, name))
-    except deltalog.NotFoundError:
+    except deltalog.errors.NotFoundError:
         return False
     return not spark.catalog.tableExists(name)
 

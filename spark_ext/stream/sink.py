@@ -68,7 +68,7 @@ class _Sink(DataSourceStreamWriter):
                     self._commit(transaction, staged, app_id, batchId)
                     return
         except deltalog.DeltaLogError as error:
-            if error.outcome is not deltalog.Outcome.UNKNOWN:  # else the commit may name the files
+            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # else the commit may name the files
                 _discard(table, staged)
             raise
         _discard(table, staged)
@@ -83,7 +83,7 @@ class _Sink(DataSourceStreamWriter):
     ) -> None:
         assert transaction.snapshot is not None
         if any(each.table != transaction.metadata for each in staged):
-            raise deltalog.MetadataChangedError(
+            raise deltalog.errors.MetadataChangedError(
                 f"{transaction.snapshot.url}: columns or properties of the table have changed while batch {batch} was "
                 "written. Nothing was committed; restart the stream, which repeats the batch.",
                 winning_version=transaction.snapshot.version,
@@ -158,7 +158,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
         try:
             deltalog.DeltaTable.create(
                 options.table.url,
-                deltalog.StructType(tuple(_nullable(field) for field in columns.fields)),
+                deltalog.schema.StructType(tuple(_nullable(field) for field in columns.fields)),
                 partition_by=options.partition_by,
                 cluster_by=options.cluster_by,
                 properties=options.properties,
@@ -193,8 +193,8 @@ def _opened(options: SinkOptions) -> deltalog.DeltaTable | None:
         return None
 
 
-def _nullable(field: deltalog.StructField) -> deltalog.StructField:
-    return deltalog.StructField(field.name, field.data_type, True, field.metadata)
+def _nullable(field: deltalog.schema.StructField) -> deltalog.schema.StructField:
+    return deltalog.schema.StructField(field.name, field.data_type, True, field.metadata)
 
 
 def query_id(options: SinkOptions) -> str:

@@ -38,7 +38,7 @@ _TASKS = 8
 class FilesOfTask(InputPartition):
     """The files that one task reads, with what reads them."""
 
-    def __init__(self, reader: deltalog.StreamReader, files: Sequence[deltalog.StreamFile]) -> None:
+    def __init__(self, reader: deltalog.engine.StreamReader, files: Sequence[deltalog.engine.StreamFile]) -> None:
         self.reader = reader
         self.files = files
 
@@ -65,7 +65,7 @@ class _Reader(DataSourceStreamReader):
         return stream
 
     @cached_property
-    def _first(self) -> deltalog.StreamOffset:
+    def _first(self) -> deltalog.engine.StreamOffset:
         return self._stream.first_offset()
 
     def initialOffset(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class _Reader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files of a batch, shared out among tasks."""
-        first, last = (deltalog.StreamOffset.from_json(each) for each in (start, end))
+        first, last = (deltalog.engine.StreamOffset.from_json(each) for each in (start, end))
         files = self._stream.files(first, last)
         return [FilesOfTask(self._stream.reader, each) for each in shared_out(files)]
 
@@ -109,7 +109,7 @@ if limits is not None:
     class LimitedStreamSource(_Reader, limits.SupportsTriggerAvailableNow):
         """The reader with Spark 4.2 and newer."""
 
-        _until: deltalog.StreamOffset | None = None
+        _until: deltalog.engine.StreamOffset | None = None
 
         def getDefaultReadLimit(self) -> Any:
             """What Spark passes on to ``latestOffset``, where the trigger has batches of limited size."""
@@ -124,7 +124,7 @@ if limits is not None:
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             """The end of the batch that begins at ``start``."""
-            first = deltalog.StreamOffset.from_json(start)
+            first = deltalog.engine.StreamOffset.from_json(start)
             files = size = None
             if not isinstance(limit, limits.ReadAllAvailable):
                 files = getattr(limit, "max_files", self._options.max_files)
@@ -155,11 +155,11 @@ def columns_of(stream: deltalog.TableStream) -> StructType:
     return StructType([type(field)(field.name, field.dataType, field.nullable) for field in schema.fields])
 
 
-def shared_out(files: Sequence[deltalog.StreamFile]) -> list[list[deltalog.StreamFile]]:
+def shared_out(files: Sequence[deltalog.engine.StreamFile]) -> list[list[deltalog.engine.StreamFile]]:
     """Files as tasks have them, in order: a task has about _TASK_BYTES, and small batches more than one task."""
     weight = sum(file.size_bytes + _OPEN_BYTES for file in files)
     most = max(_LEAST_BYTES, min(_TASK_BYTES, weight // _TASKS))
-    tasks: list[list[deltalog.StreamFile]] = []
+    tasks: list[list[deltalog.engine.StreamFile]] = []
     held = most
     for file in files:
         if held + file.size_bytes // 2 >= most:

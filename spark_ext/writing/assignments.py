@@ -59,7 +59,9 @@ class Assignments:
         return {path[0] for path in self.values}
 
 
-def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias: str | None) -> dict[Path, Column]:
+def targets(
+    given: Mapping[str, Expression], schema: deltalog.schema.StructType, alias: str | None
+) -> dict[Path, Column]:
     """The columns, or fields of structs, that are set, by their paths. ``alias``: a qualifier that their names may
     have. Raises CallError."""
     if not isinstance(given, Mapping) or not given:
@@ -73,12 +75,12 @@ def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias:
     return found
 
 
-def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
+def _path(name: Any, schema: deltalog.schema.StructType, alias: str | None) -> Path:
     if not isinstance(name, str):
         raise deltalog.CallError(f"The columns to set are named by text, not by {name!r}.")
     path, level = list[str](), schema
     for part in parts_of(name, alias, schema):
-        field = level.find(part) if isinstance(level, deltalog.StructType) else None
+        field = level.find(part) if isinstance(level, deltalog.schema.StructType) else None
         if field is None:
             raise deltalog.CallError(f"There is no column {name} to set. The table has {', '.join(schema.names)}.")
         path.append(field.name)
@@ -86,7 +88,7 @@ def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
     return tuple(path)
 
 
-def parts_of(name: str, alias: str | None, schema: deltalog.StructType) -> list[str]:
+def parts_of(name: str, alias: str | None, schema: deltalog.schema.StructType) -> list[str]:
     """The parts of a dotted name, without an alias in front; which it is not where the schema has such a column."""
     parts = _parts(name)
     if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
@@ -132,7 +134,7 @@ class NewValues:
             yield (value if when is None else F.when(when, value)).alias(name)
 
     def of(
-        self, column: deltalog.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
+        self, column: deltalog.schema.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
     ) -> Column | None:
         """The new value of a column of the table, in its type; None where nothing of it is set. ``types``: of the
         columns of the frame, which have the old values under the names of the table's columns; ``has_old``: also this
@@ -162,7 +164,7 @@ class NewValues:
 
 def changed(
     rows: DataFrame,
-    fields: Sequence[deltalog.StructField],
+    fields: Sequence[deltalog.schema.StructField],
     sets: Assignments,
     carried: Sequence[Column],
     url: str,
@@ -192,7 +194,7 @@ def changed(
         return frame.select(*columns, *map(quoted, others))
 
 
-def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], url: str) -> DataFrame:
+def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructField], url: str) -> DataFrame:
     """Rows whose columns are given for ``fields``, in which the fields of structs have the table's names of their
     positions, at every depth. Columns that are not in ``fields`` stay. Raises SchemaMismatchError."""
     problems, columns = list[str](), []
@@ -205,7 +207,9 @@ def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], 
     return rows.select(*columns)
 
 
-def inserted(rows: DataFrame, fields: Sequence[deltalog.StructField], carried: Sequence[str], url: str) -> DataFrame:
+def inserted(
+    rows: DataFrame, fields: Sequence[deltalog.schema.StructField], carried: Sequence[str], url: str
+) -> DataFrame:
     """Rows whose columns are given for ``fields``, in their types. Fields of structs are found by their names; those
     that the table lacks stay. The columns ``carried`` follow. Raises SchemaMismatchError."""
     fitting, columns = Fitting(), []

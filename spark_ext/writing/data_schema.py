@@ -23,21 +23,21 @@ _NOT_CARRIED = (
 _FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT", "delta.identity.start")
 
 
-def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
+def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
     """A data schema as a table stores it: everything nullable, without metadata of another table."""
 
     def stored(data_type: Any) -> Any:
-        if isinstance(data_type, deltalog.StructType):
+        if isinstance(data_type, deltalog.schema.StructType):
             return stored_schema(data_type)
-        if isinstance(data_type, deltalog.ArrayType):
-            return deltalog.ArrayType(stored(data_type.element_type), True)
-        if isinstance(data_type, deltalog.MapType):
-            return deltalog.MapType(stored(data_type.key_type), stored(data_type.value_type), True)
+        if isinstance(data_type, deltalog.schema.ArrayType):
+            return deltalog.schema.ArrayType(stored(data_type.element_type), True)
+        if isinstance(data_type, deltalog.schema.MapType):
+            return deltalog.schema.MapType(stored(data_type.key_type), stored(data_type.value_type), True)
         return data_type
 
-    return deltalog.StructType(
+    return deltalog.schema.StructType(
         tuple(
-            deltalog.StructField(
+            deltalog.schema.StructField(
                 f.name,
                 stored(f.data_type),
                 True,
@@ -48,9 +48,9 @@ def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
     )
 
 
-def check_unique(schema: deltalog.StructType) -> None:
+def check_unique(schema: deltalog.schema.StructType) -> None:
     """Raise SchemaMismatchError for two fields of one struct, at every depth, whose names are the same up to case."""
-    twice = deltalog.names_twice(schema)
+    twice = deltalog.schema.names_twice(schema)
     if twice is not None:
         where, _, name = twice
         raise deltalog.SchemaMismatchError(
@@ -64,7 +64,7 @@ def has_void(df: DataFrame) -> bool:
     return any(isinstance(field.dataType, spark_types.NullType) for field in df.schema.fields)
 
 
-def typed(df: DataFrame, table: deltalog.StructType) -> DataFrame:
+def typed(df: DataFrame, table: deltalog.schema.StructType) -> DataFrame:
     """The rows with columns of NULLs without a type in the type of the table's column, where it has one."""
     for field in df.schema.fields:
         column = table.find(field.name)
@@ -75,7 +75,7 @@ def typed(df: DataFrame, table: deltalog.StructType) -> DataFrame:
 
 def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
     """A sentence for each reason why ``data`` cannot be written as ``table``."""
-    if isinstance(table, deltalog.StructType) and isinstance(data, deltalog.StructType):
+    if isinstance(table, deltalog.schema.StructType) and isinstance(data, deltalog.schema.StructType):
         prefix = f"{where}." if where else ""
         for given in data.fields:
             if table.find(given.name) is None and not merge:
@@ -93,28 +93,28 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
                         f"column {prefix}{dotted(path)} is {path[-1].data_type} NOT NULL in the table and missing "
                         "from the data. Add it to the data."
                     )
-    elif isinstance(table, deltalog.ArrayType) and isinstance(data, deltalog.ArrayType):
+    elif isinstance(table, deltalog.schema.ArrayType) and isinstance(data, deltalog.schema.ArrayType):
         yield from problems(table.element_type, data.element_type, merge, f"{where}.element")
-    elif isinstance(table, deltalog.MapType) and isinstance(data, deltalog.MapType):
+    elif isinstance(table, deltalog.schema.MapType) and isinstance(data, deltalog.schema.MapType):
         yield from problems(table.key_type, data.key_type, merge, f"{where}.key")
         yield from problems(table.value_type, data.value_type, merge, f"{where}.value")
-    elif table != data and not deltalog.holds_all(table, data):
+    elif table != data and not deltalog.schema.holds_all(table, data):
         yield (
             f"column {where} is {table} in the table and {data} in the data. Cast the data to {table}, or "
             "replace the table's schema with mode('overwrite') and option('overwriteSchema', True)."
         )
 
 
-def required_paths(field: deltalog.StructField) -> Iterator[list[deltalog.StructField]]:
+def required_paths(field: deltalog.schema.StructField) -> Iterator[list[deltalog.schema.StructField]]:
     """The paths to what is null where a column is null, and NOT NULL: the column, or fields of structs in it."""
     if not field.nullable:
         yield [field]
-    elif isinstance(field.data_type, deltalog.StructType):
+    elif isinstance(field.data_type, deltalog.schema.StructType):
         for each in field.data_type.fields:
             yield from ([field, *path] for path in required_paths(each))
 
 
-def dotted(path: Sequence[deltalog.StructField]) -> str:
+def dotted(path: Sequence[deltalog.schema.StructField]) -> str:
     return ".".join(field.name for field in path)
 
 

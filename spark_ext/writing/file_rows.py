@@ -24,12 +24,12 @@ from spark_ext.writing.row_rules import refuse
 
 def new_rows(
     rows: DataFrame,
-    data: deltalog.StructType,
+    data: deltalog.schema.StructType,
     files: NewFiles,
-    rules: deltalog.TableRules,
+    rules: deltalog.engine.TableRules,
     is_native: bool,
     *,
-    replacement: deltalog.Replacement | None = None,
+    replacement: deltalog.engine.Replacement | None = None,
     carried: Sequence[str] = (),
     is_inserted: bool = True,
 ) -> DataFrame:
@@ -88,7 +88,7 @@ def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carr
 
 
 def _ready(
-    rows: DataFrame, data: deltalog.StructType, files: NewFiles, is_native: bool, is_inserted: bool
+    rows: DataFrame, data: deltalog.schema.StructType, files: NewFiles, is_native: bool, is_inserted: bool
 ) -> Iterator[Column | str]:
     """The columns of data that has the table's types: a name where the column is as files hold it."""
     exact = {field.name for field in rows.schema.fields if not field.metadata}
@@ -100,33 +100,35 @@ def _ready(
             yield _stored(field, named(data.field(field.name).name), in_path, is_native, is_inserted)
 
 
-def _is_ready(given: deltalog.StructField | None, field: deltalog.StructField) -> bool:
+def _is_ready(given: deltalog.schema.StructField | None, field: deltalog.schema.StructField) -> bool:
     """Whether the column of the data is the table's already: each step more that PySpark builds costs milliseconds."""
     return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
-def _declared(column: Column, field: deltalog.StructField) -> Column:
+def _declared(column: Column, field: deltalog.schema.StructField) -> Column:
     """The column under its name. Because of the declared type Spark pads the literals in the table's conditions."""
     declared = field.metadata.get(CHAR_VARCHAR)
     return column.alias(field.name, metadata={} if declared is None else {CHAR_VARCHAR: declared})
 
 
-def _filled(field: deltalog.StructField, is_new: bool) -> Column:
+def _filled(field: deltalog.schema.StructField, is_new: bool) -> Column:
     column = named(field.name)
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
-def _stored(field: deltalog.StructField, column: Column, in_path: bool, in_directory: bool, is_new: bool) -> Column:
+def _stored(
+    field: deltalog.schema.StructField, column: Column, in_path: bool, in_directory: bool, is_new: bool
+) -> Column:
     if in_path:
         column = _partition_value(column, field, in_directory)
     column = _checked_not_null(column, field, field.name, in_path)
     return (_checked_below(column, field) if is_new else column).alias(field.name, metadata={})
 
 
-def _checked_below(column: Column, field: deltalog.StructField) -> Column:
+def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column:
     """The same values, in which no NOT NULL field is null, also where the struct above it is. delta-spark takes the
     field for a null then, and can neither delete, update nor compact in a file with such a row."""
-    if not isinstance(field.data_type, deltalog.StructType):
+    if not isinstance(field.data_type, deltalog.schema.StructType):
         return column
     checked = column
     for path in (each for below in field.data_type.fields for each in required_paths(below)):
@@ -140,7 +142,7 @@ def _value(column: Column, have: Any, want: Any) -> Column:
     """A value as the table's type: struct fields by name in the table's order, absent ones null."""
     if _fits(have, want):
         return column
-    if isinstance(want, deltalog.StructType):
+    if isinstance(want, deltalog.schema.StructType):
         fields = []
         for field in want.fields:
             given = have.find(field.name)
@@ -151,17 +153,17 @@ def _value(column: Column, have: Any, want: Any) -> Column:
             )
             fields.append(_checked_not_null(value, field, field.name).alias(field.name))
         return F.when(column.isNotNull(), F.struct(*fields))
-    if isinstance(want, deltalog.ArrayType):
-        element = deltalog.StructField("element", want.element_type, want.contains_null)
+    if isinstance(want, deltalog.schema.ArrayType):
+        element = deltalog.schema.StructField("element", want.element_type, want.contains_null)
 
         def each(item: Column) -> Column:
             return _checked_not_null(_value(item, have.element_type, want.element_type), element, "element")
 
         return F.transform(column, each)
-    if isinstance(want, deltalog.MapType):
+    if isinstance(want, deltalog.schema.MapType):
         if not _fits(have.key_type, want.key_type):
             column = F.transform_keys(column, lambda key, _: _value(key, have.key_type, want.key_type))
-        entry = deltalog.StructField("value", want.value_type, want.value_contains_null)
+        entry = deltalog.schema.StructField("value", want.value_type, want.value_contains_null)
 
         def every(_: Column, item: Column) -> Column:
             return _checked_not_null(_value(item, have.value_type, want.value_type), entry, "value")
@@ -174,20 +176,20 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 def _fits(have: Any, want: Any) -> bool:
     """Same names in the same order and case, same types, and no NOT NULL that must be checked inside."""
-    if isinstance(want, deltalog.StructType) and isinstance(have, deltalog.StructType):
+    if isinstance(want, deltalog.schema.StructType) and isinstance(have, deltalog.schema.StructType):
         return have.names == want.names and all(
             w.nullable and _fits(h.data_type, w.data_type) for h, w in zip(have.fields, want.fields, strict=True)
         )
-    if isinstance(want, deltalog.ArrayType) and isinstance(have, deltalog.ArrayType):
+    if isinstance(want, deltalog.schema.ArrayType) and isinstance(have, deltalog.schema.ArrayType):
         return want.contains_null and _fits(have.element_type, want.element_type)
-    if isinstance(want, deltalog.MapType) and isinstance(have, deltalog.MapType):
+    if isinstance(want, deltalog.schema.MapType) and isinstance(have, deltalog.schema.MapType):
         return (
             want.value_contains_null and _fits(have.key_type, want.key_type) and _fits(have.value_type, want.value_type)
         )
     return bool(have == want)
 
 
-def _checked_not_null(column: Column, field: deltalog.StructField, name: str, in_path: bool = False) -> Column:
+def _checked_not_null(column: Column, field: deltalog.schema.StructField, name: str, in_path: bool = False) -> Column:
     if field.nullable:
         return column
     null = column.isNull()
@@ -198,7 +200,7 @@ def _checked_not_null(column: Column, field: deltalog.StructField, name: str, in
     )
 
 
-def _length_checked(column: Column, field: deltalog.StructField) -> Column:
+def _length_checked(column: Column, field: deltalog.schema.StructField) -> Column:
     """char(n) and varchar(n) as Spark stores them: trailing spaces beyond n are cut, char is padded to n."""
     declared = field.metadata.get(CHAR_VARCHAR)
     if declared is None:
@@ -218,7 +220,7 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     return F.rpad(checked, limit, " ") if match[1] == "char" else checked
 
 
-def _partition_value(column: Column, field: deltalog.StructField, in_directory: bool) -> Column:
+def _partition_value(column: Column, field: deltalog.schema.StructField, in_directory: bool) -> Column:
     """A value that the log, and with ``in_directory`` a directory that Spark names by it, represents exactly."""
     name = str(field.data_type)
     if name == "binary":

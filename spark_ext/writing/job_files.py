@@ -103,7 +103,7 @@ class JobDirectory:
 
 
 def collect(
-    directory: str, target: deltalog.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
+    directory: str, target: deltalog.schema.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
 ) -> list[DataFile]:
     """The data files of the job, by paths below its directory; Spark's by-products are removed.
 
@@ -139,7 +139,7 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
 
 
 def _partition_values(
-    segments: Sequence[str], target: deltalog.StructType, partition_columns: Sequence[str]
+    segments: Sequence[str], target: deltalog.schema.StructType, partition_columns: Sequence[str]
 ) -> list[str | None]:
     values: list[str | None] = []
     for segment, name in zip(segments, partition_columns, strict=True):
@@ -149,8 +149,8 @@ def _partition_values(
     return values
 
 
-def _as_logged(text: str, field: deltalog.StructField) -> str:
-    if isinstance(field.data_type, deltalog.DecimalType) and "E" in text:
+def _as_logged(text: str, field: deltalog.schema.StructField) -> str:
+    if isinstance(field.data_type, deltalog.schema.DecimalType) and "E" in text:
         return format(decimal.Decimal(text), "f")
     if str(field.data_type) == "timestamp":
         day, _, time = text.partition(" ")

@@ -36,7 +36,7 @@ class LocalJob:
 
     def __init__(self, table_directory: str) -> None:
         self._table = table_directory
-        self._directory = JobDirectory(table_directory, deltalog.job_directory_name(str(uuid.uuid4())))
+        self._directory = JobDirectory(table_directory, deltalog.engine.job_directory_name(str(uuid.uuid4())))
 
     @property
     def destination(self) -> str:
@@ -45,7 +45,7 @@ class LocalJob:
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """As ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
         Parquet writer.
 

@@ -23,7 +23,7 @@ def is_mapped(transaction: deltalog.Transaction) -> bool:
     return transaction.metadata.configuration.get(_MODE, "none").lower() != "none"
 
 
-def stored_name(field: deltalog.StructField) -> str:
+def stored_name(field: deltalog.schema.StructField) -> str:
     """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
     name = field.metadata.get(PHYSICAL_NAME_KEY)
     if not isinstance(name, str) or not isinstance(field.metadata.get(ID_KEY), int):
@@ -33,12 +33,12 @@ def stored_name(field: deltalog.StructField) -> str:
     return name
 
 
-def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[str]:
+def stored_names(target: deltalog.schema.StructType, columns: Sequence[str]) -> list[str]:
     """``stored_name`` of columns by their names."""
     return [stored_name(target.field(name)) for name in columns]
 
 
-def under_stored_names(frame: DataFrame, target: deltalog.StructType, carried: Sequence[str] = ()) -> DataFrame:
+def under_stored_names(frame: DataFrame, target: deltalog.schema.StructType, carried: Sequence[str] = ()) -> DataFrame:
     """The rows (columns as in ``target``, then ``carried``) with the names and ids of files, at every depth."""
     stored = stored_schema(target)
     columns = []
@@ -50,30 +50,32 @@ def under_stored_names(frame: DataFrame, target: deltalog.StructType, carried: S
     return frame.select(*columns, *map(quoted, carried))
 
 
-def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
+def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
     """Columns under the names of files, with the ids of files in their metadata."""
-    return deltalog.StructType(
+    return deltalog.schema.StructType(
         tuple(
-            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[ID_KEY]})
+            deltalog.schema.StructField(
+                stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[ID_KEY]}
+            )
             for f in schema.fields
         )
     )
 
 
 def _stored_type(data_type: Any) -> Any:
-    if isinstance(data_type, deltalog.StructType):
+    if isinstance(data_type, deltalog.schema.StructType):
         return stored_schema(data_type)
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return replace(data_type, element_type=_stored_type(data_type.element_type), contains_null=True)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
         return replace(data_type, key_type=key, value_type=value, value_contains_null=True)
     return data_type
 
 
 def _has_fields(data_type: Any) -> bool:
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return _has_fields(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         return _has_fields(data_type.key_type) or _has_fields(data_type.value_type)
-    return isinstance(data_type, deltalog.StructType)
+    return isinstance(data_type, deltalog.schema.StructType)

@@ -16,7 +16,7 @@ _QUOTED = "spark.sql.ansi.doubleQuotedIdentifiers"
 _CHAR_AS_STRING = "spark.sql.legacy.charVarcharAsString"
 
 
-def check(spark: SparkSession, replacement: deltalog.Replacement) -> None:
+def check(spark: SparkSession, replacement: deltalog.engine.Replacement) -> None:
     """Raise CallError for a condition of ``replaceWhere`` that the parser of this session takes for another one, or
     that depends on the session's time zone."""
     where = replacement.where
@@ -35,7 +35,9 @@ def check(spark: SparkSession, replacement: deltalog.Replacement) -> None:
         )
 
 
-def may_differ(spark: SparkSession, replacement: deltalog.Replacement, schema: deltalog.StructType) -> bool:
+def may_differ(
+    spark: SparkSession, replacement: deltalog.engine.Replacement, schema: deltalog.schema.StructType
+) -> bool:
     """Whether Spark may take a row for one that the condition selects which deltalog does not: without ANSI mode
     computations that have no value give null or another value, and char(n) may be compared without its blanks."""
     if replacement.is_computed and not _is_on(spark, _ANSI):

@@ -31,7 +31,9 @@ def refusal(message: str) -> str:
     return f"DELTALOG: {message} :DELTALOG"
 
 
-def filled(df: DataFrame, rules: deltalog.TableRules, target: deltalog.StructType, absent: set[str]) -> DataFrame:
+def filled(
+    df: DataFrame, rules: deltalog.engine.TableRules, target: deltalog.schema.StructType, absent: set[str]
+) -> DataFrame:
     """The rows with the columns that the data lacks: defaults first, as generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
@@ -45,7 +47,7 @@ def null_if_empty(value: Column) -> Column:
     return F.when(value != "", value)
 
 
-def check_identities(rules: deltalog.TableRules, absent: set[str]) -> None:
+def check_identities(rules: deltalog.engine.TableRules, absent: set[str]) -> None:
     """Refuse new rows that lack an identity column, whose values no job of Spark makes, or have values for one that
     takes none. Raises UnsupportedFeatureError, SchemaMismatchError."""
     if rules.identities is None:
@@ -60,7 +62,7 @@ def check_identities(rules: deltalog.TableRules, absent: set[str]) -> None:
     rules.identities.check_given(rules.identities.names)
 
 
-def checked(df: DataFrame, rules: deltalog.TableRules) -> DataFrame:
+def checked(df: DataFrame, rules: deltalog.engine.TableRules) -> DataFrame:
     """The same rows; the job fails at one that violates a condition."""
     for check in rules.checks:
         condition = F.expr(check.text)
@@ -73,7 +75,7 @@ def checked(df: DataFrame, rules: deltalog.TableRules) -> DataFrame:
     return df
 
 
-def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
+def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFrame:
     """The same rows; the job fails at one that the condition of a replacement does not select."""
     values = [
         F.concat(F.lit(f"{name} = "), F.coalesce(named(name).cast("string"), F.lit("NULL")))
@@ -93,7 +95,7 @@ def too_long(name: str, declared: str) -> Column:
     return refuse(_too_long(name, declared))
 
 
-def violation(message: str, rules: deltalog.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
+def violation(message: str, rules: deltalog.engine.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
     """The error for the message of a refusal that a job failed with. ``replaced``: the condition of replaceWhere."""
     if replaced is not None and message.startswith(_OUTSIDE):
         return _violation(message, "the condition of the replaced rows", replaced)

@@ -40,7 +40,7 @@ class DeltaTableBuilder(Generic[T]):
         self._name: str | None = None
         self._location: str | None = None
         self._comment: str | None = None
-        self._fields: list[deltalog.StructField] = []
+        self._fields: list[deltalog.schema.StructField] = []
         self._partition_columns: tuple[str, ...] = ()
         self._clustering_columns: tuple[str, ...] = ()
         self._properties: dict[str, str] = {}
@@ -116,8 +116,8 @@ class DeltaTableBuilder(Generic[T]):
         wrong = "" if isinstance(data_type, spark_types.LongType) else f" (and of type {data_type.simpleString()})"
         raise ColumnKindError(
             f"Column {name} is an identity column{wrong}, whose values spark_ext does not generate. Create the table "
-            "with deltalog.DeltaTable.create and deltalog.identity_column, use generatedAlwaysAs with SQL, or give "
-            "the values.",
+            "with deltalog.DeltaTable.create and deltalog.schema.identity_column, use generatedAlwaysAs with SQL, or "
+            "give the values.",
             features=("identityColumns",),
         )
 
@@ -187,10 +187,10 @@ class DeltaTableBuilder(Generic[T]):
         url = names.location_of(spark, name) if self._location is None else self._location
         return NamedTarget(names.catalog_of(spark), names.full_name(name), url)
 
-    def _schema(self) -> deltalog.StructType:
+    def _schema(self) -> deltalog.schema.StructType:
         if not self._fields:
             raise deltalog.CallError("The table has no columns. Add them with addColumn(…) or addColumns(…).")
-        return deltalog.StructType(tuple(self._fields))
+        return deltalog.schema.StructType(tuple(self._fields))
 
     def _create(self, target: Target, properties: Mapping[str, str]) -> None:
         paths.checked_root(target.url, self._storage)

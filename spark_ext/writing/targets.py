@@ -20,7 +20,7 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
     says what prevented it."""
 
     code = "NAME_NOT_REGISTERED"
-    outcome = deltalog.Outcome.PARTLY_COMMITTED
+    outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
     name: str
     url: str
 
@@ -29,7 +29,7 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
 class NewTable:
     """What a table is created with. ``cluster_by``: none: it is not clustered."""
 
-    schema: deltalog.StructType
+    schema: deltalog.schema.StructType
     partition_by: Sequence[str]
     cluster_by: Sequence[str]
     properties: Mapping[str, str]

@@ -55,7 +55,7 @@ class TaskJob:
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """As ``Job.write``; ``frame`` has the table's columns and ``files.extra_columns``.
 
         Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
@@ -76,7 +76,7 @@ class TaskJob:
         with explained_by_task(self._url):
             job = counted.mapInArrow(_task(tasks.write), _RETURNED)
             returned = cancelled_with_its_caller(spark, job.collect)
-        adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
+        adds = [deltalog.engine.AddFile.from_json(json.loads(row[0])) for row in returned]
         transaction.row_writer.take_over(adds, [row[1] for row in returned], count.rows(spark, None))
         if files.as_changes:
             transaction.add_cdc(*adds)

@@ -130,7 +130,7 @@ class ManyFiles:
         make_flat(table)
         gone = Path(table) / flat()[5][0]
         gone.unlink()
-        with pytest.raises(deltalog.InvalidDataFileError, match="is missing") as error:
+        with pytest.raises(deltalog.errors.InvalidDataFileError, match="is missing") as error:
             spark_ext.read(spark).load(table)
         assert error.value.path == str(gone) and lists() == []
 
@@ -164,6 +164,6 @@ class ManyFiles:
             assert rows(spark_ext.read(spark).load(path)) == [(i,) for i in range(count)]
             make(path + "-empty", schema(id="long"), [(f"{i}.parquet", {}, one(i)) for i in range(count)])
             (Path(path + "-empty") / "1.parquet").write_bytes(b"")
-            with pytest.raises(deltalog.InvalidDataFileError, match="is empty") as error:
+            with pytest.raises(deltalog.errors.InvalidDataFileError, match="is empty") as error:
                 spark_ext.read(spark).load(path + "-empty")
             assert error.value.path == path + "-empty/1.parquet"

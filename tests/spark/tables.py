@@ -83,7 +83,7 @@ DataFiles = Sequence[tuple[str, Mapping[str, str | None], pa.Table]]
 
 def make(
     table: str,
-    schema: deltalog.StructType,
+    schema: deltalog.schema.StructType,
     files: DataFiles,
     partition_by: Sequence[str] = (),
     named_in_log: Mapping[str, str] | None = None,
@@ -95,7 +95,7 @@ def make(
         target = Path(table) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(data, target)
-        add = deltalog.AddFile(
+        add = deltalog.engine.AddFile(
             path=named.get(path, quote(path, safe="/=")),
             partition_values=dict(values),
             size=target.stat().st_size,
@@ -127,10 +127,10 @@ def history(
         deltalog.DeltaTable.open(table, environment=at(ms)).append(data)
 
 
-def schema(**columns: str) -> deltalog.StructType:
+def schema(**columns: str) -> deltalog.schema.StructType:
     """``schema(id="long", p="string")``."""
     fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
-    return deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    return deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 def append_raw(table: str, version: int, *lines: Mapping[str, Any]) -> None:

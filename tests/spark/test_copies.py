@@ -60,7 +60,7 @@ def test_clones(spark: Any, table: str, tmp_path: Path) -> None:
     assert deep.detail().collect()[0]["properties"]["owner"] == "me"
     shallow = source.cloneAtVersion(0, f"delta.`{tmp_path / 'shallow'}`", isShallow=True)
     assert sorted(row["id"] for row in shallow.toDF().collect()) == [0, 1, 2]
-    with pytest.raises(deltalog.UnsafePathError):
+    with pytest.raises(deltalog.errors.UnsafePathError):
         ids(spark, tmp_path / "shallow")
     shallow.delete("id = 1")
     assert sorted(row["id"] for row in shallow.toDF().collect()) == [0, 2]

@@ -10,7 +10,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from deltalog import PrimitiveType, StructField, StructType
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 ID = StructField("id", LONG)

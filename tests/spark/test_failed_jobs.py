@@ -119,7 +119,7 @@ def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, re
     with pytest.raises(spark_ext.JobFailedError, match=f"{reason} .*Nothing was committed") as raised:
         spark_ext.write(rows(spark)).mode("append").options(mergeSchema=True, expectedVersion=0).save(table)
     assert raised.value.reason == reason and raised.value.__cause__ is not None
-    assert raised.value.outcome is deltalog.Outcome.NOTHING_COMMITTED
+    assert raised.value.outcome is deltalog.errors.Outcome.NOTHING_COMMITTED
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 

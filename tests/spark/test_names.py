@@ -194,7 +194,7 @@ def test_a_name_that_was_taken_after_the_commit(spark: Any, catalog: str, tmp_pa
     manager.create_table("shop.t", str(tmp_path / "theirs"), schema)
     with pytest.raises(spark_ext.NameNotRegisteredError, match="Do not write the rows again") as caught:
         target.created(spark, {})
-    assert caught.value.outcome is deltalog.Outcome.PARTLY_COMMITTED
+    assert caught.value.outcome is deltalog.errors.Outcome.PARTLY_COMMITTED
     assert isinstance(caught.value.__cause__, deltalog.TableExistsError)
     assert manager.register_table("shop.mine", place).version == 0
 

@@ -107,9 +107,9 @@ def test_a_failed_write_leaves_no_directory(spark: Any, table: str, monkeypatch:
 
     def refuse(*_: Any, **__: Any) -> None:
         assert len(data_files(table)) == 3
-        raise deltalog.CommitAttemptsExhaustedError("others were first")
+        raise deltalog.errors.CommitAttemptsExhaustedError("others were first")
 
     monkeypatch.setattr(deltalog.Transaction, "commit", refuse)
-    with pytest.raises(deltalog.CommitAttemptsExhaustedError):
+    with pytest.raises(deltalog.errors.CommitAttemptsExhaustedError):
         spark_ext.write(spark.sql("select 2L id, 1 p union all select 3L, 2")).mode("append").save(table)
     assert data_files(table) == before and sorted(os.listdir(table)) == ["_delta_log", "p=1"]

@@ -87,7 +87,7 @@ def test_what_timestamp_means_in_the_session(spark: Any, table: str) -> None:
         for name, kind, nullable in (("id", "long", "true"), ("ts", "timestamp", "false"), ("p", "timestamp", "true"))
     )
     deltalog.DeltaTable.create(
-        table, deltalog.StructType.from_json(columns + "]}"), partition_by=["p"], properties=TIMES
+        table, deltalog.schema.StructType.from_json(columns + "]}"), partition_by=["p"], properties=TIMES
     )
     df = "select 1L id, timestamp_micros(1) ts, timestamp_micros(1793511000123456) p"
     with session_of(
@@ -133,7 +133,7 @@ def test_what_a_setting_did_is_seen_in_the_files(
     before = data_files(table)
     unpinned(key)
     for mode in ("append", "overwrite"):
-        with session_of(spark, {key: value}), pytest.raises(deltalog.InvalidDataFileError, match=message):
+        with session_of(spark, {key: value}), pytest.raises(deltalog.errors.InvalidDataFileError, match=message):
             spark_ext.write(df).mode(mode).save(table)
     assert versions(table) == [0] and data_files(table) == before
 
@@ -145,7 +145,7 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
     df = spark.sql(QUERY)
     with (
         session_of(spark, {FIELD_IDS: "false"}),
-        pytest.raises(deltalog.InvalidDataFileError, match="no field id 1, by which readers identify it"),
+        pytest.raises(deltalog.errors.InvalidDataFileError, match="no field id 1, by which readers identify it"),
     ):
         spark_ext.write(df).option("delta.columnMapping.mode", "name").save(table)
     assert not os.path.exists(table)

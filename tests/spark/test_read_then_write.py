@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from deltalog import CommitConflictError, ConcurrentAppendError, DeltaTable
+from deltalog import CommitConflictError, DeltaTable
+from deltalog.errors import ConcurrentAppendError
 from tests.spark.settings import session_of
 from tests.spark.tables import data_files, litter, rows
 
@@ -163,7 +164,7 @@ def test_the_version_that_a_caller_expects(spark: Any, start: str) -> None:
     kept = spark.createDataFrame(load(spark, start).collect(), "id long, p string, d date")
     others_append(start)
     write = spark_ext.write(kept).mode("overwrite")
-    with pytest.raises(deltalog.VersionConflictError, match="version 0 was expected"):
+    with pytest.raises(deltalog.errors.VersionConflictError, match="version 0 was expected"):
         write.option("expectedVersion", 0).save(start)
     assert write.option("expectedVersion", 1).save(start).version == 2
     assert ids(start) == [1, 2]
@@ -295,6 +296,6 @@ def test_in_a_transaction_over_tables(spark: Any, tmp_path: Path) -> None:
         changed = load(spark, txn.table("d.t")).selectExpr("id * 2 as id")
         spark_ext.write(spark.range(100, 101)).mode("append").save(address)
         spark_ext.write(changed).mode("overwrite").save(txn.table("d.t"))
-        with pytest.raises(deltalog.TransactionCanceledError):
+        with pytest.raises(deltalog.errors.TransactionCanceledError):
             txn.commit()
     assert ids(address) == [1, 5, 100]

@@ -256,8 +256,8 @@ def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
 
 def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table: str) -> None:
     declared = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
-    text = deltalog.StructField("c", deltalog.PrimitiveType("string"), True, declared)
-    deltalog.DeltaTable.create(table, deltalog.StructType((text,)))
+    text = deltalog.schema.StructField("c", deltalog.schema.PrimitiveType("string"), True, declared)
+    deltalog.DeltaTable.create(table, deltalog.schema.StructType((text,)))
     spark_ext.write(spark.sql("SELECT 'a' AS c UNION ALL SELECT 'b'")).mode("append").save(table)
     settings = {"spark.sql.legacy.charVarcharAsString": "true"}
     with session_of(spark, settings), pytest.raises(deltalog.ConstraintViolationError) as refused:

@@ -165,7 +165,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
             return of(lost, *args)
 
         monkeypatch.setattr(rewritten_rows, "of", changed)
-        with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
+        with pytest.raises(deltalog.errors.RowCountError, match="has the same rows when it runs again"):
             target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
@@ -190,7 +190,9 @@ def test_a_source_with_as_many_other_rows_in_between_is_noticed(
     monkeypatch.setattr(merging._Plan, "found", first)
     monkeypatch.setattr(merging._Plan, "stage", second)
     merge = target.merge(spark.sql("SELECT id, -id AS n FROM range(4)").alias("s"), "t.id = s.id")
-    with pytest.raises(deltalog.RowCountError, match="2 changed rows, as many as were found, but not the same ones"):
+    with pytest.raises(
+        deltalog.errors.RowCountError, match="2 changed rows, as many as were found, but not the same ones"
+    ):
         merge.whenMatchedUpdateAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 

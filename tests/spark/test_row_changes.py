@@ -170,7 +170,7 @@ def ruled(table: str) -> deltalog.DeltaTable:
         {"name": "g", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "id * 2"}},
         {"name": "v", "type": "string", "nullable": True, "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}},
     ]
-    schema = deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    schema = deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
     made = deltalog.DeltaTable.create(table, schema)
     made.add_constraint("small", "n < 100")
     made.append(pa.table({"id": pa.array(range(5), pa.int64()), "n": pa.array([1, 2, 3, 4, None], pa.int32())}))
@@ -235,7 +235,7 @@ def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_pa
 
 def test_an_append_only_table_is_refused(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).option("delta.appendOnly", "true").save(table)
-    with pytest.raises(deltalog.InvalidActionError, match="append-only"):
+    with pytest.raises(deltalog.errors.InvalidActionError, match="append-only"):
         spark_ext.DeltaTable.forPath(spark, table).delete("id = 1")
 
 
@@ -261,7 +261,7 @@ def test_rows_that_are_lost_on_the_way_are_noticed(spark: Any, table: str, monke
     kept = delete_update.Removal.kept
     monkeypatch.setattr(delete_update.Removal, "kept", lambda removal: kept(removal).where("id <> 2"))
     before = data_files(table)
-    with pytest.raises(deltalog.RowCountError, match="5 rows were found for new files, and 4 were written"):
+    with pytest.raises(deltalog.errors.RowCountError, match="5 rows were found for new files, and 4 were written"):
         spark_ext.DeltaTable.forPath(spark, table).delete("id = 1")
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 

@@ -81,12 +81,12 @@ def test_rows_that_are_not_found_are_not_committed(
     before = data_files(table)
     damaged(damage)
     for mode in ("overwrite", "append"):
-        with pytest.raises(deltalog.RowCountError, match="20 rows were written, and the") as error:
+        with pytest.raises(deltalog.errors.RowCountError, match="20 rows were written, and the") as error:
             spark_ext.write(df).mode(mode).save(table)
         assert error.value.written == 20 and error.value.found != 20
         assert found in (None, error.value.found)
     other = table + "_created"
-    with pytest.raises(deltalog.RowCountError):
+    with pytest.raises(deltalog.errors.RowCountError):
         spark_ext.write(df).save(other)
     assert not os.path.exists(other)
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
@@ -101,7 +101,7 @@ def test_damaged_files_are_not_committed(
     spark_ext.write(df).save(table)
     before = data_files(table)
     damaged(damage)
-    with pytest.raises(deltalog.InvalidDataFileError, match=r"part-0000.*not a Parquet file"):
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match=r"part-0000.*not a Parquet file"):
         spark_ext.write(df).mode("overwrite").save(table)
     assert versions(table) == [0] and data_files(table) == before
 
@@ -169,7 +169,7 @@ told = []
 for mode in ("overwrite", "append"):
     try:
         told.append(spark_ext.write(spark.range(9)).mode(mode).save(table).version)
-    except deltalog.RowCountError as error:
+    except deltalog.errors.RowCountError as error:
         told.append([error.written, error.found])
 print(json.dumps(told))
 spark.stop()
@@ -182,7 +182,7 @@ def test_executors_with_another_disk(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("this machine lets nobody make a mount namespace")
     table = tmp_path / "shared" / "table"
-    deltalog.DeltaTable.create(str(table), deltalog.StructType.from_json(_LONG))
+    deltalog.DeltaTable.create(str(table), deltalog.schema.StructType.from_json(_LONG))
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     real = shutil.which("java")

@@ -11,7 +11,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from deltalog import PrimitiveType, StructField, StructType
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 LONG, DATE, TIMESTAMP = PrimitiveType("long"), PrimitiveType("date"), PrimitiveType("timestamp")
 

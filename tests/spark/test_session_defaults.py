@@ -131,7 +131,10 @@ def test_properties_of_new_tables(spark: Any, tmp_path: Path) -> None:
         spark_ext.write(spark.range(1)).save(two)
         spark.conf.unset(prefix + "ignoreProtocolDefaults")
         for name in ("minWriterVersion", "appendonly"):
-            with session_of(spark, {prefix + name: "5"}), pytest.raises(deltalog.InvalidPropertyError, match=name):
+            with (
+                session_of(spark, {prefix + name: "5"}),
+                pytest.raises(deltalog.errors.InvalidPropertyError, match=name),
+            ):
                 spark_ext.write(spark.range(1)).save(three)
     first, second = (deltalog.DeltaTable.open(table).snapshot() for table in (one, two))
     assert first.metadata.configuration == {"delta.enableChangeDataFeed": "true", "delta.appendOnly": "false"}

@@ -158,7 +158,7 @@ def test_names_that_spark_hides_or_cannot_open(spark: Any, table: str) -> None:
     names = ("_a.parquet", ".b.parquet", "c:d.parquet", "_x=1.parquet", "e.parquet")
     make(table, schema(id="long"), [(name, {}, ONE) for name in names])
     assert read(spark).load(table).count() == 5
-    nested = deltalog.StructType.from_json(
+    nested = deltalog.schema.StructType.from_json(
         '{"type":"struct","fields":[{"name":"st","type":{"type":"struct","fields":['
         '{"name":"a","type":"integer","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},'
         '{"name":"ts","type":"timestamp","nullable":true,"metadata":{}},'
@@ -349,7 +349,7 @@ def test_nullability_metadata_and_order_are_the_tables(spark: Any, table: str) -
         field("ar", {"type": "array", "elementType": inner, "containsNull": False}),
         field("m", {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": False}, True),
     ]
-    wanted = deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    wanted = deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
     deltalog.DeltaTable.create(table, wanted, partition_by=["p"])
     assert read(spark).load(table).schema == spark_ext.to_spark(wanted)
     item = "named_struct('a', 1, 'b', null)"
@@ -372,7 +372,7 @@ def test_nullability_metadata_and_order_are_the_tables(spark: Any, table: str) -
 def test_a_null_in_a_not_null_column_is_an_error(spark: Any, table: str) -> None:
     wanted = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}}]}'
     data = pa.table({"id": pa.array([1, None], pa.int64())})
-    make(table, deltalog.StructType.from_json(wanted), [("a.parquet", {}, data)])
+    make(table, deltalog.schema.StructType.from_json(wanted), [("a.parquet", {}, data)])
     with pytest.raises(Exception, match="column id is NOT NULL, but a data file has a NULL in it"):
         read(spark).load(table).collect()
 
@@ -422,7 +422,7 @@ def test_a_path_that_leaves_the_table_is_refused(spark: Any, table: str) -> None
     make(table, schema(id="long"), [("a.parquet", {}, ONE)])
     pq.write_table(ONE, Path(table).parent / "outside.parquet")
     append_raw(table, 1, {"add": {**action(table, 0, "add")[0], "path": "../outside.parquet"}})
-    with pytest.raises(deltalog.UnsafePathError):
+    with pytest.raises(deltalog.errors.UnsafePathError):
         read(spark).load(table)
 
 

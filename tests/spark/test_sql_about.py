@@ -122,7 +122,7 @@ def test_truncate(run: Any, t: str) -> None:
 
 def test_truncate_of_an_append_only_table_is_refused(run: Any) -> None:
     run("alter table {t} set tblproperties ('delta.appendOnly' = 'true')")
-    with pytest.raises(deltalog.InvalidActionError):
+    with pytest.raises(deltalog.errors.InvalidActionError):
         run("truncate table {t}")
     assert len(run("select * from {t}")) == 3
 

@@ -57,7 +57,7 @@ def test_properties_constraints_and_features(spark: Any, t: str) -> None:
     assert (found["own"], found["delta.appendOnly"]) == ("it's", "true")
     run(spark, t, "alter table {t} unset tblproperties ('own', 'delta.appendOnly')")
     run(spark, t, "alter table {t} unset tblproperties if exists ('own')")
-    with pytest.raises(deltalog.InvalidPropertyError, match="no property own"):
+    with pytest.raises(deltalog.errors.InvalidPropertyError, match="no property own"):
         run(spark, t, "alter table {t} unset tblproperties ('own')")
     run(spark, t, "alter table {t} add constraint small check (id < 10 and s in ('a', 'b', ','))")
     with pytest.raises(Exception, match="small"):

@@ -134,19 +134,19 @@ def test_partition_columns_that_cannot_be(spark: Any, table: str, columns: list[
 
 
 def test_properties_are_for_creation(spark: Any, table: str) -> None:
-    with pytest.raises(deltalog.InvalidPropertyError):
+    with pytest.raises(deltalog.errors.InvalidPropertyError):
         write(spark.range(1)).option("delta.checkpointInterval", "often").save(table)
     assert not os.path.exists(table)
     write(spark.range(1)).option("delta.checkpointInterval", 5).save(table)
     write(spark.range(1)).mode("append").option("delta.checkpointInterval", 5).save(table)
-    with pytest.raises(deltalog.InvalidPropertyError, match=r"has '5'.*set_properties"):
+    with pytest.raises(deltalog.errors.InvalidPropertyError, match=r"has '5'.*set_properties"):
         write(spark.range(1)).mode("append").option("delta.checkpointInterval", 6).save(table)
     assert versions(table) == [0, 1]
 
 
 def test_an_append_only_table_is_not_overwritten(spark: Any, table: str) -> None:
     write(spark.range(1)).option("delta.appendOnly", True).save(table)
-    with pytest.raises(deltalog.InvalidActionError, match="append-only"):
+    with pytest.raises(deltalog.errors.InvalidActionError, match="append-only"):
         write(spark.range(1)).mode("overwrite").save(table)
     write(spark.range(1)).mode("append").save(table)
     assert versions(table) == [0, 1]
@@ -248,7 +248,7 @@ def test_overwrite_schema_replaces_schema_and_partitioning(spark: Any, table: st
 
 
 def test_not_null_is_kept_at_every_depth(spark: Any, table: str) -> None:
-    deltalog.DeltaTable.create(table, deltalog.StructType.from_json(NOT_NULL), partition_by=["p"])
+    deltalog.DeltaTable.create(table, deltalog.schema.StructType.from_json(NOT_NULL), partition_by=["p"])
     good = "select 1L id, 'x' p, named_struct('a', 1) st, array(1) ar"
     write(spark.sql(good)).mode("append").save(table)
     for query, column in (
@@ -268,7 +268,7 @@ def test_not_null_is_kept_at_every_depth(spark: Any, table: str) -> None:
         write(spark.sql("select 1L id, 'x' p")).mode("append").save(table)
     assert versions(table) == [0, 1] and litter(table) == [] and len(data_files(table)) == 1
     back = spark_ext.read(spark).load(table)
-    assert back.schema.json() == spark_ext.to_spark(deltalog.StructType.from_json(NOT_NULL)).json()
+    assert back.schema.json() == spark_ext.to_spark(deltalog.schema.StructType.from_json(NOT_NULL)).json()
     assert rows(back.select("id", "p", "ar")) == [(1, "x", [1])]
 
 
@@ -300,10 +300,10 @@ def test_char_and_varchar_keep_their_length(spark: Any, table: str) -> None:
 
 
 def test_char_is_compared_padded_in_conditions_and_by_readers(spark: Any, table: str) -> None:
-    key, text = "__CHAR_VARCHAR_TYPE_STRING", deltalog.PrimitiveType("string")
-    plain = deltalog.StructType((deltalog.StructField("c", text),))
+    key, text = "__CHAR_VARCHAR_TYPE_STRING", deltalog.schema.PrimitiveType("string")
+    plain = deltalog.schema.StructType((deltalog.schema.StructField("c", text),))
     deltalog.DeltaTable.create(table, plain, data=pa.table({"c": ["a", "b ", "c  x  "]}))
-    declared = deltalog.StructType((deltalog.StructField("c", text, True, {key: "char(4)"}),))
+    declared = deltalog.schema.StructType((deltalog.schema.StructField("c", text, True, {key: "char(4)"}),))
     table_of_others = declared_afterwards(Path(table), declared)
     table_of_others.add_constraint("known", "c <> 'zz'")
     write(spark.createDataFrame([("a",), ("y ",)], "c string")).mode("append").save(table)
@@ -497,7 +497,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     assert (result.version, versions(table)) == (2, [0, 1, 2])
     os.unlink(marker)
     before = data_files(table)
-    with pytest.raises(deltalog.ConcurrentAppendError):
+    with pytest.raises(deltalog.errors.ConcurrentAppendError):
         write(df).mode("overwrite").save(table)
     assert versions(table) == [0, 1, 2, 3]
     assert len(data_files(table)) == len(before) + 1 and litter(table) == []

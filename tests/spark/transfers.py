@@ -67,7 +67,7 @@ def transfer(
                 first = False
             try:
                 transaction.commit()
-            except deltalog.TransactionCanceledError as error:
+            except deltalog.errors.TransactionCanceledError as error:
                 assert error.conflicts, error
                 outcome.conflicts += 1
             else:

@@ -264,7 +264,7 @@ def test_writers_side_by_side_commit_through_dynamodb(spark: Any, place: Place, 
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(append, [1, 2])) == [1, 2]
-    with pytest.raises(deltalog.VersionConflictError):
+    with pytest.raises(deltalog.errors.VersionConflictError):
         stale = spark_ext.write(spark.range(1)).mode("append").option("expectedVersion", 1)
         stale.storage_options(**options).save(place.url)
     assert len(items(ministack, lock)) >= 1

@@ -11,18 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    DecimalType,
-    DeltaTable,
-    MetadataChangedError,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import CallError, DeltaTable, SchemaMismatchError
+from deltalog.errors import MetadataChangedError
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
+from deltalog.schema import DecimalType, PrimitiveType, StructField, StructType
 from tests.support.core import SCHEMA, action, environment, ids, info, memory, rows
 
 LONG = PrimitiveType("long")

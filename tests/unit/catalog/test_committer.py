@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CatalogBehindLogError,
-    CommitStateUnknownError,
-    CoordinatorError,
-    OperationTimeoutError,
-    Outcome,
-    StoreError,
-    TimestampAheadError,
-)
+from deltalog import CommitStateUnknownError, StoreError
 from deltalog.catalog.committer import CatalogCommitter, publish
 from deltalog.catalog.locate import committer_of
 from deltalog.catalog.store import ManagedStore
@@ -22,6 +14,7 @@ from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import Committed, Exists, FileSystemCommitter, Unknown
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared
+from deltalog.errors import CatalogBehindLogError, CoordinatorError, OperationTimeoutError, Outcome, TimestampAheadError
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault, nth

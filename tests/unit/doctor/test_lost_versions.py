@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from deltalog import CheckReport, DeltaTable, InvalidDataFileError, check
+from deltalog import CheckReport, DeltaTable, check
 from deltalog.doctor.lost_versions import Span, described
 from deltalog.environment import Environment
+from deltalog.errors import InvalidDataFileError
 from tests.support.doctor.damaged_tables import SCHEMA, rows
 
 VECTORS = {"delta.enableDeletionVectors": "true"}

@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, SchemaMismatchError, StructType
+from deltalog import CallError, DeltaTable, SchemaMismatchError
 from deltalog.expressions.python_values import as_scalar
 from deltalog.protocol.schema import DataType
+from deltalog.schema import StructType
 from deltalog.write_contract.records import record_batches
 
 UTC, EAST = dt.timezone.utc, dt.timezone(dt.timedelta(hours=2))

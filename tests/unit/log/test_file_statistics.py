@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import DeltaTable, StructType
+from deltalog import DeltaTable
 from deltalog.log import file_statistics
 from deltalog.protocol.schema import PrimitiveType, StructField
+from deltalog.schema import StructType
 from tests.support.core import environment, memory
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"

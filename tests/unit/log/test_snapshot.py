@@ -6,25 +6,27 @@ from typing import Any
 import pytest
 
 from deltalog import (
-    AddFile,
     CallError,
     CorruptTableError,
     DeltaTable,
+    Snapshot,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from deltalog.engine import AddFile
+from deltalog.errors import (
     InvalidCheckpointError,
     InvalidCommitError,
     InvalidEnablementError,
-    LogStore,
     MissingInCommitTimestampError,
     MissingVersionError,
-    Snapshot,
-    TableNotFoundError,
     UnsafePathError,
-    UnsupportedFeatureError,
-    VersionNotFoundError,
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.support.core import (

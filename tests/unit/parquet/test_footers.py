@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidDataFileError
+from deltalog import DeltaTable
+from deltalog.errors import InvalidDataFileError
 from deltalog.parquet import footer_rules
 from deltalog.parquet.footers import open_parquet, parse_footer, read_footer
 from deltalog.protocol import limits
@@ -125,7 +126,7 @@ table = deltalog.DeltaTable.open(sys.argv[1])
 with table.transaction() as transaction:
     try:
         transaction.add_parquet_files([("k.parquet", {})])
-    except deltalog.InvalidDataFileError as error:
+    except deltalog.errors.InvalidDataFileError as error:
         print(error)
 """
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import StructType
 from deltalog.parquet import stats
 from deltalog.protocol.schema import leaves
+from deltalog.schema import StructType
 from tests.support.core import memory
 
 EPOCH = datetime.datetime(1970, 1, 1)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from deltalog import ArrayType, CallError, MapType, PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog import CallError, SchemaMismatchError
 from deltalog.protocol import column_paths
 from deltalog.protocol.column_paths import parse_path, parse_paths, path_text
+from deltalog.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 
 
 @pytest.mark.parametrize(

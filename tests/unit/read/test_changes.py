@@ -10,12 +10,11 @@ from deltalog import (
     CallError,
     CorruptTableError,
     DeltaTable,
-    InvalidCommitError,
-    InvalidDataFileError,
     SchemaMismatchError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.errors import InvalidCommitError, InvalidDataFileError
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.read.changes import plan

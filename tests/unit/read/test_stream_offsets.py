@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile, CallError, StreamOffset
+from deltalog import CallError
+from deltalog.engine import AddFile, StreamOffset
 from deltalog.protocol.actions import RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.read.stream_offsets import (

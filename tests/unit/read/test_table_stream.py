@@ -13,13 +13,12 @@ from deltalog import (
     CallError,
     CorruptTableError,
     DeltaTable,
-    InvalidDataFileError,
-    MissingVersionError,
     SchemaMismatchError,
-    StreamOffset,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.engine import StreamOffset
+from deltalog.errors import InvalidDataFileError, MissingVersionError
 
 COLUMNS = pa.schema([("id", pa.int64())])
 

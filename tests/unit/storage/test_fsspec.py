@@ -20,15 +20,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltalog import (
-    CallError,
-    CommitStateUnknownError,
-    DeltaTable,
-    StoreError,
-    UnsafeStoreError,
-    UnsafeStoreWarning,
-    open_store,
-)
+from deltalog import CallError, CommitStateUnknownError, DeltaTable, StoreError, open_store
+from deltalog.errors import UnsafeStoreError, UnsafeStoreWarning
 from deltalog.storage import fsspec_store
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore

@@ -14,18 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    ArrayType,
-    Dataset,
-    DeltaTable,
-    MapType,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    UnsupportedFeatureError,
-)
+from deltalog import Dataset, DeltaTable, SchemaMismatchError, UnsupportedFeatureError
 from deltalog.protocol.arrow_types import plain_layout
+from deltalog.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from tests.support.core import environment, tree
 
 UTC, LONG = "UTC", PrimitiveType("long")

@@ -10,16 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    ConstraintViolationError,
-    Dataset,
-    DeltaTable,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    col,
-)
+from deltalog import ConstraintViolationError, Dataset, DeltaTable, SchemaMismatchError, col
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 EMPTY = pa.table({"id": [1], "p": [""]})

@@ -15,18 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CommitStateUnknownError,
-    Dataset,
-    DeltaLogError,
-    DeltaTable,
-    LogStore,
-    TableNotFoundError,
-    TableReplacedError,
-)
-from deltalog.errors import Outcome
+from deltalog import CommitStateUnknownError, Dataset, DeltaLogError, DeltaTable, TableNotFoundError
+from deltalog.errors import Outcome, TableReplacedError
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.wrapped import WrappedStore

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltalog
-from deltalog import CallError, CommitConflictError, ConcurrentAppendError, DeltaTable, VersionConflictError
+from deltalog import CallError, CommitConflictError, DeltaTable
+from deltalog.errors import ConcurrentAppendError, VersionConflictError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int64())])
 
@@ -239,6 +240,6 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         read = txn.table("d.t").snapshot().scan().to_arrow()
         txn.table("d.t").overwrite(read.slice(0, 1))
         DeltaTable.open(address).append(rows((3, 1)))
-        with pytest.raises(deltalog.TransactionCanceledError):
+        with pytest.raises(deltalog.errors.TransactionCanceledError):
             txn.commit()
     assert ids(address) == [1, 2, 3]

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidCheckpointError
+from deltalog import DeltaTable
+from deltalog.errors import InvalidCheckpointError
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.protocol import limits
 from deltalog.storage.memory import MemoryStore
@@ -169,7 +170,7 @@ def test_a_footer_that_lies_about_a_column_chunk_does_not_end_the_process(tmp_pa
     code = (
         "import sys, deltalog\n"
         "try: deltalog.DeltaTable.open(sys.argv[1]).snapshot().files()\n"
-        "except deltalog.InvalidCheckpointError as error: print(error)"
+        "except deltalog.errors.InvalidCheckpointError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -12,12 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    CorruptTableError,
-    DeltaTable,
-    InvalidCheckpointError,
-    LogStore,
-)
+from deltalog import CorruptTableError, DeltaTable
+from deltalog.errors import InvalidCheckpointError
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checkpoint.writer import TopLevel
@@ -26,6 +22,7 @@ from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.protocol.paths import LogFileKind, checkpoint_path, checksum_path, commit_path
+from deltalog.storage import LogStore
 from tests.support.core import (
     SCHEMA,
     environment,

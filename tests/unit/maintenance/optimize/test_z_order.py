@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, RowCountError
+from deltalog import CallError, DeltaTable
+from deltalog.errors import RowCountError
 from deltalog.maintenance.optimize import sorted_bins
 from deltalog.maintenance.optimize.z_order import Curve, column_paths, quantiles, range_numbers, values_of
 from tests.support.core import environment, info, memory

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from deltalog import CallError, DeltaTable, StoreError, UnsafeStoreError
+from deltalog import CallError, DeltaTable, StoreError
+from deltalog.errors import UnsafeStoreError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.s3 import client as s3_client
 from deltalog.storage.s3 import store as s3_store

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, ObjectNotFoundError, StoreError
+from deltalog import DeltaTable, StoreError
+from deltalog.errors import ObjectNotFoundError
 from deltalog.storage import ranges
 from deltalog.storage.s3 import direct_transport
 from deltalog.storage.s3 import store as s3_store
