@@ -174,6 +174,22 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
     return pa.Array.from_buffers(kind, len(lengths), [validity, offsets.buffers()[1]], children=[values])
 
 
+def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as the IPC writer takes them. That of Arrow 20 writes other values, or ends the process, for texts, bytes,
+    lists and maps whose first offset is not 0, as those of ``kept`` and of other programs; they are copied there."""
+    if _ipc_takes_any_offset():
+        return rows
+    return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)
+
+
+@lru_cache(maxsize=1)
+def _ipc_takes_any_offset() -> bool:
+    offsets = pa.py_buffer(array("i", [1, 2]))
+    texts = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"abc")])
+    batch = pa.RecordBatch.from_arrays([texts], ["text"])
+    return bool(pa.ipc.read_record_batch(batch.serialize(), batch.schema).equals(batch))
+
+
 def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
     """Values of a type; of whole numbers, text and truth values without ``pyarrow.array``. Raises
     pyarrow.ArrowInvalid."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog.arrow_arrays import STRINGS_MAP, booleans, if_else, kept, nulls, packed_lists, scalar
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, for_ipc, if_else, kept, nulls, packed_lists, scalar
 from deltalog.log.file_tables import DELETION_VECTOR
 
 TEXTS = st.one_of(st.none(), st.text(max_size=3))
@@ -142,3 +142,22 @@ def test_packed_lists_are_lists_and_maps(is_valid: list[bool] | None) -> None:
         assert found.to_pylist() == [None if row is None else [value for _, value in row] for row in rows]
     with pytest.raises(pa.ArrowInvalid):
         packed_lists(pa.list_(pa.int64()), pa.array([2**31]), pa.array([1]))
+
+
+def test_rows_with_any_first_offset_go_through_ipc() -> None:
+    offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
+    numbers = pa.array(range(10), pa.int64())
+    lists = pa.Array.from_buffers(pa.list_(pa.int64()), 3, [None, offsets], children=[numbers])
+    letters, fields = pa.array(list("abcdefghij")), [STRINGS_MAP.key_field, STRINGS_MAP.item_field]
+    entries = pa.StructArray.from_arrays([letters, letters], fields=fields)
+    maps = pa.Array.from_buffers(STRINGS_MAP, 3, [None, offsets], children=[entries])
+    structs = pa.StructArray.from_arrays([texts, lists], names=["t", "l"])
+    batch = pa.RecordBatch.from_arrays([texts, lists, maps, structs], names=list("tlms"))
+    for rows in (batch, batch.slice(1), batch.slice(0, 2), batch.slice(3)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_batch(for_ipc(rows))
+        found = pa.ipc.open_file(sink.getvalue()).read_all()
+        found.validate(full=True)
+        assert found.to_pylist() == rows.to_pylist()
