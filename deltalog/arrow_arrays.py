@@ -147,6 +147,49 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
     return pa.py_buffer(bytes(packed))
 
 
+def if_else(condition: Any, one: Any, other: Any) -> Any:
+    """As ``pyarrow.compute.if_else``, also for a null scalar beside a slice of texts or bytes: Arrow 20 gives
+    bytes that belong to other rows there."""
+    return pc.if_else(condition, _beside_texts(one, other), _beside_texts(other, one))
+
+
+def _beside_texts(value: Any, other: Any) -> Any:
+    is_null = isinstance(value, pa.Scalar) and not value.is_valid
+    if is_null and not isinstance(other, pa.Scalar) and other.type in (pa.string(), pa.binary()):
+        return nulls(len(other), other.type)
+    return value
+
+
+def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.BooleanArray | None = None) -> Any:
+    """Lists or maps of these lengths, whose values lie one after the other; null where they are not valid. ``values``
+    of a map are structs of keys and values. Raises pyarrow.ArrowInvalid for more values than the type has offsets for.
+
+    ``ListArray.from_arrays`` of Arrow 20 refuses a mask beside offsets with a bitmap, and none makes maps."""
+    inner = kind.field(0).type
+    values = values if values.type == inner else values.cast(inner)
+    offset = pa.int64() if pa.types.is_large_list(kind) else pa.int32()
+    ends = pc.cumulative_sum_checked(lengths.cast(offset))
+    offsets = pa.concat_arrays([pa.repeat(ZERO.cast(offset), 1), ends])
+    validity = None if is_valid is None else pa.concat_arrays([is_valid]).buffers()[1]
+    return pa.Array.from_buffers(kind, len(lengths), [validity, offsets.buffers()[1]], children=[values])
+
+
+def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as the IPC writer takes them. That of Arrow 20 writes other values, or ends the process, for texts, bytes,
+    lists and maps whose first offset is not 0, as those of ``kept`` and of other programs; they are copied there."""
+    if _ipc_takes_any_offset():
+        return rows
+    return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)
+
+
+@lru_cache(maxsize=1)
+def _ipc_takes_any_offset() -> bool:
+    offsets = pa.py_buffer(array("i", [1, 2]))
+    texts = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"abc")])
+    batch = pa.RecordBatch.from_arrays([texts], ["text"])
+    return bool(pa.ipc.read_record_batch(batch.serialize(), batch.schema).equals(batch))
+
+
 def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
     """Values of a type; of whole numbers, text and truth values without ``pyarrow.array``. Raises
     pyarrow.ArrowInvalid."""
