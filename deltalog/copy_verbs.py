@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, handle_on, open_handle
 from deltalog.environment import Environment
 from deltalog.errors import TableExistsError
 from deltalog.log.reader import LogReader
@@ -64,16 +64,16 @@ class CopyVerbs:
         twice, for each file 1 HEAD and 2 to 4 ranged GETs in threads, 1 commit.
         """
         environment = environment or Environment()
-        reader = LogReader(open_store(url, **storage_options))
+        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
         try:
             transaction = converted(
-                reader, committer_of(reader.store, environment), environment,
+                reader, committer_of(reader, environment), environment,
                 partition_by, properties or {}, name, description, user_metadata,
             )  # fmt: skip
         except TableExistsError:
             if mode == "error":
                 raise
-            return cls(open_handle(reader.store, (), environment))
+            return cls(handle_on_latest(reader, environment))
         assert transaction.committed is not None
         return cls(handle_on(reader, environment, transaction.committed))
 
@@ -113,7 +113,7 @@ class CopyVerbs:
         transaction = cloned(
             source,
             reader,
-            committer_of(reader.store, environment),
+            committer_of(reader, environment),
             environment,
             shallow,
             properties or {},

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.arguments import checked, half_made
-from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit_result import CommitResult
 from deltalog.copy_verbs import CopyVerbs
 from deltalog.environment import Environment
@@ -21,7 +21,7 @@ from deltalog.operations import alterations, clustering, constraints, protocol_c
 from deltalog.operations.commit_info import UserMetadata
 from deltalog.operations.contract import staging, stream
 from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
+from deltalog.operations.create import create, creation
 from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.operations.restore import RestoreResult, restore
 from deltalog.operations.table_handle import TableHandle
@@ -78,7 +78,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
         latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
         opened by a URL or a path."""
-        if self._handle.reader.store.branch is not None:
+        if self._handle.reader.authority.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
@@ -183,12 +183,10 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         """
         environment = environment or Environment()
         reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
-        check_is_empty(reader)
-        state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
-        transaction = first_transaction(reader, committer_of(reader.store, environment), environment, state)
-        if cluster_by:
-            transaction.metadata_changes.set_clustering(cluster_by)
-        return transaction
+        return creation(
+            reader, committer_of(reader, environment), environment, schema, partition_by=partition_by,
+            cluster_by=cluster_by, properties=properties, name=name, description=description,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- reading
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltalog.catalog.locate import handle_on_latest
+from deltalog.addresses import handle_on_latest
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError

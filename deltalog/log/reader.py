@@ -15,6 +15,7 @@ from deltalog.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
+from deltalog.log.authority import LOG, Authority
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checksum import VersionChecksum, decode_checksum
@@ -61,21 +62,26 @@ class LogReader:
     """Reads the log of one table. A handle has one, and its snapshots and transactions share it.
 
     ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table where the log may
-    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows. ``last_cleanup_ms``:
-    the midnight before the last log clean-up after a commit through it, in milliseconds since 1970; None before the
-    first.
+    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows. ``authority``: who
+    decides which commits there are; ``store`` shows just these. ``last_cleanup_ms``: the midnight before the last log
+    clean-up after a commit through it, in milliseconds since 1970; None before the first.
     """
 
     def __init__(
-        self, store: LogStore, allowed_paths: Sequence[str] = (), clock_ms: Callable[[], int] | None = None
+        self,
+        store: LogStore,
+        allowed_paths: Sequence[str] = (),
+        clock_ms: Callable[[], int] | None = None,
+        authority: Authority = LOG,
     ) -> None:
         self.store = store
         self.files = TableFiles(store, allowed_paths)
         self.clock_ms = Environment().clock_ms if clock_ms is None else clock_ms
+        self.authority = authority
         self.last_cleanup_ms: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LogReader, (self.store, self.files.allowed_paths)
+        return LogReader, (self.store, self.files.allowed_paths, None, self.authority)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
         """The log from a version on. ``stat``: with sizes and times of the commit files. Cost: 1 LIST for each 1,000
