@@ -19,6 +19,7 @@ from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
+from deltalog.create.new_table import create, creation
 from deltalog.environment import Environment
 from deltalog.errors import (
     ConcurrentModificationError,
@@ -30,9 +31,6 @@ from deltalog.errors import (
 from deltalog.log.authority import Authority
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.operations.create import create, creation
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
@@ -44,6 +42,8 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
 
 _TRIES = 20
 

@@ -1,0 +1,115 @@
+"""Sets of paths that keep only hashes in memory: eight bytes per path. Pure.
+
+Two paths with the same hash count as equal. So a set can claim to contain a path that it lacks, with a probability of
+one in 2**64 for each name in the directory, but never the reverse: only decisions to keep a file rely on it.
+
+Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+
+# How many names to keep as sets between queries of their directories.
+_MOST_NAMES = 65_536
+
+
+class PathHashes:
+    """Paths below a root. ``names``: the hashes of names by directory; a name may occur twice. Queries are fast if
+    their
+    paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
+
+    def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
+        self.hashed = hashed
+        self.names: dict[str, array[int]] = {}
+        self._sets: dict[str, frozenset[int]] = {}
+        self._held = 0
+        self.add(paths)
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Add paths."""
+        self._forget()
+        names, hashed = self.names, self.hashed
+        for directory, _, name in [path.rpartition("/") for path in paths]:
+            try:
+                names[directory].append(hashed(name))
+            except KeyError:
+                names[directory] = array("q", (hashed(name),))
+
+    def add_hashes(self, directory: str, hashes: array[int]) -> None:
+        """Add names in a directory, given as hashes."""
+        self._forget()
+        known = self.names.get(directory)
+        if known is None:
+            self.names[directory] = hashes
+        else:
+            known.extend(hashes)
+
+    def update(self, others: PathHashes) -> None:
+        """Add the paths of another set that uses the same hash."""
+        for directory, hashes in others.names.items():
+            self.add_hashes(directory, array("q", hashes))
+
+    def __contains__(self, path: str) -> bool:
+        directory, _, name = path.rpartition("/")
+        return self.hashed(name) in self.of(directory)
+
+    def of(self, directory: str) -> frozenset[int]:
+        """The hashes of the names in a directory, as a set."""
+        found = self._sets.pop(directory, None)
+        if found is None:
+            found = frozenset(self.names.get(directory, ()))
+            self._held += len(found) + 1
+            # Keep at least one: a listing may alternate between a directory and its subdirectories.
+            while self._held > _MOST_NAMES and len(self._sets) > 1:
+                self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
+        self._sets[directory] = found  # last in, so dropped last
+        return found
+
+    def _forget(self) -> None:
+        self._sets.clear()
+        self._held = 0
+
+    def lacking(self, *others: PathHashes) -> Iterator[tuple[str, Set[int]]]:
+        """The directories with names that none of ``others`` has, with the hashes of these names."""
+        for directory in self.names:
+            lacking = self.of(directory).difference(*(other.names.get(directory, ()) for other in others))
+            if lacking:
+                yield directory, lacking
+
+
+class NeededPaths(PathHashes):
+    """A PathHashes that also finds its paths under other spellings; see ``folded``."""
+
+    def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
+        self._folded = PathHashes(hashed=hashed)
+        super().__init__(paths, hashed)
+
+    def add(self, paths: Iterable[str]) -> None:
+        paths = [*paths]
+        super().add(paths)
+        text = "\n".join(paths)
+        if not (text.isascii() and text == text.lower()):
+            self._folded.add(other for path in paths if (other := folded(path)) != path)
+
+    def spellings(self, directory: str) -> list[Set[int]]:
+        """The hashes of names in a folded directory whose folded paths are in the set."""
+        return [each.of(directory) for each in (self, self._folded) if directory in each.names]
+
+
+def shared_hash(name: str) -> int:
+    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python hashes an integer to its remainder,
+    modulo 2**61 - 1 on 64-bit machines."""
+    return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
+
+
+#: The hash of a name that, as a number, exceeds Python's modulus.
+HASH_PROBE = shared_hash("part-00000")
+
+
+def folded(path: str) -> str:
+    """A path in lower case and one Unicode normalisation: file systems may ignore both, so a listing can spell a path
+    differently."""
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
