@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_log
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, handle_on, open_location
 from deltalog.create.new_table import first_transaction, initial_state, table_schema
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary, summary_of
-from deltalog.log.reader import LogReader
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
@@ -65,8 +64,7 @@ class Dataset:
             self._table = url
             self._reader = handle_of(url).reader
         else:
-            clock_ms = None if environment is None else environment.clock_ms
-            self._reader = LogReader(open_location(url, **storage_options), (), clock_ms)
+            self._reader = open_log(url, environment=environment, **storage_options)
         self._schema = None if schema is None else table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
@@ -191,7 +189,7 @@ class Dataset:
     def _opened(self) -> DeltaTable | None:
         if self._table is None:
             try:
-                self._table = DeltaTable.open(self._reader.store, environment=self._environment)
+                self._table = DeltaTable(handle_on_latest(self._reader, self._environment))
             except TableNotFoundError:
                 return None
         return self._table
@@ -212,12 +210,12 @@ class Dataset:
             if table is not None:
                 return staging.target_of(handle_of(table)).begin(options)
             environment = options.environment(self._environment, None, self.url)
-            committer = committer_of(self._reader.store, self._environment)
+            committer = committer_of(self._reader, self._environment)
             return first_transaction(
                 self._reader, committer, environment, state, on_commit=self._created, is_strict=True
             )
 
-        return staging.WriteTarget(self._reader.store, begin, lambda: None)
+        return staging.WriteTarget(self._reader.store, self._reader.authority, begin, lambda: None)
 
     def _created(self, first: Snapshot, replaced: Snapshot | None) -> None:
         if replaced is None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
 from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.arguments import checked, half_made
-from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.create.clone import cloned
 from deltalog.create.convert import converted
-from deltalog.create.new_table import check_is_empty, create, first_transaction, initial_state, table_schema
+from deltalog.create.new_table import create, creation
 from deltalog.doctor import examination
 from deltalog.doctor.check import examine
 from deltalog.doctor.examination import Progress as CheckProgress
@@ -97,7 +97,7 @@ class DeltaTable:
         """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
         latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
         opened by a URL or a path."""
-        if self._handle.reader.store.branch is not None:
+        if self._handle.reader.authority.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
@@ -202,12 +202,10 @@ class DeltaTable:
         """
         environment = environment or Environment()
         reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
-        check_is_empty(reader)
-        state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
-        transaction = first_transaction(reader, committer_of(reader.store, environment), environment, state)
-        if cluster_by:
-            transaction.metadata_changes.set_clustering(cluster_by)
-        return transaction
+        return creation(
+            reader, committer_of(reader, environment), environment, schema, partition_by=partition_by,
+            cluster_by=cluster_by, properties=properties, name=name, description=description,
+        )  # fmt: skip
 
     @classmethod
     def convert(
@@ -239,16 +237,16 @@ class DeltaTable:
         twice, for each file 1 HEAD and 2 to 4 ranged GETs in threads, 1 commit.
         """
         environment = environment or Environment()
-        reader = LogReader(open_store(url, **storage_options))
+        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
         try:
             transaction = converted(
-                reader, committer_of(reader.store, environment), environment,
+                reader, committer_of(reader, environment), environment,
                 partition_by, properties or {}, name, description, user_metadata,
             )  # fmt: skip
         except TableExistsError:
             if mode == "error":
                 raise
-            return cls(open_handle(reader.store, (), environment))
+            return cls(handle_on_latest(reader, environment))
         assert transaction.committed is not None
         return cls(handle_on(reader, environment, transaction.committed))
 
@@ -288,7 +286,7 @@ class DeltaTable:
         transaction = cloned(
             source,
             reader,
-            committer_of(reader.store, environment),
+            committer_of(reader, environment),
             environment,
             shallow,
             properties or {},

@@ -250,14 +250,6 @@ class ManagedStore(WrappedStore[LogStore]):
             )
 
 
-class AdoptedStore(WrappedStore[LogStore]):
-    """The store of a table that a catalog is about to take over: until then its commits go to the log itself."""
-
-    def __init__(self, inner: LogStore, catalog: str) -> None:
-        super().__init__(inner)
-        self.catalog = catalog
-
-
 def behind_log(store: LogStore, catalog: str, version: int, evidence: str) -> CatalogBehindLogError:
     return CatalogBehindLogError(
         f"{store.url}: the catalog {catalog} knows versions up to {version}, but {evidence}. The catalog is older than "

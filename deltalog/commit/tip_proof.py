@@ -50,10 +50,8 @@ class TipProof:
     def __init__(
         self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
     ) -> None:
-        # A catalog knows its tables by their ids.
-        is_managed = reader.store.catalog is not None or reader.store.branch is not None
         self._reader = reader
-        self._known = None if is_managed else known
+        self._known = known if reader.authority.is_log else None  # a catalog knows its tables by their ids
         self._environment = environment
         self._proven_ms = proven_ms
         self._looked: Future[FileMeta | None] | None = None

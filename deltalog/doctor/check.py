@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deltalog.catalog.locate import open_location
+from deltalog.addresses import open_log
 from deltalog.doctor.examination import Examination, Progress, silent
 from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
@@ -34,7 +34,7 @@ def check(
     data file, also for those removed within the retention, and 1 GET or more for each footer. Memory: at most about
     1.5 KB for each live file.
     """
-    reader = LogReader(open_location(url, **storage_options), allowed_paths)
+    reader = open_log(url, allowed_paths, **storage_options)
     return examine(reader, deep, progress, environment or Environment())
 
 

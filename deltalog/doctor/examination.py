@@ -375,7 +375,7 @@ class Examination:
             if self.live is not None and self._rules is not None and self._rules.tracks_rows:
                 is_enabled = metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
                 self.collector.take(examine_row_ids(self.live, self._mark(), latest, is_enabled))
-        if managed and self.reader.store.catalog is None:
+        if managed and self.reader.authority.catalog is None:
             self.collector.one("catalog-not-consulted", "The log was read without the catalog.", latest)
         self._hint()
         orphans = sorted(files.listing.checksums - set(files.listing.commits))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltalog.addresses import handle_on_latest
 from deltalog.alter.properties import switch_in_commit_timestamps
-from deltalog.catalog.locate import handle_on_latest
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError

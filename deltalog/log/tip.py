@@ -105,7 +105,7 @@ class Tip:
 
     def _is_managed(self, reader: LogReader) -> bool:
         # A catalog decides which commits a table has, and shows a commit differently before it is published.
-        return self.meta is None and (reader.store.catalog is not None or reader.store.branch is not None)
+        return self.meta is None and not reader.authority.is_log
 
     def _has_txn_id(self, reader: LogReader) -> bool:
         if self.txn_id is None:

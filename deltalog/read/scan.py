@@ -97,16 +97,16 @@ class Scan:
         snapshot = self._snapshot
         if self._is_time_travel:
             return None
-        store, where = snapshot.reader.store, text_of(self.where, snapshot.schema)
-        is_pinned = store.branch is not None
+        reader, where = snapshot.reader, text_of(self.where, snapshot.schema)
+        authority = reader.authority
         return Origin(
             table=snapshot.metadata.id,
-            url=real_url(store),
+            url=real_url(reader.store),
             version=snapshot.version,
             where=where,
-            branch=store.branch,
-            base_version=store.base_version if is_pinned else None,
-            txn_id=None if is_pinned else snapshot.tip.txn_id,
+            branch=authority.branch,
+            base_version=authority.base_version,
+            txn_id=snapshot.tip.txn_id if authority.branch is None else None,
         ).as_text()
 
     @property

@@ -20,9 +20,6 @@ class WrappedStore(LogStore, Generic[S]):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.lists_in_pages = inner.lists_in_pages
-        self.catalog = inner.catalog
-        self.branch = inner.branch
-        self.base_version = inner.base_version
 
     @half_made
     def __repr__(self) -> str:

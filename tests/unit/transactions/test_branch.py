@@ -33,7 +33,7 @@ def manager() -> Any:
 
 def branch_of(manager: Any, must_not_move: bool = False) -> Branch:
     record, snapshot = manager._tables.record(A), manager.table(A).snapshot()
-    store = BranchStore(manager._tables.store(record, snapshot.version), snapshot.version, "t")
+    store = BranchStore(manager._tables.store(record, snapshot.version))
     return Branch(record.table_id, snapshot, store, must_not_move)
 
 
