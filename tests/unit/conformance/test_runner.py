@@ -15,12 +15,12 @@ import pytest
 
 from deltalog import CallError, DeltaTable, PathExistsError
 from deltalog.conformance import Case, Engine, NotSupported, all_cases, load_engine, run, run_case
-from deltalog.conformance.apart import EngineProcess
 from deltalog.conformance.case import LatestVersion, MayRefuse, Refused, Rows, Write
 from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.export import export_cases
 from deltalog.conformance.report import document, markdown, matrix
+from deltalog.conformance.subprocess_runner import EngineProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 LATE = {case.id: case for case in all_cases() if case.id.startswith("ict-late-")}
