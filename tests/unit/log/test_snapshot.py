@@ -258,7 +258,7 @@ def test_a_version_whose_commit_was_cleaned_up_has_no_file_time() -> None:
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     table.checkpoint()
     store.delete(commit_path(0))
-    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is not known"):
+    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is unknown"):
         _ = snapshot(store).timestamp_ms
 
 
