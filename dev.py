@@ -2,8 +2,8 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the tests and checks; of the tests with Spark those of CENTRAL, below
-                             --long: all of them
+    python3 dev.py test      the usual run: of the tests with Spark those that tests/support/usual_run.py names
+                             --long: all tests; --long tests/spark tests/demo: those of these suites
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
                              --extras: each extra in an environment of its own; --extras s3 cli: these
@@ -24,48 +24,34 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-_UNITS = [f"tests/unit/{name}" for name in (
-    "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol",
-)]  # fmt: skip
-# Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
-# that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
-# all that is named nowhere here.
-LANES = [
-    [["tests/spark"], _UNITS],
-    [["tests/interop"], ["tests/simulation"]],
-    [
-        ["tests/spark_connect"],
-        ["tests/spark_s3"],
-        ["tests/demo"],
-        ["tests/unit/storage"],
-        ["tests/unit/server", "tests/unit/transactions"],
-    ],
-]
-# The suites with a JVM take most of the time. A usual run has these modules of each, in which every verb, every feature
-# and every kind of session has its place; --long has all.
-CENTRAL = {
-    "tests/spark": [
-        "central", "copies", "delta_table", "nested_values", "optimize", "row_changes", "row_merges", "sql_alter",
-        "sql_rows", "sql_tables", "stream_calls", "stream_sink", "table_features", "transactions", "vacuum",
-    ],
-    "tests/interop": [
-        "interop_alternating", "interop_catalog_managed", "interop_checkpoints", "interop_conformance",
-        "interop_deltalake", "interop_environment", "interop_merge", "interop_parity", "interop_rewrites",
-        "interop_same_answers", "interop_spark_writer", "interop_types", "interop_update",
-    ],
-    "tests/spark_connect": ["connect"],
-    "tests/spark_s3": ["s3_tables"],
-}  # fmt: skip
+# What is run in one pytest process each, the longest first: a JVM holds one kind of Spark session, and many of the
+# others wait for servers, processes and disks. The rest of tests is one run more.
+SUITES = [
+    ["tests/interop"],
+    ["tests/spark"],
+    ["tests/simulation"],
+    ["tests/unit/alter", "tests/unit/create", "tests/unit/maintenance", "tests/unit/rows", "tests/unit/write",
+     "tests/unit/write_contract", "tests/unit/log", "tests/unit/catalog"],
+    ["tests/unit/storage"],
+    ["tests/unit/server", "tests/unit/transactions"],
+    ["tests/unit/cli", "tests/unit/commit", "tests/unit/conformance", "tests/unit/expressions", "tests/unit/parquet",
+     "tests/unit/protocol"],
+    ["tests/spark_s3"],
+    ["tests/spark_connect"],
+    ["tests/demo"],
+]  # fmt: skip
+AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
 
 # For each extra those that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# What runs without a JVM, servers and the packages of either, in a few minutes and two lanes.
+# What runs without a JVM, servers and the packages of either, in a few minutes and two runs side by side.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -75,7 +61,9 @@ QUICK = [
     ],
     [
         "tests/unit/test_errors.py", "tests/unit/test_parallel.py", "tests/unit/test_table.py",
-        "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/operations", "tests/unit/read",
+        "tests/unit/commit", "tests/unit/expressions", "tests/unit/log", "tests/unit/read",
+        "tests/unit/alter", "tests/unit/create", "tests/unit/maintenance", "tests/unit/rows", "tests/unit/write",
+        "tests/unit/write_contract",
     ],
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"
@@ -90,10 +78,10 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# What a usual run takes of them: the oldest, with the suite that has something of everything; --long the newest too.
+# What --long takes of them: the oldest and the newest, with the suite that has something of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
-# What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
+# What --long takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
 # Its package has no Spark Connect server: that is a jar besides.
 SPARK_WITHOUT_SERVER = {"3.5"}
@@ -154,7 +142,7 @@ def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
 
 def test_quick(arguments: list[str]) -> int:
     os.environ.setdefault("DELTALOG_SCHEDULES", QUICK_SCHEDULES)
-    return run_lanes([[["-m", "not slow", *suites, *arguments]] for suites in QUICK])
+    return run_all([Run(["-m", "not slow", *suites, *arguments]) for suites in QUICK])
 
 
 def test_lowest(arguments: list[str]) -> int:
@@ -191,19 +179,14 @@ def test_spark(arguments: list[str]) -> int:
     if not names:
         print(f"Name the versions of Spark: --spark all, or some of {', '.join(SPARK)}.", file=sys.stderr)
         return 2
-    chosen, codes, started = arguments[len(names) :], list[int](), time.monotonic()
+    chosen, failed = arguments[len(names) :], 0
     for name in SPARK if "all" in names else names:
-        python = install_spark(name)
-        print(f"Spark {name}, classic and Connect …", flush=True)
-        lanes = [
-            Lane([chosen or spark_run(name, mode)], python, DELTALOG_TEST_SPARK=mode) for mode in spark_modes(name)
-        ]
-        for lane in lanes:
-            lane.start()
-        codes += results_of(lanes)
+        runs = [Run(chosen or spark_run(name, mode), name, DELTALOG_TEST_SPARK=mode) for mode in spark_modes(name)]
+        install_spark(name)
+        failed |= run_all(runs)
     if not chosen:
-        codes.append(subprocess.run([str(python), "-m", "tests.spark.versions"], cwd=ROOT).returncode)
-    return verdict_of(codes, started)
+        failed |= subprocess.run([str(PYTHON), "-m", "tests.spark.versions"], cwd=ROOT).returncode
+    return failed
 
 
 def install_spark(name: str) -> Path:
@@ -242,97 +225,90 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """All suites in four lanes, those with a JVM as CENTRAL has them, and a sample with another version of Spark; with
-    ``--long`` all of them whole."""
+    """All suites, those with a JVM as a usual run has them; with ``--long`` whole, and samples with other versions of
+    Spark. Other arguments are those of one pytest run."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
-    elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
-    rest = ["tests", *(f"--ignore={suite}" for suite in elsewhere)]
-    chosen = (lambda suites: suites) if arguments else central
-    *lanes, last = [[[*arguments, *chosen(suites)] for suites in lane] for lane in [[rest], *LANES]]
-    return run_lanes(lanes, WithSparkSample(last, "--long" in arguments))
+    option = arguments[0] if arguments else "--usual"
+    elsewhere = [f"--ignore={suite}" for suites in SUITES for suite in suites]
+    runs = [Run([option, *suites]) for suites in SUITES]
+    runs.insert(2, Run([option, "tests", *elsewhere]))
+    if option == "--long":
+        runs += [Run([SPARK_SAMPLE_SUITE], name, DELTALOG_TEST_SPARK=mode) for name, mode in SPARK_SAMPLE.items()]
+        runs.append(Run(["--long", S3_SAMPLE_SUITE], DELTALOG_TEST_SPARK="connect"))
+    return run_all(runs)
 
 
-def central(suites: list[str]) -> list[str]:
-    """Suites, and in the place of one of CENTRAL its modules that a usual run has."""
-    return [path for suite in suites for path in central_modules(suite) or [suite]]
+class Run:
+    """One run of pytest, here or with another version of Spark."""
+
+    def __init__(self, arguments: list[str], spark: str | None = None, **environment: str) -> None:
+        self.arguments, self.spark, self.environment = arguments, spark, environment
+        self.code, self.output, self.seconds = 1, "", 0.0
+
+    @property
+    def name(self) -> str:
+        suites = " ".join(each for each in self.arguments if each.startswith("tests"))
+        with_ignored = any(each.startswith("--ignore") for each in self.arguments)
+        said = [suites + " (the others)" * (with_ignored and suites == "tests"), *self.environment.values()]
+        return " ".join([*said, *([f"Spark {self.spark}"] if self.spark else [])])
+
+    @property
+    def selection(self) -> tuple[int, int, str] | None:
+        """How many tests were selected, of how many, and which, as tests/conftest.py says."""
+        said = re.search(r"^selected (\d+) of (\d+) tests, (\w+)$", self.output, re.M)
+        return (int(said[1]), int(said[2]), said[3]) if said else None
+
+    def carry_out(self) -> None:
+        started = time.monotonic()
+        try:
+            python = install_spark(self.spark) if self.spark else PYTHON
+        except SystemExit as failure:  # of this thread alone
+            self.output = f"Spark {self.spark}: {failure}"
+            return
+        command = [str(python), "-m", "pytest", *self.arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **self.environment},
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.code, self.output = done.returncode, f"$ {' '.join(command)}\n{done.stdout}"
+        self.seconds = time.monotonic() - started
 
 
-def central_modules(suite: str) -> list[str]:
-    return [f"{suite}/test_{name}.py" for name in CENTRAL.get(suite, [])]
-
-
-def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
-    """Lanes of pytest runs side by side; the first prints as it goes, the output of the others comes at the end."""
-    started = time.monotonic()
+def run_all(runs: list[Run]) -> int:
+    """Run as many at once as AT_ONCE says, the first ones first. The output of each is printed when it has ended, and
+    then what was selected."""
+    started, printing = time.monotonic(), threading.Lock()
     # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "tests"], cwd=ROOT)
-    first, beside = lanes[0], [*(Lane(runs) for runs in lanes[1:]), *more]
-    for lane in beside:
-        lane.start()
-    codes = [run_pytest(arguments) for arguments in first]
-    return verdict_of(codes + results_of(beside), started)
 
+    def carry_out(run: Run) -> None:
+        with printing:
+            print(f"… {run.name}", flush=True)
+        run.carry_out()
+        with printing:
+            print(run.output, flush=True)
 
-def results_of(lanes: list[Lane]) -> list[int]:
-    """Wait for lanes that were started, print what they printed, and return their exit codes."""
-    for lane in lanes:
-        lane.join()
-        print("\n".join(lane.outputs), flush=True)
-    return [code for lane in lanes for code in lane.codes]
-
-
-def verdict_of(codes: list[int], started: float) -> int:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(carry_out, runs))
+    print(table_of(runs))
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
-    verdict = "all suites passed" if not any(codes) else "FAILED"
-    print(f"dev.py test: {verdict}; {len(codes)} runs in {minutes} min {seconds} s")
-    return int(any(codes))
+    failed = any(run.code for run in runs)
+    print(f"dev.py test: {'FAILED' if failed else 'all suites passed'}; {len(runs)} runs in {minutes} min {seconds} s")
+    return int(failed)
 
 
-class Lane(threading.Thread):
-    """pytest runs one after the other, their output kept until the end."""
-
-    def __init__(self, runs: list[list[str]], python: Path = PYTHON, **environment: str) -> None:
-        super().__init__()
-        self.runs, self.python, self.environment = runs, python, {**os.environ, **environment}
-        self.codes, self.outputs = list[int](), list[str]()
-
-    def run(self) -> None:
-        for arguments in self.runs:
-            command = [str(self.python), "-m", "pytest", *arguments]
-            done = subprocess.run(
-                command, cwd=ROOT, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            self.codes.append(done.returncode)
-            self.outputs.append(f"$ {' '.join(command)}\n{done.stdout}")
-
-
-class WithSparkSample(Lane):
-    """A lane, and before it one suite with the oldest Spark, in its own environment, in classic sessions. With
-    ``--long`` with the newest too, over Spark Connect, and the tables on S3 over Spark Connect."""
-
-    def __init__(self, runs: list[list[str]], is_long: bool) -> None:
-        super().__init__(runs)
-        self.is_long = is_long
-
-    def run(self) -> None:
-        versions = list(SPARK_SAMPLE.items())
-        for name, mode in versions if self.is_long else versions[:1]:
-            try:
-                python = install_spark(name)
-            except SystemExit as failure:  # of this thread alone
-                self.codes.append(1)
-                self.outputs.append(f"Spark {name}: {failure}")
-                continue
-            self.add(Lane([[SPARK_SAMPLE_SUITE]], python, DELTALOG_TEST_SPARK=mode))
-        super().run()
-        if self.is_long:
-            self.add(Lane([["--long", S3_SAMPLE_SUITE]], DELTALOG_TEST_SPARK="connect"))
-
-    def add(self, lane: Lane) -> None:
-        lane.run()
-        self.codes += lane.codes
-        self.outputs += lane.outputs
+def table_of(runs: list[Run]) -> str:
+    """The selection, a line for each run: the same tree has the same numbers and the same digests in each usual run."""
+    lines = [f"{'selected':>8} {'of':>6} {'which':>8} {'minutes':>7}"]
+    total, everything, digest = 0, 0, hashlib.sha256()
+    for run in runs:
+        selected, of, which = run.selection or (0, 0, "-")
+        total, everything = total + selected, everything + of
+        digest.update(which.encode())
+        failed = "  FAILED" if run.code else ""
+        lines.append(f"{selected:8} {of:6} {which:>8} {run.seconds / 60:7.1f}  {run.name}{failed}")
+    return "\n".join([*lines, f"{total:8} {everything:6} {digest.hexdigest()[:8]:>8}          all"])
 
 
 def run_pytest(arguments: list[str]) -> int:

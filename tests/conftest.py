@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+import hashlib
 import signal
 import sys
 from pathlib import Path
@@ -13,11 +14,15 @@ if _ROOT not in sys.path:
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from tests.support import usual_run  # noqa: E402
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
 
-# No test judges a time: a busy machine must not fail an example.
-settings.register_profile("deltalog", deadline=None)
-settings.load_profile("deltalog")
+# No test judges a time: a busy machine must not fail an example. Only --long looks for new examples: elsewhere the same
+# tree has the same ones.
+settings.register_profile("deltalog", deadline=None, derandomize=True)
+settings.register_profile("deltalog --long", deadline=None)
+
+_COLLECTED = pytest.StashKey[int]()
 
 # A shell starts its background jobs with SIGINT ignored, and no test of an interrupt would ever see one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,14 +30,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--usual", action="store_true", help="of the suites with a JVM what tests/support/usual_run.py names"
+    )
     parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
     parser.addoption("--extras", action="store_true", help="run tests/extras, which install packages")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("deltalog --long" if config.getoption("long") else "deltalog")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
-    cases that are much like others, in other shapes or on other servers."""
-    is_long, installs = config.getoption("long"), config.getoption("extras")
+    cases that are much like others, in other shapes or on other servers. With ``--usual``, of the suites with a JVM
+    only what usual_run names."""
+    is_long, is_usual, installs = (config.getoption(name) for name in ("long", "usual", "extras"))
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
         sampled = item.get_closest_marker("sampled")
@@ -42,9 +55,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             left_out.append(item)
             continue
         is_kept = is_long or not (item.get_closest_marker("long") or (sampled and case % sampled.args[0]))
+        if is_usual and usual_run.is_limited(item.nodeid):
+            entry = usual_run.entry_of(item.nodeid)
+            is_kept = entry == item.nodeid or (is_kept and entry is not None)
         (kept if is_kept else left_out).append(item)
+    if is_usual and (unknown := usual_run.without_tests(item.nodeid for item in items)):
+        raise pytest.UsageError(f"tests/support/usual_run.py names what is no test: {', '.join(sorted(unknown))}")
+    config.stash[_COLLECTED] = len(items)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str:
+    """For dev.py, and to see that two runs have the same tests."""
+    which = hashlib.sha256("\n".join(sorted(item.nodeid for item in items)).encode()).hexdigest()[:8]
+    return f"selected {len(items)} of {config.stash[_COLLECTED]} tests, {which}"
 
 
 @pytest.fixture(scope="session")

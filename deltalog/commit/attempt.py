@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,9 +29,12 @@ _MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
 _MANY = 1000
 
 
-#: A commit in the log: its actions, its in-commit timestamp, and the paths of files written for it, which no earlier
-#: version names.
-Landed = tuple[CommitActions, int | None, frozenset[str]]
+class Landed(NamedTuple):
+    """A commit in the log. The fields are the arguments of ``LogSnapshot.after``."""
+
+    actions: CommitActions
+    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are off
+    written: frozenset[str] = frozenset()  # paths of files written for it, which no earlier version names
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Attempt:
     @property
     def landed(self) -> Landed:
         """The commit, once it is in the log."""
-        return self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written)
+        return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
         """This version as the base of the next one. ``followed``: the base on which this attempt was built."""

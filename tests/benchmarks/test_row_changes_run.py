@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.row_changes import FLOOR, SYSTEMS, compare
 
 
+@pytest.mark.long
 def test_both_systems_make_the_same_rows(tmp_path: Path) -> None:
     found = list(compare(tmp_path, rows=20_000, repeats=1, operations=("merge one partition",)))
     assert [each["system"] for each in found] == [*SYSTEMS, FLOOR]

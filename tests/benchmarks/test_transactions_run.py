@@ -13,7 +13,7 @@ from tests.benchmarks import transactions
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("coordinator", ["sqlite", "dynamodb"])
+@pytest.mark.parametrize("coordinator", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.long)])
 def test_a_quick_run_finds_what_it_wrote(coordinator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
     chosen = ["--quick", "--below", str(tmp_path), "--json", str(out)]

@@ -1,7 +1,8 @@
 """Damaged tables: nothing but a DeltaLogError comes out, no wrong answer where a right one can be known, no crash, no
 hang, no flood of memory.
 
-DELTALOG_FUZZ_SECONDS (2) is spent on each target, two at a time, DELTALOG_FUZZ_FIRST_SEED (0) being the first case.
+Each target has so many cases (``--long``: ten times as many), two targets at a time, DELTALOG_FUZZ_FIRST_SEED (0) being
+the first; where DELTALOG_FUZZ_SECONDS is set, each has as many as fit in that time.
 A failing case prints the command that repeats it; its seed belongs in seeds.txt.
 """
 
@@ -20,7 +21,8 @@ from tests.fuzz import runner, tables, targets, worker
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.usage import observe
 
-SECONDS = float(os.environ.get("DELTALOG_FUZZ_SECONDS", "2"))
+SECONDS = float(os.environ.get("DELTALOG_FUZZ_SECONDS", "0"))
+CASES = 12
 FIRST_SEED = int(os.environ.get("DELTALOG_FUZZ_FIRST_SEED", "0"))
 SHAPES = {
     "commits": tables.plain,
@@ -35,9 +37,10 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def reports() -> dict[str, runner.Report]:
+def reports(is_long: bool) -> dict[str, runner.Report]:
+    most = None if SECONDS else 10 * CASES if is_long else CASES
     with ThreadPoolExecutor(2) as pool:
-        ran = list(pool.map(lambda target: runner.run(target, SECONDS, FIRST_SEED), TARGETS))
+        ran = list(pool.map(lambda target: runner.run(target, SECONDS or 1e9, FIRST_SEED, most), TARGETS))
     return {report.target: report for report in ran}
 
 
@@ -155,6 +158,7 @@ def test_the_command_line(capsys):
     assert "0 violations" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 def test_the_guided_run():
     done = subprocess.run(

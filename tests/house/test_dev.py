@@ -1,13 +1,18 @@
-"""dev.py: the lanes hold each suite once, and the lowest versions are those of pyproject.toml."""
+"""dev.py: each suite is in one run, what a usual run names exists, the lowest versions are those of pyproject.toml."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import itertools
+import json
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.support.usual_run import ENTRIES, SUITES, USUAL_RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,18 +26,37 @@ def dev() -> ModuleType:
     return module
 
 
-def test_suites_of_lanes_exist_and_none_is_part_of_another(dev: ModuleType) -> None:
-    for runs in (dev.QUICK, [run for lane in dev.LANES for run in lane]):
+def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> None:
+    for runs in (dev.QUICK, dev.SUITES):
         suites = sorted(suite for run in runs for suite in run)
         assert [suite for suite in suites if not (ROOT / suite).exists()] == []
         assert [pair for pair in itertools.combinations(suites, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
+    assert {(suite,) for suite in SUITES} <= {tuple(run) for run in dev.SUITES}, "one kind of session in a process"
 
 
-def test_modules_of_a_usual_run_exist(dev: ModuleType) -> None:
-    assert {suite for lane in dev.LANES for run in lane for suite in run} >= set(dev.CENTRAL)
-    modules = [path for suite in dev.CENTRAL for path in dev.central([suite])]
-    assert [path for path in modules if not (ROOT / path).exists()] == []
-    assert dev.central(["tests/unit/log"]) == ["tests/unit/log"]
+# What a usual run has with Spark, whatever else it leaves out.
+FEATURES = {
+    "append", "overwrite", "replaceWhere", "delete", "update", "merge", "SQL: rows", "SQL: tables", "SQL: queries",
+    "stream source", "stream sink", "optimize", "vacuum", "restore", "clone", "convert", "create", "replace",
+    "time travel by version", "time travel by timestamp", "change feed", "schema evolution", "constraints", "generated",
+    "default", "identity", "column mapping", "deletion vectors", "row tracking", "in-commit timestamps", "S3",
+    "Spark Connect",
+}  # fmt: skip
+
+
+def test_a_usual_run_has_each_verb_and_feature_with_spark() -> None:
+    assert {feature for feature in FEATURES if not any(feature in named for named in USUAL_RUN)} == set()
+    assert {suite for suite in SUITES if any(entry.startswith(f"{suite}/") for entry in ENTRIES)} == set(SUITES)
+    assert len(ENTRIES) == sum(map(len, USUAL_RUN.values())), "an entry is there twice"
+
+
+@pytest.mark.parametrize("module", sorted({entry.partition("::")[0] for entry in ENTRIES}))
+def test_tests_of_a_usual_run_exist(module: str) -> None:
+    """Their cases are known when pytest has collected them; a case that is none ends the run."""
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    named = {entry.partition("::")[2].partition("[")[0] for entry in ENTRIES if entry.startswith(f"{module}::")}
+    assert named - there == set(), "tests/support/usual_run.py"
 
 
 def test_the_lowest_versions_are_those_of_the_dependencies_and_of_the_command_line(dev: ModuleType) -> None:
@@ -40,3 +64,12 @@ def test_the_lowest_versions_are_those_of_the_dependencies_and_of_the_command_li
     names = {pin.partition("==")[0] for pin in dev.lowest_versions(pyproject)}
     assert names == {"msgspec", "pyarrow", "pyroaring", "sqlglot", "rich", "typer"}
     assert dev.lowest_versions('dependencies = [\n    "x-y>=1.2,<3",\n]\ncli = ["z>=4"]\n') == ["x-y==1.2", "z==4"]
+
+
+def test_the_workflow_runs_every_suite_whole_and_every_version_of_spark(dev: ModuleType) -> None:
+    text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    whole = [place for line in re.findall(r"^ +- (tests/.*)$", text, re.M) for place in line.split()]
+    found = {file for place in whole for path in ROOT.glob(place) for file in (path, *path.rglob("test_*.py"))}
+    everything = {*(ROOT / "tests").rglob("test_*.py")} - {*(ROOT / "tests/extras").iterdir()}
+    assert {str(path.relative_to(ROOT)) for path in everything - found} == set()
+    assert f"spark: {json.dumps([*dev.SPARK])}" in text and "dev.py test --extras" in text

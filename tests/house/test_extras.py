@@ -55,6 +55,7 @@ def test_each_extra_has_promises() -> None:
     assert set(PROMISED) == set(CALLS) == set(extras())
 
 
+@pytest.mark.long  # so does a job of .github/workflows/tests.yml, which installs no more
 def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # noqa: F811
     done = run_with(QUICK, "collect", *(suite for lane in dev.QUICK for suite in lane))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -16,8 +17,6 @@ PACKAGES = sorted(
     for top in ("deltalog", "spark_ext")
     for path in (ROOT / top).rglob("__init__.py")
 )
-# Packages whose inner layers do not name every module yet. An entry that is no longer needed fails the test.
-WITHOUT_CONTRACT: set[str] = set()
 
 
 @pytest.fixture
@@ -53,12 +52,83 @@ def contracts() -> list[str]:
     return (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[[tool.importlinter.contracts]]")[1:]
 
 
-def test_every_package_has_layers_that_name_each_of_its_modules() -> None:
-    layered = {
-        container
-        for contract in contracts()
-        if 'type = "layers"' in contract and re.search(r"^exhaustive = true$", contract, re.M)
-        for listed in re.findall(r"^containers = \[(.*?)\]", contract, re.M | re.S)
-        for container in re.findall(r'"([\w.]+)"', listed)
-    }
-    assert set(PACKAGES) - layered == WITHOUT_CONTRACT
+def strings(contract: str, key: str) -> list[str]:
+    found = re.search(rf"^{key} = \[(.*?)\]", contract, re.M | re.S)
+    return re.findall(r'"([^"]+)"', found[1]) if found else []
+
+
+def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
+    """By package: the name of its contract, its layers from the top, and what they need not name."""
+    found = {}
+    for contract in contracts():
+        if 'type = "layers"' in contract and re.search(r"^exhaustive = true$", contract, re.M):
+            layers = [re.findall(r"[\w.]+", line) for line in strings(contract, "layers")]
+            [name] = re.findall(r'^name = "(.*)"$', contract, re.M)
+            for container in strings(contract, "containers"):
+                found[container] = name, layers, strings(contract, "exhaustive_ignores")
+    return found
+
+
+def children(package: str, root: Path = ROOT) -> dict[str, set[str]]:
+    """The modules and packages in a package, and which of its modules each imports, as layers name them."""
+    folder = root / package.replace(".", "/")
+    found = dict[str, set[str]]()
+    for path in sorted(folder.iterdir()):
+        files = [path] if path.suffix == ".py" and path.stem != "__init__" else []
+        files = sorted(path.rglob("*.py")) if (path / "__init__.py").exists() else files
+        if files:
+            trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+            found[path.stem] = {name for tree in trees for name in imported(tree, package)} - {path.stem}
+    return found
+
+
+def imported(tree: ast.Module, package: str) -> set[str]:
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    inside = [name.removeprefix(f"{package}.").split(".") for name in names if name.startswith(f"{package}.")]
+    return {part for parts in inside for part in (parts[0], ".".join(parts[:2]))}
+
+
+def advice(module: str, imports: dict[str, set[str]], layers: list[list[str]]) -> str:
+    """The line of a contract that takes a module which has none: above all that it imports, below what imports it."""
+    below = [number for number, line in enumerate(layers) if imports[module] & set(line)]
+    above = [n for n, line in enumerate(layers) if any(module in imports.get(name.split(".")[0], ()) for name in line)]
+    last, first = min(below, default=len(layers)), max(above, default=-1)
+    if last <= first:
+        return (
+            f"it imports {' | '.join(layers[last])}, and is imported by that or by what is below: no layer can have it"
+        )
+    if last - first > 1:
+        return f'add it to the line "{" | ".join(layers[last - 1])}"'
+    return f'add a line "{module}" above the line "{" | ".join(layers[last])}"'
+
+
+def test_every_package_has_layers() -> None:
+    assert set(PACKAGES) - layered().keys() == set(), "give each a contract of layers in pyproject.toml, as others have"
+
+
+@pytest.mark.parametrize("package", layered())
+def test_layers_name_every_module_of_their_package(package: str) -> None:
+    name, layers, ignored = layered()[package]
+    imports = children(package)
+    named = {part for line in layers for each in line for part in (each, each.split(".")[0])}
+    missing = [
+        f'{package}.{module}: in pyproject.toml, under name = "{name}", {advice(module, imports, layers)}'
+        for module in imports.keys() - named - set(ignored)
+    ]
+    assert missing == []
+
+
+def test_the_advice_is_a_line_where_the_module_may_stand() -> None:
+    layers = [["writer"], ["reader", "schema"], ["rows"]]
+    imports = {"writer": {"reader"}, "reader": {"rows"}, "schema": set[str](), "rows": set[str]()}
+    assert advice("new", {**imports, "new": set()}, layers) == 'add it to the line "rows"'
+    assert advice("new", {**imports, "new": {"rows"}}, layers) == 'add it to the line "reader | schema"'
+    assert advice("new", {**imports, "new": {"writer"}}, layers) == 'add a line "new" above the line "writer"'
+    between = {**imports, "reader": {"new"}, "new": {"rows"}}
+    assert advice("new", between, layers) == 'add a line "new" above the line "rows"'
+    assert "no layer can have it" in advice("new", {**imports, "rows": {"new"}, "new": {"writer"}}, layers)

@@ -41,36 +41,43 @@ spark_ext.write(spark.range(3)).save(1)  # E: incompatible type "int"
 """
 
 
-def checked(tmp_path: Path, program: str) -> list[str]:
-    """What mypy says of a program in an environment that has the two packages beside those of this one."""
-    made = tmp_path / "venv"
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What mypy says of the programs in an environment that has the two packages beside those of this one."""
+    place = tmp_path_factory.mktemp("typed")
+    made = place / "venv"
     venv.create(made, with_pip=False)
     [packages] = (made / "lib").glob("python*/site-packages")
     for name in ("deltalog", "spark_ext"):
         (packages / name).symlink_to(ROOT / name)
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
-    (tmp_path / "program.py").write_text(program)
-    python = ["--python-executable", str(made / "bin" / "python"), "--cache-dir", str(tmp_path / "cache")]
+    (place / "core.py").write_text(CORE)
+    (place / "spark.py").write_text(SPARK)
+    programs = ["core.py", *(["spark.py"] if find_spec("pyspark") else [])]
+    python = ["--python-executable", str(made / "bin" / "python"), "--cache-dir", str(place / "cache")]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", *python, "--config-file", "", "program.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
+        [sys.executable, "-m", "mypy", "--strict", *python, "--config-file", "", *programs],
+        cwd=place, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    return [line for line in done.stdout.splitlines() if line.startswith("program.py")]
+    return [line for line in done.stdout.splitlines() if line.startswith(tuple(programs)) and " error: " in line]
 
 
 @pytest.mark.parametrize(
-    "program",
-    [CORE, pytest.param(SPARK, marks=pytest.mark.skipif(not find_spec("pyspark"), reason="no PySpark"))],
+    ("name", "program"),
+    [
+        ("core.py", CORE),
+        pytest.param("spark.py", SPARK, marks=pytest.mark.skipif(not find_spec("pyspark"), reason="no PySpark")),
+    ],
     ids=["deltalog", "spark_ext"],
 )
-def test_programs_are_checked_with_the_types_of_the_packages(tmp_path: Path, program: str) -> None:
+def test_programs_are_checked_with_the_types_of_the_packages(said: list[str], name: str, program: str) -> None:
     wanted = {
         number: line.partition("  # E: ")[2] for number, line in enumerate(program.splitlines(), 1) if "  # E: " in line
     }
-    said = {int(line.split(":")[1]): line for line in checked(tmp_path, program) if " error: " in line}
-    assert said.keys() == wanted.keys(), said
-    assert [said[number] for number, text in wanted.items() if text not in said[number]] == []
+    found = {int(line.split(":")[1]): line for line in said if line.startswith(name)}
+    assert found.keys() == wanted.keys(), found
+    assert [found[number] for number, text in wanted.items() if text not in found[number]] == []
 
 
 def test_each_package_says_that_it_is_typed() -> None:

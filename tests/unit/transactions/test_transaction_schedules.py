@@ -1,7 +1,8 @@
 """Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is torn.
 
-DELTALOG_TRANSACTION_SCHEDULES=20000 runs more of them, DELTALOG_FIRST_SEED=100000 others, as
-``python -m tests.support.simulation.transactions --runs 20000`` does. A failing seed is printed with its trace.
+A usual run takes 150 of them, ``--long`` 400; DELTALOG_TRANSACTION_SCHEDULES=20000 runs more,
+DELTALOG_FIRST_SEED=100000 others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A failing
+seed is printed with its trace.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from tests.support.simulation.simulation import run_schedules
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, Ratified, World, judge
 from tests.support.simulation.transactions import JOBS, KINDS, main, run_transactions
 
-SCHEDULES = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", "400"))
+USUAL, LONG = 150, 400
 
 
-@pytest.mark.timeout(300 + SCHEDULES)
-def test_the_sum_of_all_tables_is_kept(capsys):
-    totals = run_and_print(capsys, "transactions", SCHEDULES, run_transactions)
+@pytest.mark.timeout(300 + int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG)))
+def test_the_sum_of_all_tables_is_kept(capsys, is_long):
+    schedules = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG if is_long else USUAL))
+    totals = run_and_print(capsys, "transactions", schedules, run_transactions)
     # What was not tried proves nothing.
-    assert SCHEDULES >= 100
+    assert schedules >= 100
     assert set(KINDS) == set(totals.kinds)
-    assert totals.kinds["transfer"] >= SCHEDULES and totals.kinds["sum"] >= SCHEDULES / 4
+    assert totals.kinds["transfer"] >= schedules and totals.kinds["sum"] >= schedules / 4
     possible = set(Fault) - {Fault.FAIL_AFTER}
     assert all(totals.faults[fault] for fault in possible)
-    assert totals.outcomes["killed"] >= SCHEDULES / 10 and not totals.outcomes["crashed"]
+    assert totals.outcomes["killed"] >= schedules / 10 and not totals.outcomes["crashed"]
 
 
 @pytest.mark.timeout(300)
