@@ -166,7 +166,7 @@ REFUSED: list[tuple[Callable[[DeltaTable], object], str]] = [
     (lambda t: t.drop_columns(["s.x"]), "only column"),
     (lambda t: t.drop_columns(["id", "name", "s"]), "Only partition columns"),
     (lambda t: t.drop_columns([]), "no column"),
-    (lambda t: t.drop_columns("id"), "columns is a list of text or .*; got 'id'"),
+    (lambda t: t.drop_columns("id"), "columns must be a list of text or .*; got 'id'"),
 ]
 
 
