@@ -434,7 +434,7 @@ def test_columns_have_a_place(properties: dict[str, str]) -> None:
         (lambda t: t.set_column("id", after="nope"), "cannot follow nope"),
         (lambda t: t.set_column("id", after="id"), "no other column with this name"),
         (lambda t: t.set_column("p.first", after="id"), "cannot follow id"),
-        (lambda t: t.set_column("id", first=True, after="p"), "two places"),
+        (lambda t: t.set_column("id", first=True, after="p"), "two positions"),
         (lambda t: t.set_column("nope", first=True), "no column nope"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_log_without_a_state(missing: str) -> None:
     store = memory()
     actions = [a for a in (info_action(), protocol_action(), metadata_action()) if missing not in a]
     put_commit(store, 0, *actions)
-    with pytest.raises(CorruptTableError, match=f"{store.url}: no {missing} action"):
+    with pytest.raises(CorruptTableError, match=f"{store.url}: there is no {missing} action"):
         snapshot(store)
 
 

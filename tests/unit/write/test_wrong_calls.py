@@ -27,7 +27,7 @@ V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
         (lambda t: t.transaction(isolation_level="serializable"), "got 'serializable'"),
         (lambda t: t.append(ROWS, txn=5), "txn must be a tuple of text, an integer or None; got 5"),
         (lambda t: t.append(ROWS, txn="ab"), "got 'ab'"),
-        (lambda t: t.add_columns("note"), "columns must be a StructType or a Schema or a list of StructField; got 'note'"),
+        (lambda t: t.add_columns("note"), "must be a StructType or a Schema or a list of StructField; got 'note'"),
         (lambda t: t.add_columns([("note", "string")]), "list of StructField"),
         (lambda t: t.set_column("id", data_type="long"), "data_type must be .* or a DataType or None; got 'long'"),
         (lambda t: t.set_properties({"delta.constraints.c": "id > 0"}), r"call add_constraint\(\)"),
