@@ -41,7 +41,7 @@ class Rows:
             each.nbytes for each in self.columns.values()
         ):
             raise pa.ArrowInvalid(
-                f"the size in bytes of the strings it creates {limits.over('MAX_TEXT_BYTES', apply_kernel)}"
+                f"the size in bytes of the strings it creates {limits.over('MAX_TEXT_BYTES', created)}"
             )
 
     def where(self, chosen: Any) -> Rows:
