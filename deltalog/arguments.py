@@ -364,7 +364,7 @@ def _plural(hint: Any) -> str:
     return {int: "integers"}.get(hint) or _described(hint).removeprefix("an ").removeprefix("a ")
 
 
-def half_made(represent: Callable[[Any], str]) -> Callable[[Any], str]:
+def safe_repr(represent: Callable[[Any], str]) -> Callable[[Any], str]:
     """A ``__repr__`` that also works for an object whose constructor raised, which tools show with the traceback."""
 
     @functools.wraps(represent)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
 from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
@@ -104,7 +104,7 @@ class DeltaTable:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
 

@@ -54,7 +54,7 @@ def statistics_leaves(
     """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
     conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
-        Leaf.of(find_fields(column.path, schema), mapping)
+        Leaf.from_fields(find_fields(column.path, schema), mapping)
         for column in conditions
         if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
     ]
@@ -86,7 +86,7 @@ def prune(
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
         bounds = file_statistics.bounds_of_files(files, leaves)
         files = files if bounds is None else _filtered(files, verdicts(files, bounds))
-    return _filtered(files, verdicts(files, file_statistics.of_files(files, leaves)))
+    return _filtered(files, verdicts(files, file_statistics.statistics_of_files(files, leaves)))
 
 
 def _filtered(files: pa.Table, may_match: Any) -> pa.Table:

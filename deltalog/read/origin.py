@@ -56,7 +56,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, as a version that a writer sees. ``branch`` and ``base_version``: of the writer's
+        """The version that was read, in a writer's numbering. ``branch`` and ``base_version``: of the writer's
         transaction over several tables, None outside of one."""
         if self.branch == branch:
             return self.version

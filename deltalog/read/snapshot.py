@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
 from deltalog.expressions.sql import at_one_instant
@@ -50,7 +50,7 @@ class Snapshot:
         """The same version, marked as named by the caller. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 
@@ -241,7 +241,7 @@ class Snapshot:
 
 
 def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    flat = file_statistics.of_files(files, leaves)
+    flat = file_statistics.statistics_of_files(files, leaves)
     groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
     columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
     names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}

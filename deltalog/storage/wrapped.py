@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome, WalkPart
 
 S = TypeVar("S", bound=LogStore)
@@ -24,7 +24,7 @@ class WrappedStore(LogStore, Generic[S]):
         self.branch = inner.branch
         self.base_version = inner.base_version
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
