@@ -111,8 +111,8 @@ __all__ = [
     "storage",
     "transactions",
 ]
-
-# `import deltalog` reads this module and the errors; what else is public is imported when it is first used, so that
+# `import deltalog` reads only this module and the errors. Other public names are imported on first use, so that
+# `deltalog --version` does not load pyarrow, and a program without a catalog does not load transactions.
 # `deltalog --version` does not wait for pyarrow, nor a program without a catalog for transactions.
 _MODULES = {
     "Changes": "deltalog.read.changes",

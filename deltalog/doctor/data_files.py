@@ -228,7 +228,7 @@ class DataExamination:
         layout = FileLayout(schema, metadata.partition_columns, mapping_of(metadata))
         tally = _Tally(schema, self._checks)
         try:
-            for batch in read_file(self.files, DataFile.of(add), layout):
+            for batch in read_file(self.files, DataFile.from_add(add), layout):
                 tally.take(pa.Table.from_batches([batch]))
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)

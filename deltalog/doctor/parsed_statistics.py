@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalog.doctor.file_entries import Rules
 from deltalog.doctor.findings import Finding, found
 from deltalog.log.checkpoint.reader import LEAN
-from deltalog.log.file_statistics import Leaf, column_name, leaves_of, of_files
+from deltalog.log.file_statistics import Leaf, column_name, leaves_of, statistics_of_files
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.base import LogStore
 
@@ -54,8 +54,8 @@ def _differences(add: Any, leaves: Sequence[Leaf]) -> Iterator[tuple[str, str]]:
     paths, texts, structs = (each.filter(both) for each in (paths, texts, structs))
     if not len(paths):
         return
-    by_text = of_files(pa.table({"stats": pa.chunked_array([texts])}), leaves)
-    by_struct = of_files(pa.table({"stats_parsed": pa.chunked_array([structs])}), leaves)
+    by_text = statistics_of_files(pa.table({"stats": pa.chunked_array([texts])}), leaves)
+    by_struct = statistics_of_files(pa.table({"stats_parsed": pa.chunked_array([structs])}), leaves)
     names = {"numRecords": "numRecords"}
     for leaf in leaves:
         names.update({column_name(group, leaf): f"{group}.{'.'.join(leaf.path)}" for group in leaf.groups})

@@ -33,7 +33,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError, UnsafeStoreWarning
 from deltalog.protocol.paths import LOG_DIRECTORY
@@ -99,7 +99,7 @@ class FsspecStore(LogStore):
         self._secrets = secrets or Secrets(filesystem.storage_options)
         self._limit = limit or RequestLimit()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"FsspecStore({self.url!r})"
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from deltalog import deadline
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.catalog import records
 from deltalog.catalog.marks import added_paths
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
@@ -77,7 +77,7 @@ class ManagedTransaction:
         self._is_over = False
         self._lock = threading.RLock()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"ManagedTransaction({self.id!r})"
 

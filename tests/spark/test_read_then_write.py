@@ -61,7 +61,7 @@ def test_an_overwrite_conflicts_with_rows_that_came_since_the_read(spark: Any, s
     df = SHAPES[shape](spark, load(spark, start))
     others_append(start)
     before = data_files(start)
-    with pytest.raises(ConcurrentAppendError, match=r"version 1 .* after version 0, from which this commit") as e:
+    with pytest.raises(ConcurrentAppendError, match=r"version 1 .* after version 0, on which this commit") as e:
         spark_ext.write(df).mode("overwrite").save(start)
     assert (e.value.read_version, e.value.winning_version) == (0, 1)
     assert ids(start) == [1, 2, 9] and data_files(start) == before and litter(start) == []

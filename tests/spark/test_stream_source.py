@@ -207,7 +207,7 @@ def test_a_file_without_some_of_its_rows_is_refused(table: str, reading: Any) ->
     deltalog.DeltaTable.create(table, COLUMNS, data=ids(1, 2, 3))
     [file] = Path(table).glob("*.parquet")
     pq.write_table(ids(1, 2), file)
-    with pytest.raises(PySparkException, match=r"has 2 rows that are not deleted[\s\S]*says 3"):
+    with pytest.raises(PySparkException, match=r"has 2 live rows[\s\S]*says 3"):
         reading().run()
 
 

@@ -449,7 +449,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
     feed = spark_ext.read(spark).option("readChangeFeed", "true")
     assert [r[0] for r in told(feed.options(startingVersion="1", endingVersion=2).load(changed))] == [1, 2]
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"readChangeFeed": True}, "Give from_version or from_timestamp"),
+        ({"readChangeFeed": True}, "Pass from_version or from_timestamp"),
         ({"readChangeFeed": True, "startingVersion": 0, "versionAsOf": 1}, "versionAsOf cannot be combined"),
         ({"startingVersion": 0}, r"startingVersion needs option\('readChangeFeed', True\)"),
         ({"readChangeFeed": "yes", "startingVersion": 0}, "it can be true or false"),

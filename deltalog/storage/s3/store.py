@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, cast
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
@@ -77,7 +77,7 @@ class S3Store(LogStore):
         self._nothing_staged = self._is_prepared = False
         self._staged_lock = threading.Lock()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
 

@@ -159,7 +159,7 @@ REFUSED: list[tuple[Callable[[DeltaTable], object], str]] = [
     (lambda t: t.drop_columns(["s.x"]), "only column"),
     (lambda t: t.drop_columns(["id", "name", "s"]), "Only partition columns"),
     (lambda t: t.drop_columns([]), "no column"),
-    (lambda t: t.drop_columns("id"), "columns is a list of text or .*; got 'id'"),
+    (lambda t: t.drop_columns("id"), "columns must be a list of text or .*; got 'id'"),
 ]
 
 
@@ -427,7 +427,7 @@ def test_columns_have_a_place(properties: dict[str, str]) -> None:
         (lambda t: t.set_column("id", after="nope"), "cannot follow nope"),
         (lambda t: t.set_column("id", after="id"), "no other column with this name"),
         (lambda t: t.set_column("p.first", after="id"), "cannot follow id"),
-        (lambda t: t.set_column("id", first=True, after="p"), "two places"),
+        (lambda t: t.set_column("id", first=True, after="p"), "two positions"),
         (lambda t: t.set_column("nope", first=True), "no column nope"),
     ],
 )

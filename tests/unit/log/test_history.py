@@ -113,7 +113,7 @@ def test_the_bounds_in_the_message_are_valid_answers() -> None:
 @pytest.mark.parametrize("option", [{"before": "first"}, {"after": "error "}, {"before": None}])
 def test_other_clamps_are_refused(option: dict[str, Any]) -> None:
     table, _ = table_with([1000])
-    with pytest.raises(CallError, match="before is"):
+    with pytest.raises(CallError, match="before must be"):
         table.version_at(1000, **option)
 
 

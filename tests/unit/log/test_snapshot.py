@@ -93,7 +93,7 @@ def test_a_log_without_a_state(missing: str) -> None:
     store = memory()
     actions = [a for a in (info_action(), protocol_action(), metadata_action()) if missing not in a]
     put_commit(store, 0, *actions)
-    with pytest.raises(CorruptTableError, match=f"{store.url}: no {missing} action"):
+    with pytest.raises(CorruptTableError, match=f"{store.url}: there is no {missing} action"):
         snapshot(store)
 
 
@@ -260,7 +260,7 @@ def test_a_version_whose_commit_was_cleaned_up_has_no_file_time() -> None:
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     table.checkpoint()
     store.delete(commit_path(0))
-    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is not known"):
+    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is unknown"):
         _ = snapshot(store).timestamp_ms
 
 

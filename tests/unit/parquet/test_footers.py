@@ -246,10 +246,10 @@ def test_what_is_no_parquet_file(data: bytes) -> None:
         ),
         (
             encoded(of_schema(element(b"r", 1), element(b"x", None)))[:-3] + b"\x19\xfc\x90\xbf\x05",
-            "more than the bytes that are left",
+            "more than the bytes",
         ),
         (b"\x15\x04\x19\xfc\xff\xff\xff\x07", "MAX_FOOTER_ITEMS"),
-        (b"\x15\x04" + b"\x1c" * 1_000, "without end"),
+        (b"\x15\x04" + b"\x1c" * 1_000, "too deeply"),
     ],
     ids=["deep", "long paths", "a list without items", "a long list", "structs"],
 )

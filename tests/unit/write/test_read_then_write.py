@@ -62,7 +62,7 @@ def test_rows_that_came_since_the_read_are_a_conflict(url: str, form: str, write
     mine = DeltaTable.open(url)
     data = FORMS[form](mine.snapshot().scan(where="day = 1"))
     others_append(url, day=1)
-    with pytest.raises(ConcurrentAppendError, match=r"version 3 .* after version 2, from which this commit") as e:
+    with pytest.raises(ConcurrentAppendError, match=r"version 3 .* after version 2, on which this commit") as e:
         WRITES[write](mine, data)
     assert (e.value.winning_version, e.value.read_version, e.value.retryable) == (3, 2, True)
     assert ids(url) == [1, 2, 5, 9] and DeltaTable.open(url).version == 3

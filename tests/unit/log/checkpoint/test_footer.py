@@ -78,13 +78,13 @@ def filled(value: Any, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 WRONG = {
     "a number for a path": ("add.path", filled(1, pa.int64()), "add.path is int64, not text"),
-    "a text for a size": ("add.size", filled("1", pa.string()), "add.size is string, not a whole number"),
+    "a text for a size": ("add.size", filled("1", pa.string()), "add.size is string, not an integer"),
     "a text for a map": ("add.partitionValues", filled("{}", pa.string()), "add.partitionValues is string"),
     "numbers in a map": (
         "metaData.configuration", filled([("a", 1)], pa.map_(pa.string(), pa.int64())), "metaData.configuration is map"
     ),
     "a text for a struct": ("metaData.format", filled("parquet", pa.string()), "metaData.format is string"),
-    "a fraction for a version": ("protocol.minReaderVersion", filled(3.0, pa.float64()), "not a whole number"),
+    "a fraction for a version": ("protocol.minReaderVersion", filled(3.0, pa.float64()), "not an integer"),
     "a negative size": ("add.size", filled(-5, pa.int64()), "size has values from -5"),
     "no size": ("add.size", filled(None, pa.int64()), "without a size"),
     "a path that is not UTF-8": (
