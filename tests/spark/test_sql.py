@@ -195,7 +195,7 @@ def test_other_tables_are_written(spark: Any, t: str) -> None:
         ("explain create temp view v as select * from {t}", "cannot keep"),
         ("create temp function f() returns long return select max(id) from {t}", "cannot keep"),
         ("cache table v as select * from {t}", "createOrReplaceTempView"),
-        ("drop table delta.`{p}`", "DROP TABLE cannot drop a table by its path"),
+        ("drop table delta.`{p}`", "cannot drop a table by path"),
         ("explain drop table delta.`{p}`", "DROP statements"),
         ("begin select * from {t}; end", "one at a time"),
         ("describe detail {t} limit 1", "limit 1 cannot follow"),
