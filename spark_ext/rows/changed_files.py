@@ -107,11 +107,11 @@ class ChangedFiles:
         self,
         rows: DataFrame,
         num_rows: int | None,
-        beside: Sequence[str] = (),
+        extra: Sequence[str] = (),
         as_changes: bool = False,
         count: Count | None = None,
     ) -> list[deltalog.AddFile]:
-        """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
+        """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``extra``: the names of the
         columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
         ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known. ``count``: as for
         ``Job.write``.
@@ -123,7 +123,7 @@ class ChangedFiles:
         self._jobs.append(job)
         columns = tuple(
             deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
-            for name in beside
+            for name in extra
         )
         files = replace(self._files, extra_columns=columns, as_changes=as_changes)
         with explained(self.rules, None, job):
@@ -132,7 +132,7 @@ class ChangedFiles:
         if as_changes:
             return adds
         self._transaction.row_writer.note_values(adds)
-        if CHANGE_TYPE in beside:
+        if CHANGE_TYPE in extra:
             self._transaction.add_cdc(*adds)
         self.num_files += len(adds)
         self.num_bytes += sum(add.size for add in adds)

@@ -21,7 +21,7 @@ from spark_ext.reading.file_entries import Entry
 from spark_ext.reading.file_schema import Layout
 from spark_ext.reading.read_versions import Read, reads_of
 from spark_ext.reading.reader import frame as frame_of
-from spark_ext.reading.scan import OUTCOME, STAYS, Beside, scan
+from spark_ext.reading.scan import OUTCOME, STAYS, ExtraColumns, scan
 from spark_ext.reading.table_columns import named
 from spark_ext.results import WriteResult
 from spark_ext.rows import rewritten_rows, row_positions
@@ -70,9 +70,9 @@ class Rows:
             spark, table, transaction, alias, files, found, Layout.of(snapshot), Storage.of(spark, snapshot)
         )  # fmt: skip
 
-    def read(self, chosen: Sequence[Entry], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+    def read(self, chosen: Sequence[Entry], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
         """The rows of entries; columns can be qualified with the alias."""
-        return self._qualified(scan(self.spark, self.layout, chosen, self.storage, beside=beside))
+        return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
         """As ``read``, of no entry: for expressions that are only resolved."""
@@ -84,7 +84,7 @@ class Rows:
     def found(self, where: Any) -> Found:
         """The positions of rows, as those of the outcome 0. ``where``: from a DataFrame with positions to the rows in
         question."""
-        return row_positions.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
+        return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
         """Whether rows that were found by conditions can be selected by them again, in another query: where they are
@@ -111,10 +111,10 @@ class Removal:
     positions: Mapping[int, BitMap64]
     again: Column | None = None
     digest: int = 0
-    beside: Beside = field(init=False)
+    extra: ExtraColumns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.beside = Beside(row_tracking=self.found.kept_columns)
+        self.extra = ExtraColumns(row_tracking=self.found.kept_columns)
 
     @property
     def tracked(self) -> tuple[str, ...]:
@@ -135,11 +135,11 @@ class Removal:
             return self._read([*self.found.whole, *self.found.partly]).where(self.again)
         chosen = [self.rows.entries[number] for number in self.found.whole]
         chosen += self.rows.entries_at({number: self.positions[number] for number in self.found.partly})
-        return self.rows.read(chosen, self.beside if with_ids else Beside())
+        return self.rows.read(chosen, self.extra if with_ids else ExtraColumns())
 
     def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
         """Some of the rows that are removed, by the numbers of their files."""
-        return self.rows.read(self.rows.entries_at(positions), self.beside if with_ids else Beside())
+        return self.rows.read(self.rows.entries_at(positions), self.extra if with_ids else ExtraColumns())
 
     def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
         """All rows of the files of which some rows stay or change, with OUTCOME. ``outcomes``: positions by the numbers
@@ -151,7 +151,7 @@ class Removal:
         for number in numbers:
             own = {outcome: of_files[number] for outcome, of_files in outcomes.items() if number in of_files}
             chosen.append(self.rows.entries[number]._replace(outcomes=own))
-        return self.rows.read(chosen, replace(self.beside, outcomes=tuple(outcomes)))
+        return self.rows.read(chosen, replace(self.extra, outcomes=tuple(outcomes)))
 
     def rewritten_files(
         self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()
@@ -161,13 +161,13 @@ class Removal:
         return sorted({*self.found.partly, *changed})
 
     def _read(self, numbers: Sequence[int]) -> DataFrame:
-        return self.rows.read([self.rows.entries[number] for number in numbers], Beside(positions=True))
+        return self.rows.read([self.rows.entries[number] for number in numbers], ExtraColumns(positions=True))
 
     def kept(self) -> DataFrame:
         """The other rows of files of which some rows are removed."""
         if self.again is not None and not self.tracked:
             return self._read(self.found.partly).where(~F.coalesce(self.again, F.lit(False)))
-        return self.rows.read(list(self._kept()), self.beside)
+        return self.rows.read(list(self._kept()), self.extra)
 
     def _kept(self) -> Iterator[Entry]:
         for number in self.found.partly:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.reading import pruning
 from spark_ext.reading.read_versions import reads_of
-from spark_ext.reading.scan import FILE, OUTCOME, ROW, STAYS, Beside
+from spark_ext.reading.scan import FILE, OUTCOME, ROW, STAYS, ExtraColumns
 from spark_ext.reading.table_columns import named, quoted
 from spark_ext.results import WriteResult
 from spark_ext.rows import rewritten_rows, row_positions
@@ -110,8 +110,8 @@ class _Found:
 class _Parts:
     """New rows of several kinds, which one job writes; each kind is counted by the job too."""
 
-    def __init__(self, files: ChangedFiles, beside: Sequence[str]) -> None:
-        self._files, self._beside = files, beside
+    def __init__(self, files: ChangedFiles, extra: Sequence[str]) -> None:
+        self._files, self._extra = files, extra
         self._parts: list[tuple[DataFrame, int | None, tuple[int, int] | None]] = []
 
     def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
@@ -130,13 +130,13 @@ class _Parts:
         if counts_are_not_sent(spark):
             files, rows = 0, 0
             for frame, expected, _ in self._parts:
-                adds = self._files.write(frame, expected, self._beside)
+                adds = self._files.write(frame, expected, self._extra)
                 files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
             return files, rows
         counts = [RowCount(None if marks is None else MARK) for _, _, marks in self._parts]
         counted = [count.of(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
         total = known if is_known else None
-        adds = self._files.write(reduce(DataFrame.union, counted), total, self._beside, count=SumOfCounts(counts))
+        adds = self._files.write(reduce(DataFrame.union, counted), total, self._extra, count=SumOfCounts(counts))
         written = sum(map(rows_of, adds))
         for count, (_, expected, marks) in zip(counts, self._parts, strict=True):
             self._files.check_count(expected, count.rows(spark, None))
@@ -230,7 +230,7 @@ class _Plan:
 
     def _outcomes(self, by_source: bool) -> row_positions.Found:
         """The rows of each clause; and those that stay and are matched, where rows are inserted."""
-        target = self._with_copies(self.rows.read(self.rows.entries, Beside(positions=True)))
+        target = self._with_copies(self.rows.read(self.rows.entries, ExtraColumns(positions=True)))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
         counted = (
@@ -331,7 +331,7 @@ class _Plan:
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
-            read = self._read(found.by_clause[number], Beside(positions=True))
+            read = self._read(found.by_clause[number], ExtraColumns(positions=True))
         else:
             read = removal.at(found.by_clause[number], with_ids=True)
         both = self._with_copies(read)
@@ -342,9 +342,9 @@ class _Plan:
         new = new_values(both, self.files, self._sets(clause), tracked, self._target_column, mark)
         return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_inserted=False)
 
-    def _read(self, numbers: Iterable[int], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+    def _read(self, numbers: Iterable[int], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
         """All rows of files, by their numbers."""
-        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], beside)
+        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
         """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
@@ -358,7 +358,7 @@ class _Plan:
         first = {number: NewValues(of_clause, number) for number in matched if (of_clause := sets[number]) is not None}
         if self._is_selected_again(found):
             files = found.removal.rewritten_files(found.by_clause, deleted)
-            read = self._with_copies(self._read(files, Beside(positions=True)))
+            read = self._with_copies(self._read(files, ExtraColumns(positions=True)))
             both = read.join(self.source, self.condition, "left")
             both = self._with_outcomes(both, [FILE, ROW], first)
             first = first if self.asked.of("not matched by source") else {}
