@@ -248,7 +248,7 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Assignments) -> dict[s
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
         rewritten = removal.rewritten({0: removal.positions})
-        both = rewritten_rows.of(rewritten, files, {0: sets}, tracked, named, marks is not None)
+        both = rewritten_rows.from_one_scan(rewritten, files, {0: sets}, tracked, named, marks is not None)
         if both is None:
             kept = removal.kept()
             kept = kept if marks is None else kept.withColumn(MARK, F.lit(None).cast("bigint"))

@@ -134,7 +134,7 @@ class _Parts:
                 files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
             return files, rows
         counts = [RowCount(None if marks is None else MARK) for _, _, marks in self._parts]
-        counted = [count.of(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
+        counted = [count.observe(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
         total = known if is_known else None
         adds = self._files.write(reduce(DataFrame.union, counted), total, self._extra, count=SumOfCounts(counts))
         written = sum(map(rows_of, adds))
@@ -348,7 +348,7 @@ class _Plan:
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
         """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
-        ``rewritten_rows.of``."""
+        ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
@@ -362,7 +362,7 @@ class _Plan:
             both = read.join(self.source, self.condition, "left")
             both = self._with_outcomes(both, [FILE, ROW], first)
             first = first if self.asked.of("not matched by source") else {}
-            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True, first)
+            return rewritten_rows.from_one_scan(both, self.files, sets, (), self._target_column, True, first)
         both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
         if matched:
             is_matched = named(OUTCOME).isin(matched)
@@ -374,7 +374,7 @@ class _Plan:
             both = self._alone(both, OUTCOME, tracked, first)
         else:
             first = {}
-        return rewritten_rows.of(both, self.files, sets, tracked, self._target_column, False, first)
+        return rewritten_rows.from_one_scan(both, self.files, sets, tracked, self._target_column, False, first)
 
     def _with_copies(self, rows: DataFrame) -> DataFrame:
         """Rows of the table with its columns also under names that the source cannot have."""

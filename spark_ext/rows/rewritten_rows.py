@@ -21,7 +21,7 @@ from spark_ext.types import CHAR_VARCHAR
 from spark_ext.writing.assignments import Assignments, NewValues, explained_casts, refuse
 
 
-def of(
+def from_one_scan(
     rows: DataFrame,
     files: ChangedFiles,
     updates: Mapping[int, Assignments | None],
@@ -62,7 +62,7 @@ def of(
     for field in fields:
         column = named(field.name)
         for outcome, each in new.items():
-            value = each.of(field, types, True, problems)
+            value = each.value_of(field, types, True, problems)
             if value is not None:
                 column = F.when(named(OUTCOME) == outcome, value).otherwise(column)
         columns.append(column.alias(field.name))

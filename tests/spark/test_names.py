@@ -213,11 +213,11 @@ def test_what_verbs_refuse(spark: Any, table: str) -> None:
     for call, message in (
         (lambda: writer.option("replaceWhere", "id = 1"), "verbs overwrite"),
         (lambda: writer.option("nope", 1), "Unknown write option"),
-        (lambda: writer.partitionedBy(spark.range(1).id), "column names, as text"),
+        (lambda: writer.partitionedBy(spark.range(1).id), "column names as strings"),
         (lambda: writer.overwrite(spark.range(1).id == 1), "SQL text"),
         (lambda: writer.using("parquet"), "only Delta tables"),
-        (lambda: writer.clusterBy(spark.range(1).id), "column names, as text"),
-        (lambda: writer.option("path", table).create(), "this one has a path"),
+        (lambda: writer.clusterBy(spark.range(1).id), "column names as strings"),
+        (lambda: writer.option("path", table).create(), "given by path"),
     ):
         with pytest.raises(deltalog.CallError, match=message):
             call()

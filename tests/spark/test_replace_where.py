@@ -219,7 +219,7 @@ LENIENT = {"spark.sql.ansi.enabled": "false"}
         (ESCAPED, r"s = 's\x31'", "backslash is a plain character"),
         (ESCAPED, r"s = 'new' OR s = 'a\nb'", "backslash is a plain character"),
         (QUOTED, '"s" = "new"', "in double quotes is a text in Spark's SQL, and there is a column of this name"),
-        (QUOTED, 's = "new" OR id = 5', "double quotes are those of a name"),
+        (QUOTED, 's = "new" OR id = 5', "double quotes enclose a name"),
     ],
 )
 def test_a_condition_of_two_meanings_is_refused(

@@ -23,14 +23,14 @@ SHORT = "'abc' AS n"
 def one_scan(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each statement that rewrites files, whether one scan made their rows."""
     made: list[bool] = []
-    of = rewritten_rows.of
+    of = rewritten_rows.from_one_scan
 
     def recorded(*args: Any) -> Any:
         found = of(*args)
         made.append(found is not None)
         return found
 
-    monkeypatch.setattr(rewritten_rows, "of", recorded)
+    monkeypatch.setattr(rewritten_rows, "from_one_scan", recorded)
     return made
 
 
@@ -156,7 +156,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
 ) -> None:
     target = numbers(spark, table)
     before = data_files(table)
-    of = rewritten_rows.of
+    of = rewritten_rows.from_one_scan
     for change in ("id <> 2", None):
         source = spark.sql("SELECT id, -id AS n FROM range(1, 9, 1, 2)").alias("s")
 
@@ -164,7 +164,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
             lost = both.where(f"t.{change}") if change else both.union(both.where("t.id = 2"))
             return of(lost, *args)
 
-        monkeypatch.setattr(rewritten_rows, "of", changed)
+        monkeypatch.setattr(rewritten_rows, "from_one_scan", changed)
         with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
             target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []

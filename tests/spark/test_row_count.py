@@ -131,7 +131,7 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark drops news of jobs when its queue is full, and an observation then waits for ever."""
     monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)
-    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "of", lambda self, frame: _never_told(self, frame))
+    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "observe", lambda self, frame: _never_told(self, frame))
     with pytest.raises(deltalog.StoreError, match="did not report within"):
         spark_ext.write(spark.range(3)).save(table)
     assert not os.path.exists(table)

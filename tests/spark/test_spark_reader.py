@@ -46,7 +46,7 @@ def test_versions_and_options(spark: Any, travelled: str) -> None:
         with pytest.raises(deltalog.VersionNotFoundError) as error:
             read(spark, versionAsOf=value).load(travelled)
         assert (error.value.earliest, error.value.latest) == (0, 1)
-    with pytest.raises(deltalog.CallError, match="both given"):
+    with pytest.raises(deltalog.CallError, match="exclude each other"):
         read(spark, versionAsOf=1, timestampAsOf="2026-01-02").load(travelled)
     with pytest.raises(deltalog.CallError, match="Unknown read option 'mergeSchema'"):
         read(spark, mergeSchema=True)
