@@ -165,7 +165,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
             return of(lost, *args)
 
         monkeypatch.setattr(rewritten_rows, "from_one_scan", changed)
-        with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
+        with pytest.raises(deltalog.RowCountError, match="returns the same rows when repeated"):
             target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 

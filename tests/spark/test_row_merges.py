@@ -205,7 +205,7 @@ def test_a_source_that_changes_in_between_is_noticed(spark: Any, table: str, mon
 
     monkeypatch.setattr(merging._Plan, "stage", less)
     source = spark.sql("SELECT id, -id AS n FROM range(1, 9, 1, 2)").alias("s")
-    with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
+    with pytest.raises(deltalog.RowCountError, match="returns the same rows when repeated"):
         target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
@@ -216,7 +216,7 @@ def test_a_source_that_changes_in_between_is_noticed(spark: Any, table: str, mon
         (lambda merge: merge, "no clause"),
         (
             lambda merge: merge.whenMatchedDelete().whenMatchedUpdateAll(),
-            "only the last one may be without",
+            "Only the last of the clauses",
         ),
         (lambda merge: merge.whenMatchedUpdate(set={}), "set is an empty dict"),
         (lambda merge: merge.whenNotMatchedInsert(values={"x": "1"}), "no column x"),
