@@ -79,15 +79,14 @@ class DeltaMergeBuilder:
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:
-        """Make the commit.
+        """Execute the merge as one commit. If nothing changes there is no commit, and ``committed`` is false.
 
-        Several rows of the source that match one row of the table are a CallError, unless the only clause for rows that
-        match is a delete without a condition. The source is computed once and cached for the time of the merge, unless
-        it is cached already; it should have the same rows if Spark has to compute lost ones again. When nothing changes
-        there is no commit, and ``committed`` is false. Files that conditions on the table alone leave out, or the
-        bounds of the source's keys, are not read; the table needs an alias for that. Raises as ``DeltaTable.update``.
-        Cost: the source; a join that reads the columns of the conditions; a job that joins the rows that change, and
-        writes all new ones; with the change data feed one or two more. Inserts alone are one anti join.
+        Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
+        delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
+        the merge, unless it is cached already. It should be deterministic, in case Spark has to recompute lost rows. If
+        the table has an alias, files are skipped by conditions on the table alone and by the bounds of the source's
+        keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing rows and
+        writes all new ones; with the change data feed one or two more. Inserts alone take one anti join.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)
@@ -113,6 +112,6 @@ def merge_of(
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
         raise ArgumentTypeError(f"The source of a merge must be DataFrame of Spark, not {type(source).__name__}.")
     if condition is None:
-        raise deltalog.CallError("The condition of a merge cannot be None. Give one such as 'target.id = source.id'.")
+        raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)
     return DeltaMergeBuilder(spark, table, Merge(source, condition), alias)

@@ -211,7 +211,7 @@ def test_verbs_by_name(spark: Any, catalog: str, tmp_path: Path) -> None:
 def test_what_verbs_refuse(spark: Any, table: str) -> None:
     writer = spark_ext.write_to(spark.range(1), table)
     for call, message in (
-        (lambda: writer.option("replaceWhere", "id = 1"), "verbs overwrite"),
+        (lambda: writer.option("replaceWhere", "id = 1"), "methods overwrite"),
         (lambda: writer.option("nope", 1), "Unknown write option"),
         (lambda: writer.partitionedBy(spark.range(1).id), "column names as strings"),
         (lambda: writer.overwrite(spark.range(1).id == 1), "SQL text"),

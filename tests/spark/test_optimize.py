@@ -81,5 +81,5 @@ def test_a_failed_task_commits_nothing(spark: Any, t: str) -> None:
     with pytest.raises(deltalog.StoreError, match="could not write its files"):
         spark_ext.DeltaTable.forPath(spark, t).optimize().executeCompaction()
     assert versions(t) == seen
-    with pytest.raises(deltalog.CallError, match="condition as text"):
+    with pytest.raises(deltalog.CallError, match="condition as SQL text"):
         spark_ext.DeltaTable.forPath(spark, t).optimize().where("")

@@ -153,7 +153,7 @@ def test_tables_with_names(spark: Any, tmp_path: Path) -> None:
         ("analyze table {t} compute statistics", "ANALYZE statements"),
         ("analyze table {t} compute delta statistics for columns id", "Unexpected 'for'"),
         ("convert to delta {t}", "Expected PARQUET"),
-        ("generate csv for table {t}", "takes the mode symlink_format_manifest; got 'csv'"),
+        ("generate csv for table {t}", "takes the mode symlink_format_manifest, not 'csv'"),
     ],
 )
 def test_what_is_refused_says_why(spark: Any, t: str, query: str, message: str) -> None:

@@ -170,7 +170,7 @@ def test_names_that_the_catalog_does_not_know_are_sparks(spark: Any, catalog: Pa
         ("create view v as select * from sales", "CREATE TEMPORARY VIEW"),
         ("cache table v as select * from sales", "createOrReplaceTempView"),
         ("select * from sales version as of 9", "9"),
-        ("select * from sales timestamp as of current_timestamp() - interval 1 day", "into parentheses"),
+        ("select * from sales timestamp as of current_timestamp() - interval 1 day", "in parentheses"),
     ],
 )
 def test_what_cannot_be_done_says_so(spark: Any, catalog: Path, query: str, message: str) -> None:

@@ -89,7 +89,7 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select 1 a, null v", "Column v has the type void.*Give its NULLs a type"),
+        ("select 1 a, null v", "Column v has the type void.*Cast its NULLs to a type"),
         ("select 1 a, array(null) v", r"Column v\.element has the type void"),
         ("select 1 a, named_struct('x', null) v", r"Column v\.x has the type void"),
         ("select 1 a, interval '1' day v", "Column v has the type interval day"),
