@@ -71,11 +71,11 @@ def predicate(
     for condition in conditions:
         for each in _trees(condition):
             try:
-                made = _Translation(snapshot, alias=alias, only_qualified=only_qualified).positive(each)
-                snapshot.scan(where=made)  # raises if deltalog cannot evaluate it, as with collations
+                translated = _Translation(snapshot, alias=alias, only_qualified=only_qualified).positive(each)
+                snapshot.scan(where=translated)  # raises if deltalog cannot evaluate it, as with collations
             except (_Unsure, deltalog.DeltaLogError, ValueError, ArithmeticError, RecursionError):
                 continue
-            found.append(made)
+            found.append(translated)
     return reduce(lambda one, other: one & other, found) if found else None
 
 

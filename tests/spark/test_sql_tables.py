@@ -145,7 +145,7 @@ def test_rows_that_are_not_inserted(spark: Any, table: str) -> None:
     run(spark, table, "create table {t} (id int, s string)")
     for query, message in {
         "insert into {t} values (1)": "has 2 columns",
-        "insert into {t} (id) values (1, 2)": "INSERT names 1 columns",
+        "insert into {t} (id) values (1, 2)": "INSERT lists 1 columns",
         "insert into {t} (id, ID) values (1, 2)": "inserted twice",
         "insert into {t} (id, nope) values (1, 2)": "nope",
         "insert into {t} partition (nope = 1) values (1, 2)": "no column nope",
