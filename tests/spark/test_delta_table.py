@@ -1,4 +1,4 @@
-"""The rest of ``spark_ext.DeltaTable``: builders, restoring, the protocol, and what is refused with its reason."""
+"""Other methods of ``spark_ext.DeltaTable``: builders, RESTORE, protocol changes, and calls that are refused."""
 
 from __future__ import annotations
 

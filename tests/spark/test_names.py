@@ -1,4 +1,4 @@
-"""Tables by names in a catalog of the session, and the writer that is told by a verb what to do."""
+"""Tables by name in the session's catalog, and ``write_to``."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_the_size_of_new_files_is_that_of_the_session(spark: Any, t: str) -> Non
 
 
 def test_a_failed_task_commits_nothing(spark: Any, t: str) -> None:
-    """A file that the log names is gone."""
+    """A file in the log is missing."""
     seen = versions(t)
     (gone, *_) = data_files(t)
     os.unlink(os.path.join(t, gone))

@@ -1,4 +1,4 @@
-"""MERGE by Spark's executors: beside twins of the tables that deltalog's own merge changes."""
+"""MERGE on Spark's executors, compared with copies of the tables that deltalog itself merges into."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     assert versions(table) == [0]
 
 
-# A clause that is wrong, whatever rows there are, and the error.
+# Clauses that are wrong whatever the rows, and the errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
@@ -251,7 +251,7 @@ WRONG: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
-    """Also in a table without rows, and where none comes to the clause."""
+    """Also in a table without rows, and if the clause applies to no row."""
     on, clause, what = WRONG[wrong]
     for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
         path = str(tmp_path / str(number))

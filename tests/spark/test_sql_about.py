@@ -1,4 +1,4 @@
-"""DESCRIBE, SHOW, DROP, TRUNCATE, REORG and the names of tables in spark_ext.sql; statements on temporary views."""
+"""DESCRIBE, SHOW, DROP, TRUNCATE, REORG, RENAME TO and SET LOCATION in spark_ext.sql; statements on temporary views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = [("id", "bigint", None), ("s", "string", "text"), ("p", "int", None)]
 
 @pytest.fixture
 def run(spark: Any, table: str, tmp_path: Path) -> Iterator[Any]:
-    """Runs a statement in which {t} is a table by its path, and named one of the catalog."""
+    """Runs a statement in which {t} is a table by path, and ``named`` a table of the catalog."""
     spark_ext.use_catalog(spark, str(tmp_path / "catalog.db"))
 
     def sql(query: str) -> list[tuple[Any, ...]]:

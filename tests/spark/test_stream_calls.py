@@ -1,4 +1,4 @@
-"""Calls of readStream and writeStream that Spark does not pass on to a Python data source by itself."""
+"""Methods of readStream and writeStream that Spark does not pass to Python data sources by itself."""
 
 from __future__ import annotations
 

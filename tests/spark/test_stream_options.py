@@ -1,4 +1,4 @@
-"""The options of streams, which arrive as text: what they mean, and which are refused."""
+"""The options of streams, which are text: their values, and which are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams written from foreachBatch: every row once, whatever fails and is repeated."""
+"""Streams written from foreachBatch: every row exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
