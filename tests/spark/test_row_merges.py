@@ -149,7 +149,7 @@ def test_several_matches_of_one_row_are_refused(spark: Any, table: str) -> None:
 
 def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = simple(spark, table)
-    monkeypatch.setattr(row_positions, "outcomes", None)  # no row of the table is searched for
+    monkeypatch.setattr(row_positions, "outcomes", None)  # no job searches for rows of the table
     source = spark.sql("SELECT id, -id AS n FROM range(4, 9, 1, 2)").alias("s")
     result = target.merge(source, F.expr("t.id = s.id")).whenNotMatchedInsertAll().execute()
     assert (result.num_rows, result.num_removed_files) == (3, 0)
@@ -270,8 +270,8 @@ def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path:
 def test_clauses_for_rows_without_a_source_see_the_table_alone(
     spark: Any, table: str, properties: dict[str, str], matched: str
 ) -> None:
-    """Names that both sides have mean the table's column. For rows that match, neither condition nor value is
-    computed: both would fail."""
+    """Names that both sides have refer to the table's column. Neither the condition nor the value is evaluated for
+    matched rows, for which both would fail."""
     target = simple(spark, table, **properties)
     result = spark_ext.sql(
         spark,

@@ -1,4 +1,4 @@
-"""Storage options as settings of S3A, and back."""
+"""Storage options as S3A settings, and the reverse."""
 
 from __future__ import annotations
 
