@@ -90,7 +90,7 @@ def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carr
 def _ready(
     rows: DataFrame, data: deltalog.schema.StructType, files: NewFiles, is_native: bool, is_inserted: bool
 ) -> Iterator[Column | str]:
-    """The columns of data that has the table's types: a name where the column is as files hold it."""
+    """The columns of data that already has the table's types; just the name if a column needs no expression."""
     exact = {field.name for field in rows.schema.fields if not field.metadata}
     for field in files.schema.fields:
         in_path = field.name in files.partition_columns
@@ -101,12 +101,12 @@ def _ready(
 
 
 def _is_ready(given: deltalog.schema.StructField | None, field: deltalog.schema.StructField) -> bool:
-    """Whether the column of the data is the table's already: each step more that PySpark builds costs milliseconds."""
+    """Whether the data's column needs no cast. Every expression that PySpark builds costs milliseconds."""
     return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
 def _declared(column: Column, field: deltalog.schema.StructField) -> Column:
-    """The column under its name. Because of the declared type Spark pads the literals in the table's conditions."""
+    """The column under its name, with its declared char type, so that Spark pads the literals in conditions."""
     declared = field.metadata.get(CHAR_VARCHAR)
     return column.alias(field.name, metadata={} if declared is None else {CHAR_VARCHAR: declared})
 
@@ -126,8 +126,8 @@ def _stored(
 
 
 def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column:
-    """The same values, in which no NOT NULL field is null, also where the struct above it is. delta-spark takes the
-    field for a null then, and can neither delete, update nor compact in a file with such a row."""
+    """The column; the job fails if a NOT NULL field is null because a struct above it is null. delta-spark could not
+    delete, update or compact a file with such a row."""
     if not isinstance(field.data_type, deltalog.schema.StructType):
         return column
     checked = column
@@ -139,7 +139,7 @@ def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """A value as the table's type: struct fields by name in the table's order, absent ones null."""
+    """A value cast to the table's type. Struct fields are matched by name; absent ones are null."""
     if _fits(have, want):
         return column
     if isinstance(want, deltalog.schema.StructType):
@@ -175,7 +175,7 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _fits(have: Any, want: Any) -> bool:
-    """Same names in the same order and case, same types, and no NOT NULL that must be checked inside."""
+    """Whether a value needs no cast: same names, order, case and types, and no nested NOT NULL to check."""
     if isinstance(want, deltalog.schema.StructType) and isinstance(have, deltalog.schema.StructType):
         return have.names == want.names and all(
             w.nullable and _fits(h.data_type, w.data_type) for h, w in zip(have.fields, want.fields, strict=True)
@@ -194,14 +194,14 @@ def _checked_not_null(column: Column, field: deltalog.schema.StructField, name: 
         return column
     null = column.isNull()
     if in_path and str(field.data_type) == "string":
-        null = null | (column == "")  # the log represents an empty partition value as null
+        null = null | (column == "")  # the log stores an empty partition value as null
     return F.when(null, refuse(f"column {name} is NOT NULL in the table and the data has a NULL in it")).otherwise(
         column
     )
 
 
 def _length_checked(column: Column, field: deltalog.schema.StructField) -> Column:
-    """char(n) and varchar(n) as Spark stores them: trailing spaces beyond n are cut, char is padded to n."""
+    """char(n) and varchar(n) as Spark stores them: trailing spaces beyond n are cut; char is padded to n."""
     declared = field.metadata.get(CHAR_VARCHAR)
     if declared is None:
         return column
@@ -221,7 +221,8 @@ def _length_checked(column: Column, field: deltalog.schema.StructField) -> Colum
 
 
 def _partition_value(column: Column, field: deltalog.schema.StructField, in_directory: bool) -> Column:
-    """A value that the log, and with ``in_directory`` a directory that Spark names by it, represents exactly."""
+    """A partition value that the log, and with ``in_directory`` the directory that Spark names after it, can represent
+    exactly."""
     name = str(field.data_type)
     if name == "binary":
         raise deltalog.UnsupportedFeatureError(
@@ -233,7 +234,7 @@ def _partition_value(column: Column, field: deltalog.schema.StructField, in_dire
         message = f"column {field.name} has the value {paths.HIVE_NULL}, which as a partition value means NULL"
         return F.when(column == paths.HIVE_NULL, refuse(message)).otherwise(column)
     if name == "timestamp" and in_directory:
-        # In UTC and without a zone: in the session time zone one hour a year is ambiguous.
+        # In UTC: in the session time zone, one hour a year is ambiguous.
         seconds = (F.unix_micros(column).cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
         epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
         return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)

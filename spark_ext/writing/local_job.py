@@ -1,4 +1,4 @@
-"""A Spark job that writes a table's files natively as Parquet, on a disk that this process sees too."""
+"""A Spark job that writes data files with Spark's Parquet writer, on a disk that this process can access."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from spark_ext.writing.job_files import JobDirectory, collect
 from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 
-# Where change data files are.
+# The directory of change data files.
 _CHANGES = "_change_data"
 
 
 class LocalJob:
-    """The job of one write: into its own directory below the table, from which its files are renamed."""
+    """The job of one write. It writes to its own directory below the table, and renames the files afterwards."""
 
     is_native = True
 
@@ -76,7 +76,7 @@ class LocalJob:
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         with session_settings(spark, settings):
-            writer = count.of(frame).write.mode("error").options(**all_options)
+            writer = count.observe(frame).write.mode("error").options(**all_options)
             if files.partition_columns:
                 writer = writer.partitionBy(*files.stored_partition_columns)
             cancelled_with_its_caller(spark, lambda: writer.parquet(paths.uri(directory)))

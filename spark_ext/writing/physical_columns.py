@@ -1,4 +1,4 @@
-"""Column mapping on write: rows under the names and ids that data files have for the columns."""
+"""Column mapping on write: gives columns the physical names and field ids of data files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_ext.reading.table_columns import named, quoted
 from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
-# The metadata key from which Spark's Parquet writer sets the field_id of a column.
+# Spark's Parquet writer takes the field id of a column from this metadata key.
 PARQUET_ID = "parquet.field.id"
 
 
@@ -24,7 +24,7 @@ def is_mapped(transaction: deltalog.Transaction) -> bool:
 
 
 def stored_name(field: deltalog.schema.StructField) -> str:
-    """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
+    """The physical name of a column in a mapped table: in files, paths and the log. Raises CorruptTableError."""
     name = field.metadata.get(PHYSICAL_NAME_KEY)
     if not isinstance(name, str) or not isinstance(field.metadata.get(ID_KEY), int):
         raise deltalog.CorruptTableError(
@@ -39,19 +39,19 @@ def stored_names(target: deltalog.schema.StructType, columns: Sequence[str]) -> 
 
 
 def under_stored_names(frame: DataFrame, target: deltalog.schema.StructType, carried: Sequence[str] = ()) -> DataFrame:
-    """The rows (columns as in ``target``, then ``carried``) with the names and ids of files, at every depth."""
+    """The rows (columns of ``target``, then ``carried``) with physical names and field ids, at every depth."""
     stored = stored_schema(target)
     columns = []
     for field, given in zip(stored.fields, target.fields, strict=True):
         column = named(given.name)
         if _has_fields(field.data_type):
-            column = column.cast(spark_type(field.data_type))  # a cast matches fields of structs by position
+            column = column.cast(spark_type(field.data_type))  # a cast matches struct fields by position
         columns.append(column.alias(field.name, metadata=dict(field.metadata)))
     return frame.select(*columns, *map(quoted, carried))
 
 
 def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
-    """Columns under the names of files, with the ids of files in their metadata."""
+    """The schema with physical names, and field ids in the metadata."""
     return deltalog.schema.StructType(
         tuple(
             deltalog.schema.StructField(

@@ -52,7 +52,7 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
     spark, request = plan.rows.sparkSession, plan.request
     try:
         with lost_session_explained(target.url):
-            result = _committed(plan, job_of(plan.url))
+            result = _execute(plan, job_of(plan.url))
     except deltalog.TableExistsError:
         found = target.existing(spark, request.storage) if request.mode == "ignore" else None
         if found is None:
@@ -63,7 +63,7 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
     return result
 
 
-def _committed(plan: WritePlan, job: Job) -> WriteResult:
+def _execute(plan: WritePlan, job: Job) -> WriteResult:
     """Write the files and commit. If that fails the files are removed, unless the commit may name them."""
     try:
         adds = _write_files(plan, job)

@@ -19,7 +19,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.targets import NewTable, Target
 from spark_ext.writing.write_options import WriteRequest, parameter_text
 
-# Properties that a table keeps when it is replaced: readers of its earlier and later versions depend on them.
+# Properties that a table keeps when it is replaced, since readers of all its versions depend on them.
 _KEPT = (
     "delta.columnMapping.",
     "delta.enableInCommitTimestamps",
@@ -194,7 +194,7 @@ def _change(
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        # A statement replaces the table as a whole, its clustering columns included.
+        # A statement replaces the whole table, including its clustering columns.
         others = None if request.statement is None else ()
         set_layout(transaction, data, names, others if request.cluster_by is None else request.cluster_by)
         if request.statement is not None:
@@ -224,7 +224,7 @@ def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[de
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """As ``reads_of``. Constants that do not fit fail already when Spark plans the rows."""
+    """As ``reads_of``. Constants that do not fit fail as early as planning."""
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:
@@ -254,12 +254,12 @@ def set_layout(
     partition_columns: Sequence[str],
     clustering_columns: Sequence[str] | None,
 ) -> None:
-    """Stage the columns of a table that is replaced; ``clustering_columns`` None: it stays clustered as it is. Raises
+    """Stage the columns of a replaced table. ``clustering_columns``: None keeps the present ones. Raises
     SchemaMismatchError."""
     snapshot, changes = transaction.snapshot, transaction.metadata_changes
     assert snapshot is not None
     if clustering_columns is not None and snapshot.clustering_columns:
-        changes.set_clustering(())  # else columns of it could not be dropped
+        changes.set_clustering(())  # clustering columns cannot be dropped
     if schema != snapshot.schema or list(partition_columns) != list(snapshot.partition_columns):
         transaction.set_schema(schema, partition_by=partition_columns)
     if clustering_columns:
@@ -267,14 +267,14 @@ def set_layout(
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
-    """The properties of a table that is replaced, but for those of features that it keeps."""
+    """Stage the properties of a replaced table. Those in ``_KEPT`` stay."""
     dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)
 
 
 def _fit(transaction: deltalog.Transaction, data: deltalog.schema.StructType, merges: bool) -> None:
-    """Raise SchemaMismatchError for data that does not fit the table, after adding what ``merges`` allows."""
+    """Raise SchemaMismatchError for data that does not fit the table. ``merges``: merge the schemas first."""
     unmerged: deltalog.SchemaMismatchError | None = None
     if merges:
         try:

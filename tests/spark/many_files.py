@@ -1,4 +1,4 @@
-"""Tables of more files than Spark lists without a job; the cases run on classic Spark and again on Spark Connect."""
+"""Tables with more files than Spark lists without a job. The cases run on classic Spark and on Spark Connect."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ HIVE_ROWS = [(i, i % 4, f"a/b {i % 2}") for i in range(COUNT)]
 
 
 def lists() -> list[str]:
-    """The directories that are there."""
+    """The scratch directories that exist."""
     return sorted(os.listdir(tempfile.gettempdir()))
 
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty place for temporary files of this process."""
+    """An empty directory for temporary files of this process."""
     path = tmp_path / "scratch"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))

@@ -1,4 +1,4 @@
-"""Directories converted, tables cloned, manifests written: by the methods of DeltaTable, and in SQL."""
+"""CONVERT TO DELTA, CLONE and GENERATE, by the methods of DeltaTable and in SQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_not_converted(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(deltalog.CallError, match="no Parquet files"):
         spark_ext.sql(spark, f"convert to delta parquet.`{tmp_path}`")
     path = directory(spark, tmp_path / "t")
-    for clause, message in {"partitioned by (nope int)": "partition columns", "by hand": "cannot stand here"}.items():
+    for clause, message in {"partitioned by (nope int)": "partition columns", "by hand": "Unexpected"}.items():
         with pytest.raises(deltalog.DeltaLogError, match=message):
             spark_ext.sql(spark, f"convert to delta parquet.`{path}` {clause}")
     assert versions(path) == []

@@ -1,4 +1,4 @@
-"""Tables by names in a catalog of the session, and the writer that is told by a verb what to do."""
+"""Tables by name in the session's catalog, and ``write_to``."""
 
 from __future__ import annotations
 
@@ -211,13 +211,13 @@ def test_verbs_by_name(spark: Any, catalog: str, tmp_path: Path) -> None:
 def test_what_verbs_refuse(spark: Any, table: str) -> None:
     writer = spark_ext.write_to(spark.range(1), table)
     for call, message in (
-        (lambda: writer.option("replaceWhere", "id = 1"), "verbs overwrite"),
+        (lambda: writer.option("replaceWhere", "id = 1"), "methods overwrite"),
         (lambda: writer.option("nope", 1), "Unknown write option"),
-        (lambda: writer.partitionedBy(spark.range(1).id), "column names, as text"),
+        (lambda: writer.partitionedBy(spark.range(1).id), "column names as strings"),
         (lambda: writer.overwrite(spark.range(1).id == 1), "SQL text"),
         (lambda: writer.using("parquet"), "only Delta tables"),
-        (lambda: writer.clusterBy(spark.range(1).id), "column names, as text"),
-        (lambda: writer.option("path", table).create(), "this one has a path"),
+        (lambda: writer.clusterBy(spark.range(1).id), "column names as strings"),
+        (lambda: writer.option("path", table).create(), "given by path"),
     ):
         with pytest.raises(deltalog.CallError, match=message):
             call()

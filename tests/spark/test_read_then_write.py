@@ -1,4 +1,4 @@
-"""A table that is read and then written from what was read: what others commit in between is kept, or a conflict."""
+"""Writes of rows that were read from the same table: commits of others since the read are kept, or are conflicts."""
 
 from __future__ import annotations
 

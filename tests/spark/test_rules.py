@@ -1,4 +1,4 @@
-"""Constraints, generated and default columns in writes by Spark: filled in, kept, refused by name before the job."""
+"""Constraints, generated columns and defaults in writes by Spark: filled in, checked, or refused before the job."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def test_files_from_before_a_type_was_widened(spark: Any, table: str) -> None:
 
 
 def test_keys_of_maps_from_before_their_type_was_widened(spark: Any, table: str) -> None:
-    """Spark casts no map whose keys the cast may make null, as from date to timestamp_ntz."""
+    """Spark does not cast a map if the cast may make a key null, as from date to timestamp_ntz."""
     kind = {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True}
     changed: dict[str, Any] = {
         "delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz", "fieldPath": "key"}]
@@ -463,7 +463,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """As delta-spark with its setting; an option takes precedence over the setting."""
+    """As in delta-spark with its setting. An option takes precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)
@@ -484,7 +484,7 @@ def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
 
 
 def test_changes_by_deletion_vectors(spark: Any, table: str) -> None:
-    """The vector grows, shrinks (a restore), the file goes: each row is told as often as it changed."""
+    """The vector grows, shrinks (by a restore), and the file is removed: every change of a row is returned once."""
     feed = {"delta.enableChangeDataFeed": "true"}
     files = [("f 1.parquet", {"p": "1"}, ids(0, 1, 2, 3))]
     make_raw(table, [field("id", "long"), field("p", "integer")], files, ["p"], feed)

@@ -66,7 +66,7 @@ def test_options_that_cannot_be_meant(spark: Any, table: str, options: dict[str,
 
 def test_contradicting_options_modes_and_places(spark: Any, table: str) -> None:
     writer = write(spark.range(1))
-    with pytest.raises(deltalog.CallError, match="contradict"):
+    with pytest.raises(deltalog.CallError, match="exclude each other"):
         writer.mode("overwrite").options(mergeSchema=True, overwriteSchema=True).save(table)
     with pytest.raises(deltalog.CallError, match="Unknown write mode 'upsert'"):
         writer.mode("upsert")
@@ -89,7 +89,7 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select 1 a, null v", "Column v has the type void.*Give its NULLs a type"),
+        ("select 1 a, null v", "Column v has the type void.*Cast its NULLs to a type"),
         ("select 1 a, array(null) v", r"Column v\.element has the type void"),
         ("select 1 a, named_struct('x', null) v", r"Column v\.x has the type void"),
         ("select 1 a, interval '1' day v", "Column v has the type interval day"),
@@ -130,7 +130,7 @@ def test_partition_columns_that_cannot_be(spark: Any, table: str, columns: list[
     assert not os.path.exists(table)
 
 
-# --- properties and partitioning of a table that exists
+# --- properties and partitioning of an existing table
 
 
 def test_properties_are_for_creation(spark: Any, table: str) -> None:
@@ -323,7 +323,7 @@ def test_the_name_that_means_null_is_refused_as_a_value(spark: Any, table: str) 
     with pytest.raises(deltalog.SchemaMismatchError, match="as a partition value means NULL"):
         write(df).partitionBy("p").save(table)
     assert not os.path.exists(table)
-    write(df).save(table)  # as a plain value it is one like any other
+    write(df).save(table)  # in a data column the text has no special meaning
     assert rows(spark_ext.read(spark).load(table)) == rows(df)
 
 
@@ -477,7 +477,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     paths, marker = list(sys.path), str(tmp_path / "done")
 
     def intrude(value: int) -> int:
-        """Runs in Spark's Python worker, after the write has read the table and before it commits."""
+        """Called in Spark's Python worker, after the write has read the table and before it commits."""
         sys.path[:0] = paths
         import pyarrow
 
@@ -528,7 +528,7 @@ def test_when_the_outcome_is_unknown_no_file_is_removed(
     put, target = LocalStore.put_if_absent, "00000000000000000001.json"
 
     def silent(self: LocalStore, path: str, data: bytes) -> Any:
-        """The store takes the commit and then stops answering."""
+        """The store accepts the commit, and then stops responding."""
         outcome = put(self, path, data)
         if not path.endswith(target):
             return outcome
@@ -601,7 +601,7 @@ def test_narrower_types_are_cast_and_wider_ones_refused(spark: Any, table: str) 
     assert versions(table) == [0, 1]
 
 
-# --- a part of the table replaced
+# --- partial overwrites
 
 
 def stored_ids(table: str) -> list[int]:
