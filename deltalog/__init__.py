@@ -86,16 +86,10 @@ if typing.TYPE_CHECKING:
     from deltalog.log.cleanup import CleanupDecision, CleanupReport
     from deltalog.log.commit_summary import AddedFileSummary, CommitSummary
     from deltalog.log.history_entries import CommitEntry, TimestampExplanation
-    from deltalog.log.vacuum import VacuumedFile, VacuumReport
-    from deltalog.operations.contract.staging import StagedFiles, WriteOptions
-    from deltalog.operations.contract.stream import StreamWriter
-    from deltalog.operations.merge_builder import TableMerger
-    from deltalog.operations.optimize_plan import OptimizeReport
-    from deltalog.operations.optimizer import TableOptimizer
-    from deltalog.operations.replacement import Replacement
-    from deltalog.operations.restore import RestoreResult
-    from deltalog.operations.row_removal import RowRemoval
-    from deltalog.operations.transaction import Transaction
+    from deltalog.maintenance.optimize.optimizer import TableOptimizer
+    from deltalog.maintenance.optimize.plan import OptimizeReport
+    from deltalog.maintenance.restore import RestoreResult
+    from deltalog.maintenance.vacuum.decisions import VacuumedFile, VacuumReport
     from deltalog.parquet.footers import open_parquet
     from deltalog.parquet.variant import variant_to_python
     from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
@@ -117,11 +111,14 @@ if typing.TYPE_CHECKING:
     from deltalog.read.snapshot import Snapshot
     from deltalog.read.stream_offsets import StreamOffset
     from deltalog.read.table_stream import StreamFile, StreamReader, TableStream
+    from deltalog.rows.merge.builder import TableMerger
+    from deltalog.rows.replacement import Replacement
+    from deltalog.rows.row_removal import RowRemoval
     from deltalog.storage.base import FileMeta, LogStore, PutOutcome, UnsafeStoreWarning
-    from deltalog.storage.commit_tables import CommitTable, create_commit_table, describe_commit_table
-    from deltalog.storage.dynamodb import DynamoCommit
+    from deltalog.storage.dynamodb.lease_commits import DynamoCommit
+    from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
+    from deltalog.storage.dynamodb.tables import CommitTable, create_commit_table, describe_commit_table
     from deltalog.storage.registry import open_store
-    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
     from deltalog.table import DeltaTable
     from deltalog.transactions.ledger import TransactionDescription, TransactionPage
     from deltalog.transactions.manager import TransactionManager, VirtualObject
@@ -129,6 +126,9 @@ if typing.TYPE_CHECKING:
     from deltalog.transactions.resync_plan import TableResync
     from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
     from deltalog.transactions.transaction import ManagedTransaction
+    from deltalog.write.transaction import Transaction
+    from deltalog.write_contract.staging import StagedFiles, WriteOptions
+    from deltalog.write_contract.stream import StreamWriter
 
 __all__ = [
     "AddFile",
@@ -303,7 +303,7 @@ _MODULES = {
     "CommitEntry": "deltalog.log.history_entries",
     "CommitResult": "deltalog.commit_result",
     "CommitSummary": "deltalog.log.commit_summary",
-    "CommitTable": "deltalog.storage.commit_tables",
+    "CommitTable": "deltalog.storage.dynamodb.tables",
     "Coordinator": "deltalog.catalog.coordinator",
     "DataType": "deltalog.protocol.schema",
     "Dataset": "deltalog.dataset",
@@ -311,7 +311,7 @@ _MODULES = {
     "DeleteObject": "deltalog.transactions.table_objects",
     "DeletionVector": "deltalog.protocol.actions",
     "DeltaTable": "deltalog.table",
-    "DynamoCommit": "deltalog.storage.dynamodb",
+    "DynamoCommit": "deltalog.storage.dynamodb.lease_commits",
     "Enablement": "deltalog.protocol.timestamps",
     "Environment": "deltalog.environment",
     "FileMeta": "deltalog.storage.base",
@@ -323,50 +323,50 @@ _MODULES = {
     "ManagedTransaction": "deltalog.transactions.transaction",
     "MapType": "deltalog.protocol.schema",
     "Metadata": "deltalog.protocol.actions",
-    "OptimizeReport": "deltalog.operations.optimize_plan",
+    "OptimizeReport": "deltalog.maintenance.optimize.plan",
     "ObjectPage": "deltalog.transactions.table_objects",
     "Predicate": "deltalog.expressions.tree",
     "PrimitiveType": "deltalog.protocol.schema",
     "Protocol": "deltalog.protocol.actions",
     "PutOutcome": "deltalog.storage.base",
-    "Replacement": "deltalog.operations.replacement",
-    "RowRemoval": "deltalog.operations.row_removal",
-    "RestoreResult": "deltalog.operations.restore",
+    "Replacement": "deltalog.rows.replacement",
+    "RowRemoval": "deltalog.rows.row_removal",
+    "RestoreResult": "deltalog.maintenance.restore",
     "Resync": "deltalog.transactions.resync",
     "RetryPolicy": "deltalog.environment",
-    "S3DynamoDBCommit": "deltalog.storage.s3_dynamodb",
+    "S3DynamoDBCommit": "deltalog.storage.dynamodb.spark_log_store",
     "Scan": "deltalog.read.scan",
     "Snapshot": "deltalog.read.snapshot",
-    "StagedFiles": "deltalog.operations.contract.staging",
+    "StagedFiles": "deltalog.write_contract.staging",
     "StatusFilter": "deltalog.catalog.records",
     "StreamFile": "deltalog.read.table_stream",
     "StreamOffset": "deltalog.read.stream_offsets",
     "StreamReader": "deltalog.read.table_stream",
-    "StreamWriter": "deltalog.operations.contract.stream",
+    "StreamWriter": "deltalog.write_contract.stream",
     "StructField": "deltalog.protocol.schema",
     "StructType": "deltalog.protocol.schema",
-    "TableMerger": "deltalog.operations.merge_builder",
-    "TableOptimizer": "deltalog.operations.optimizer",
+    "TableMerger": "deltalog.rows.merge.builder",
+    "TableOptimizer": "deltalog.maintenance.optimize.optimizer",
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
     "TableStream": "deltalog.read.table_stream",
     "TimestampExplanation": "deltalog.log.history_entries",
-    "Transaction": "deltalog.operations.transaction",
+    "Transaction": "deltalog.write.transaction",
     "TransactionDescription": "deltalog.transactions.ledger",
     "TransactionManager": "deltalog.transactions.manager",
     "TransactionPage": "deltalog.transactions.ledger",
     "TransactionStatus": "deltalog.catalog.records",
     "TransactionType": "deltalog.catalog.records",
     "UnsafeStoreWarning": "deltalog.storage.base",
-    "VacuumReport": "deltalog.log.vacuum",
-    "VacuumedFile": "deltalog.log.vacuum",
+    "VacuumReport": "deltalog.maintenance.vacuum.decisions",
+    "VacuumedFile": "deltalog.maintenance.vacuum.decisions",
     "VirtualObject": "deltalog.transactions.manager",
-    "WriteOptions": "deltalog.operations.contract.staging",
+    "WriteOptions": "deltalog.write_contract.staging",
     "check": "deltalog.doctor.check",
     "col": "deltalog.expressions.columns",
-    "create_commit_table": "deltalog.storage.commit_tables",
-    "describe_commit_table": "deltalog.storage.commit_tables",
+    "create_commit_table": "deltalog.storage.dynamodb.tables",
+    "describe_commit_table": "deltalog.storage.dynamodb.tables",
     "holds_all": "deltalog.protocol.schema_enforcement",
     "identity_column": "deltalog.protocol.identity_columns",
     "job_directory_name": "deltalog.protocol.leftovers",

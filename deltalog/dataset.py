@@ -9,22 +9,22 @@ import pyarrow as pa
 
 from deltalog.arguments import checked
 from deltalog.catalog.locate import committer_of, handle_on, open_location
+from deltalog.create.new_table import first_transaction, initial_state, table_schema
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary, summary_of
 from deltalog.log.reader import LogReader
-from deltalog.operations.contract import staging, stream
-from deltalog.operations.contract.records import Records
-from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.contract.stream import StreamWriter
-from deltalog.operations.create import first_transaction, initial_state, table_schema
-from deltalog.operations.input_streams import as_reader
-from deltalog.operations.transaction import Transaction
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.registry import Location
 from deltalog.table import DeltaTable, handle_of
+from deltalog.write.input_streams import as_reader
+from deltalog.write.transaction import Transaction
+from deltalog.write_contract import staging, stream
+from deltalog.write_contract.records import Records
+from deltalog.write_contract.staging import StagedFiles
+from deltalog.write_contract.stream import StreamWriter
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,34 +8,53 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
+from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.arguments import checked, half_made
 from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
+from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
-from deltalog.copy_verbs import CopyVerbs
+from deltalog.create.clone import cloned
+from deltalog.create.convert import converted
+from deltalog.create.new_table import check_is_empty, create, first_transaction, initial_state, table_schema
+from deltalog.doctor import examination
+from deltalog.doctor.check import examine
+from deltalog.doctor.examination import Progress as CheckProgress
+from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
-from deltalog.errors import CallError, TableNotFoundError
+from deltalog.errors import CallError, TableExistsError, TableNotFoundError
+from deltalog.expressions.tree import Predicate
+from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
+from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
-from deltalog.maintenance_verbs import MaintenanceVerbs
-from deltalog.operations import alterations, clustering, constraints, protocol_changes, row_id_backfill
-from deltalog.operations.commit_info import UserMetadata
-from deltalog.operations.contract import staging, stream
-from deltalog.operations.contract.staging import StagedFiles
-from deltalog.operations.create import check_is_empty, create, first_transaction, initial_state, table_schema
-from deltalog.operations.properties import set_properties, switch_in_commit_timestamps, unset_properties
-from deltalog.operations.restore import RestoreResult, restore
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
+from deltalog.maintenance import log_files, statistics
+from deltalog.maintenance.manifests import write_manifests
+from deltalog.maintenance.optimize.optimizer import TableOptimizer
+from deltalog.maintenance.restore import RestoreResult, restore
+from deltalog.maintenance.vacuum import vacuum as vacuuming
+from deltalog.maintenance.vacuum.decisions import VacuumReport
+from deltalog.maintenance.vacuum.tasks import RunTasks, VacuumRunner
 from deltalog.protocol.column_paths import Place
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
 from deltalog.read.changes import Changes, changes_between
+from deltalog.read.origin import Read
 from deltalog.read.snapshot import Snapshot
 from deltalog.read.stream_offsets import StreamRules
 from deltalog.read.table_stream import TableStream
-from deltalog.row_verbs import RowVerbs
+from deltalog.rows.append import append
+from deltalog.rows.delete import delete
+from deltalog.rows.merge.builder import TableMerger
+from deltalog.rows.overwrite import Columns, replacing
+from deltalog.rows.update import update
 from deltalog.storage.registry import Location, open_store
 from deltalog.table_html import table_html
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
+from deltalog.write_contract import staging, stream
+from deltalog.write_contract.staging import StagedFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,14 +64,14 @@ T = TypeVar("T")
 
 
 @checked
-class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
+class DeltaTable:
     """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
     on a snapshot of its own.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
 
-    Members: one for each verb of a table. None has logic of its own: rules are in ``operations``, state in TableHandle.
+    Each verb delegates: its rules are in ``rows``, ``alter``, ``create`` and ``maintenance``, its state in TableHandle.
     """
 
     def __init__(
@@ -190,6 +209,94 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
             transaction.metadata_changes.set_clustering(cluster_by)
         return transaction
 
+    @classmethod
+    def convert(
+        cls,
+        url: Location,
+        *,
+        partition_by: StructType | pa.Schema | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        mode: Literal["error", "ignore"] = "error",
+        user_metadata: UserMetadata = None,
+        environment: Environment | None = None,
+        **storage_options: Any,
+    ) -> DeltaTable:
+        """Turn a directory of Parquet files into a table in place: one commit that adds all of them, with statistics
+        from their footers. No file is moved, rewritten or deleted.
+
+        Columns: the union of those of all files; a column of different types is refused. Directories
+        ``day=2026-11-20`` give partition columns, last in the table: integer, long or date if all values of a column
+        are, else string. ``partition_by`` gives them other types (timestamps without an offset are in UTC), or only
+        names the expected ones. Files and directories whose names begin with ``_`` or ``.`` are ignored. Links, mount
+        points and files that are not Parquet are refused, so that the table has every row that a reader of the
+        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if there is one already.
+
+        No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
+        TableExistsError, CallError where there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
+        InvalidPropertyError, StoreError; nothing is committed then. Cost: 1 LIST of the log, as ``LogStore.walk``
+        twice, for each file 1 HEAD and 2 to 4 ranged GETs in threads, 1 commit.
+        """
+        environment = environment or Environment()
+        reader = LogReader(open_store(url, **storage_options))
+        try:
+            transaction = converted(
+                reader, committer_of(reader.store, environment), environment,
+                partition_by, properties or {}, name, description, user_metadata,
+            )  # fmt: skip
+        except TableExistsError:
+            if mode == "error":
+                raise
+            return cls(open_handle(reader.store, (), environment))
+        assert transaction.committed is not None
+        return cls(handle_on(reader, environment, transaction.committed))
+
+    def clone(
+        self,
+        target: Location,
+        *,
+        shallow: bool = False,
+        version: int | None = None,
+        timestamp: PointInTime | None = None,
+        properties: Mapping[str, str] | None = None,
+        user_metadata: UserMetadata = None,
+        **storage_options: Any,
+    ) -> DeltaTable:
+        """Clone the latest version, a given one, or the one that was current at a point in time: one commit to a new
+        table at ``target``, which then has a history of its own.
+
+        By default the clone is deep: the files are copied. A ``shallow`` clone names the files of its source by
+        absolute paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum
+        of the source does not know of it. To open it again, name their place:
+        ``DeltaTable.open(target, allowed_paths=[source])``.
+
+        Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
+        are kept; the id, the history and the app transactions (txn) are not. In-commit timestamps, where the source has
+        them, begin with version 0 of the clone. ``storage_options``: of the target. Returns the clone.
+
+        Raises TableExistsError, also where the target of a deep clone is not empty; CallError for another kind of
+        store, a blob table, a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
+        TimestampOutOfRangeError, InvalidDataFileError for a file of another size than its log says, StoreError. Nothing
+        is committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
+        copies the target's ``LogStore.walk`` to its first file, and 1 GET or more and 1 PUT for each file.
+        """
+        source = self._handle.at(version, _epoch_ms(timestamp))
+        files, environment = source.reader.files, self._handle.environment
+        places = (files.store.url, *files.allowed_paths) if shallow else ()
+        reader = LogReader(open_store(target, **storage_options), places)
+        transaction = cloned(
+            source,
+            reader,
+            committer_of(reader.store, environment),
+            environment,
+            shallow,
+            properties or {},
+            user_metadata,
+        )
+        assert transaction.committed is not None
+        return type(self)(handle_on(reader, environment, transaction.committed))
+
     # ------------------------------------------------------------------------------------------- reading
 
     @property
@@ -301,7 +408,30 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         since = _epoch_ms(starting_timestamp)
         return TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
 
-    # ------------------------------------------------------------------------------------------- writing
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def transaction(
+        self,
+        *,
+        isolation_level: IsolationLevel | None = None,
+        reads: Iterable[Read] = (),
+        expected_version: int | None = None,
+    ) -> Transaction:
+        """A transaction on the latest version, or on the earlier version that its rows were read from.
+
+        ``reads``: the ``Scan.origin`` of the rows that the changes are computed from, or pairs of it and a condition
+        that covers the rows used; origins in other tables are ignored. The transaction begins on the earliest of these
+        versions and counts the rows as read, so commits since then are checked for conflicts like concurrent ones.
+        ``expected_version``: the version that must still be the latest at the commit; ``reads`` are then ignored.
+        Raises CommitConflictError, or VersionConflictError for ``expected_version``; both have both versions. Cost: as
+        ``snapshot``, and 1 GET for each version in between.
+
+        ``isolation_level``: with ``Serializable`` every row that another writer adds concurrently counts as read; with
+        ``WriteSerializable`` all but those of blind appends, which can be ordered after this commit;
+        ``SnapshotIsolation`` is for transactions that only move rows to other files, and is always used for these.
+        None: the table property delta.isolationLevel, default Serializable.
+        """
+        return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """Call ``work(table)``, and repeat it from the start after each conflict with another writer, at most
@@ -314,6 +444,126 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         not a conflict: nothing is repeated after it.
         """
         return self._handle.retrying(lambda: work(self), retry_count)
+
+    def append(
+        self,
+        data: Any,
+        *,
+        merge_schema: bool = False,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> CommitResult:
+        """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
+        read once: passing it again, to any verb, is a CallError.
+
+        Columns match by name; absent nullable ones are null; new ones need ``merge_schema=True``. ``txn``: an
+        application id and a version; when the table has recorded that version or a later one, nothing is written and
+        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts;
+        ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
+        """
+        may_be_blind = not merge_schema and txn is None
+        with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
+            return append(transaction, data, merge_schema, user_metadata, txn)
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: Predicate | str | None = None,
+        partitions: Literal["dynamic"] | None = None,
+        overwrite_schema: bool = False,
+        merge_schema: bool = False,
+        partition_by: Sequence[str] | None = None,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> CommitResult:
+        """Replace rows in one commit: all of them, or those that one of these selects.
+
+        ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
+        replaceWhere), and it must be true for the new rows, else ConstraintViolationError. Other rows in the files are
+        kept, as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no
+        others. ``overwrite_schema=True``: all rows, and the columns; with ``partition_by`` the partition columns too.
+        With ``where`` the data must have all columns of the rows that stay. ``merge_schema=True``: new columns are
+        added.
+
+        Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
+        there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is given. Conflicts with concurrent
+        changes of the rows that are replaced. If ``data`` is a Scan of this table, or the Arrow data that one returned,
+        commits since the version that it read are checked too, unless the caller named that version. Data without that
+        schema metadata (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since is a
+        VersionConflictError. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        """
+        columns = Columns(merge_schema, overwrite_schema, partition_by)
+        verb = replacing(data, where, partitions, columns, user_metadata, txn)
+        with self._handle.transaction_for(data, expected_version) as transaction:
+            return verb(transaction)
+
+    def delete(
+        self,
+        where: Predicate | str | None = None,
+        *,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> CommitResult:
+        """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
+
+        Rows are deleted by deletion vectors where the table has them (delta.enableDeletionVectors), else the other rows
+        of their files are moved to new ones; files whose rows all match are removed. Change files are written where the
+        change data feed needs them. When no row matches, no commit is made and the result's ``skipped`` is true, unless
+        ``txn`` is given. Conflicts with concurrent changes of files that may hold matching rows. ``expected_version``:
+        the version that must be the latest, else VersionConflictError. Raises CallError, InvalidActionError for an
+        append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave
+        open, all columns of the files to be rewritten, 1 PUT for each new file or vector file; then the commit.
+        """
+        with self._handle.transaction(expected_version=expected_version) as transaction:
+            return delete(transaction, where, user_metadata, txn)
+
+    def update(
+        self,
+        updates: Mapping[str, Any] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        new_values: Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> CommitResult:
+        """Give columns new values in the rows for which ``where`` is true (None: in all rows).
+
+        ``updates``: by column, an SQL expression of the old row, or one made with ``col``; ``a.b`` is a field of a
+        struct. ``new_values``: by column, a value in Python. Values are cast as in Spark's ANSI mode. Generated columns
+        that are not named are computed again; rows keep their row ids. Files, ``skipped`` and conflicts are as for
+        ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row that an
+        expression cannot be computed for. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
+        """
+        with self._handle.transaction(expected_version=expected_version) as transaction:
+            return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
+
+    def merge(
+        self,
+        source: Any,
+        predicate: Predicate | str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        *,
+        user_metadata: UserMetadata = None,
+        txn: tuple[str, int] | None = None,
+        expected_version: int | None = None,
+    ) -> TableMerger:
+        """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
+
+        The result takes the clauses; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
+        when a row of the source matches one of the table, SQL text or made with ``col``. Columns are
+        ``source.x`` and ``target.x``, or under the aliases given; a name that only one side has needs neither. The
+        other arguments: as for ``update``. Cost: none before ``execute``.
+        """
+        names = (source_alias or "source", target_alias or "target")
+        return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
+
+    # ------------------------------------------------------------------------- files that are staged first
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
@@ -342,6 +592,8 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
         HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
+
+    # ------------------------------------------------------------------------ schema, properties, features
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError.
@@ -491,7 +743,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         UnsupportedFeatureError, ProtocolChangedError.
         """
         with self._handle.transaction() as transaction:
-            return protocol_changes.add_feature(transaction, name, user_metadata)
+            return table_features.add_feature(transaction, name, user_metadata)
 
     def upgrade_protocol(
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
@@ -504,7 +756,7 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
         with self._handle.transaction() as transaction:
-            return protocol_changes.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
+            return table_features.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that turn
@@ -516,8 +768,59 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when an earlier commit was
         made and stays. Cost: two commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
         """
-        return protocol_changes.drop_feature(
+        return table_features.drop_feature(
             self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits
+        )
+
+    # ----------------------------------------------------------------------------------------- maintenance
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """The verbs that rewrite files and keep the rows: ``table.optimize.compact()``. Cost: none."""
+        return TableOptimizer(self._handle)
+
+    def vacuum(
+        self,
+        retention_hours: float | None = None,
+        dry_run: bool = True,
+        enforce_retention_duration: bool = True,
+        *,
+        full: bool = True,
+        progress: vacuuming.VacuumProgress = vacuuming.silent,
+        run_tasks: RunTasks | None = None,
+        num_tasks: int = 64,
+    ) -> VacuumReport:
+        """Delete the files below the table's root that no version within the retention needs; by default only report
+        them: pass ``dry_run=False`` to delete.
+
+        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError, unless
+        ``enforce_retention_duration=False``: readers of versions within it then lose files. A file that no version
+        names stays until it is a day old in any case, since its commit may follow. Kept are all files that the version
+        at the cut-off and every later one name, also in their change feeds; hidden files, links, other tables. What is
+        deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
+        interrupt: a second call continues. ``full=False`` lists no files, and considers those only that the commits
+        since the last vacuum removed (Spark's VACUUM LITE): what no version ever named, and empty directories, stay.
+        ``progress``: called with the numbers of deleted files and of all to delete. ``run_tasks``: has the files
+        listed and deleted elsewhere, for example by the tasks of Spark jobs; at most ``num_tasks`` of them list. It
+        gets what to do with some bytes and a text of each attempt's own, the bytes for each task, and what they do, in
+        words; it returns what was returned for each, in their order. The log is read and written here.
+
+        Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
+        path in the log whose file is not known, CorruptTableError, StoreError, VersionNotFoundError with ``full=False``
+        where the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the files of the
+        latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits and 1
+        PUT. With ``full=False`` instead of the listing 1 GET for each commit since the last vacuum, 1 HEAD for each
+        file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
+        Spec: PROTOCOL.md#vacuum-protocol-check.
+        """
+        return vacuuming.vacuum(
+            self._handle,
+            retention_hours,
+            dry_run,
+            enforce_retention_duration,
+            full,
+            progress,
+            runner=None if run_tasks is None else VacuumRunner(run_tasks, num_tasks),
         )
 
     def restore(
@@ -543,6 +846,72 @@ class DeltaTable(RowVerbs, CopyVerbs, MaintenanceVerbs):
         target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
         with self._handle.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
+
+    def check(self, deep: bool = False, *, progress: CheckProgress = examination.silent) -> CheckReport:
+        """Examine the log and the files of the table; see ``deltalog.check``, which also takes a table that cannot be
+        opened. Cost: as ``deltalog.check``."""
+        return examine(self._handle.reader, deep, progress, self._handle.environment)
+
+    def compute_statistics(
+        self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
+    ) -> CommitResult:
+        """Give files the statistics that they lack, as ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans leave
+        them out. Returns the last commit; none is made where no file lacks statistics that can be computed.
+
+        Files that have none, or not of all columns that delta.dataSkippingStatsColumns, else
+        delta.dataSkippingNumIndexedCols, and the clustering columns select, are added again with them and with their
+        deletion vectors, row ids and tags (dataChange=false). Statistics come from the footers; the columns that a
+        footer does not cover are read: floating-point numbers, for NaN, and those without statistics in it. A column
+        that has no bounds in a file, because it holds NaN, is read with each call. Rows are counted by the log and by
+        the files: RowCountError where they differ. ``where``: as for ``optimize``, on partition columns.
+
+        Conflicts with no append; after ten conflicts with other changes of the same files CommitConflictError is
+        raised. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError, StoreError. An
+        interrupted run keeps the commits that it made. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs for each such
+        file, those of the columns that are read, and a commit for every 100,000 files.
+        """
+        return statistics.compute_statistics(self._handle, where, user_metadata)
+
+    def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> tuple[str, ...]:
+        """Write symlink manifests of the latest version, for engines that do not read the log: a text file for each
+        partition, with the locations of its files, below ``_symlink_format_manifest``. Manifests of partitions without
+        files are deleted. Returns the paths of the manifests.
+
+        Later commits of deltalog do not update them. Raises CallError for a table with deletion
+        vectors or column mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as
+        ``Snapshot.files``, as ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each that is gone.
+        """
+        return write_manifests(self._handle)
+
+    def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
+        """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
+        UUID-named one of the form ``top_level``, with sidecars of ``sidecar_rows`` file actions if there are more.
+
+        Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
+        """
+        log_files.checkpoint(self._handle, top_level, sidecar_rows)
+
+    def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
+        """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
+
+        Default: from the last checkpoint on. Returns the first and the last version; None if there are fewer than two.
+        Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
+        """
+        return log_files.compact(self._handle, from_version, to_version)
+
+    def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
+        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
+
+        ``retention``: default delta.logRetentionDuration, 30 days. Kept are the newest checkpoint at or before the last
+        midnight UTC before it, and later files. The report says which versions become unreachable, and why a file is
+        kept. Checkpoints run clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md.
+        Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
+        """
+        return log_files.delete_expired(self._handle, dry_run, retention)
+
+    def flush(self) -> None:
+        """Wait for the derived files of this process's commits, which follow them on a remote store. Cost: none."""
+        self._handle.flush()
 
 
 def handle_of(table: DeltaTable) -> TableHandle:

@@ -38,8 +38,8 @@ from deltalog.errors import (
     EntityNotFoundError,
     OperationTimeoutError,
 )
-from deltalog.storage.commit_tables import FirstUse
-from deltalog.storage.dynamodb_client import DynamoTable, Timing
+from deltalog.storage.dynamodb.client import DynamoTable, Timing
+from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # 2: markings, which older versions would not check

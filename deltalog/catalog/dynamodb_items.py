@@ -20,7 +20,7 @@ from deltalog.errors import (
     StoreError,
     UnansweredRequestError,
 )
-from deltalog.storage.dynamodb_client import ConditionsFailed, DynamoTable
+from deltalog.storage.dynamodb.client import ConditionsFailed, DynamoTable
 from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction

@@ -14,12 +14,12 @@ from deltalog.environment import Environment
 from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
-from deltalog.operations.table_handle import TableHandle
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.storage.locations import options_at
 from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
 from deltalog.storage.secrets import check_location
+from deltalog.write.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator

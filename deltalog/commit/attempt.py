@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,9 +29,12 @@ _MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
 _MANY = 1000
 
 
-#: A commit that is in the log, its in-commit timestamp, and the paths of files that were written for it, which no
-#: earlier version names.
-Landed = tuple[CommitActions, int | None, frozenset[str]]
+class Landed(NamedTuple):
+    """A commit that is in the log. Its fields are the arguments of ``LogSnapshot.after``."""
+
+    actions: CommitActions
+    in_commit_timestamp_ms: int | None  # None where in-commit timestamps are off
+    written: frozenset[str] = frozenset()  # paths of files that were written for it, which no earlier version names
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Attempt:
     @property
     def landed(self) -> Landed:
         """The commit, once it is in the log."""
-        return self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written)
+        return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
         """This version as the base of the next one. ``followed``: the base that this attempt was built on."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,6 @@ from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedErro
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.checksum import encode_checksum
 from deltalog.log.cleanup import clean_up
-from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
@@ -136,18 +134,14 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
     if not _is_in_place(version):
         return
     snapshot = version.snapshot
-    known = None if version.base is None else _on_checkpoint.get(version.base)
+    known = None if version.base is None else version.base.rebuilt
     if known is not None:
         for commit in version.commits:
             known = known.after(*commit)
     latest = _run(known or snapshot, version.result, environment)
     if latest is not snapshot:
-        _on_checkpoint[snapshot] = latest
+        snapshot.note_rebuilt(latest)
         on_checkpoint(latest)
-
-
-# Versions of which the same version on a newer checkpoint is known.
-_on_checkpoint: weakref.WeakKeyDictionary[LogSnapshot, LogSnapshot] = weakref.WeakKeyDictionary()
 
 
 def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
@@ -157,13 +151,9 @@ def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
     # No version of a table that was created after the cut-off can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
-    if enabled and not is_younger and _last_cleanup_ms.get(snapshot.reader) != today_ms:
+    if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:
         clean_up(snapshot.reader, clock_ms)
-        _last_cleanup_ms[snapshot.reader] = today_ms
-
-
-# The midnight before the last clean-up of each open table's log.
-_last_cleanup_ms: weakref.WeakKeyDictionary[LogReader, int] = weakref.WeakKeyDictionary()
+        snapshot.reader.last_cleanup_ms = today_ms
 
 
 def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:

@@ -79,7 +79,7 @@ class CommittedAttempt:
     def commits(self) -> list[Landed]:
         """The winners and the commit itself."""
         return [
-            *((winner, winner.in_commit_timestamp_ms, frozenset[str]()) for winner in self.winners),
+            *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
         ]
 

@@ -28,8 +28,8 @@ from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_v
 from deltalog.parquet.footers import open_parquet, read_footer
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
 from deltalog.protocol.actions import AddFile
-from deltalog.protocol.column_mapping import ID_KEY, lookup, physical_name
-from deltalog.protocol.column_metadata import GENERATION_KEY
+from deltalog.protocol.column_mapping import lookup, physical_name
+from deltalog.protocol.column_metadata import GENERATION_KEY, ID_KEY
 from deltalog.protocol.identity_columns import Identity, identity_of
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import (

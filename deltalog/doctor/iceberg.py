@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalog.doctor.features import has
 from deltalog.protocol.actions import Metadata, Protocol
-from deltalog.protocol.column_mapping import ID_KEY, PHYSICAL_NAME_KEY
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import (
     ArrayType,
     DataType,

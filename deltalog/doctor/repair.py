@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltalog.alter.properties import switch_in_commit_timestamps
 from deltalog.catalog.locate import handle_on_latest
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.log.checkpoint.writer import SIDECAR_ROWS
 from deltalog.log.reader import LogReader
-from deltalog.operations.log_files import checkpoint
-from deltalog.operations.properties import switch_in_commit_timestamps
-from deltalog.operations.table_handle import TableHandle
+from deltalog.maintenance.log_files import checkpoint
 from deltalog.protocol.paths import log_path
+from deltalog.write.table_handle import TableHandle
 
 Kind = Literal["delete", "checkpoint", "renew timestamps", "remove pair"]
 

@@ -21,16 +21,14 @@ from deltalog.expressions.compile import compile_expression
 from deltalog.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_mapping import (
     CLUSTERING_DOMAIN,
-    ID_KEY,
     MAX_ID_KEY,
-    PHYSICAL_NAME_KEY,
     Mode,
     clustering_columns,
     max_column_id,
     mode_of,
     physical_name,
 )
-from deltalog.protocol.column_metadata import GENERATION_KEY, INVARIANT_KEY, check_metadata
+from deltalog.protocol.column_metadata import GENERATION_KEY, ID_KEY, INVARIANT_KEY, PHYSICAL_NAME_KEY, check_metadata
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from deltalog.protocol.row_tracking import high_water_mark

@@ -58,10 +58,12 @@ See = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
 class LogReader:
-    """Reads the log of one table. Holds no state but the store.
+    """Reads the log of one table. A handle has one, and its snapshots and transactions share it.
 
     ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table where the log may
-    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows.
+    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows. ``last_cleanup_ms``:
+    the midnight before the last log clean-up after a commit through it, in milliseconds since 1970; None before the
+    first.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class LogReader:
         self.store = store
         self.files = TableFiles(store, allowed_paths)
         self.clock_ms = Environment().clock_ms if clock_ms is None else clock_ms
+        self.last_cleanup_ms: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LogReader, (self.store, self.files.allowed_paths)

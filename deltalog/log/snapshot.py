@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
@@ -27,7 +27,8 @@ class LogSnapshot:
 
     ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
     domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp, in milliseconds since 1970, where loading has read it. Users get a
+    in-commit timestamp, in milliseconds since 1970, where loading has read it. ``rebuilt``: the same version on a
+    checkpoint that the hooks of its commit have written since; None until then. Users get a
     deltalog.read.snapshot.Snapshot, which wraps it.
     """
 
@@ -36,6 +37,7 @@ class LogSnapshot:
     state: State
     cache: FileCache
     recorded_ict_ms: int | None = None
+    rebuilt: LogSnapshot | None = field(default=None, init=False)
 
     @classmethod
     def created(cls, reader: LogReader, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
@@ -149,6 +151,10 @@ class LogSnapshot:
         and no others are read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
+
+    def note_rebuilt(self, rebuilt: LogSnapshot) -> None:
+        """Keep the same version on a new checkpoint, for the hooks of later commits. Cost: none."""
+        object.__setattr__(self, "rebuilt", rebuilt)  # the only thing of a snapshot that changes
 
     def through(self, reader: LogReader) -> LogSnapshot:
         """The same version, reached through another reader of the same table. Cost: none."""

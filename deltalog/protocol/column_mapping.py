@@ -15,11 +15,10 @@ import msgspec
 
 from deltalog.errors import CorruptTableError, InvalidPropertyError
 from deltalog.protocol.actions import DomainMetadata, Metadata
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType, all_columns, in_step
 
 MODE_KEY = "delta.columnMapping.mode"
-PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
-ID_KEY = "delta.columnMapping.id"
 MAX_ID_KEY = "delta.columnMapping.maxColumnId"
 CLUSTERING_DOMAIN = "delta.clustering"
 _PARQUET_FIELD_ID = b"PARQUET:field_id"

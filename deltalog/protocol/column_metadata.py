@@ -13,6 +13,7 @@ from deltalog.errors import SchemaMismatchError
 
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
+ID_KEY, PHYSICAL_NAME_KEY = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # Keys by which the writer computes values that the data lacks.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
 # Readers expect these types, and fail for others.
@@ -23,9 +24,9 @@ _METADATA_TYPES: Mapping[str, type] = {
     GENERATION_KEY: str,
     INVARIANT_KEY: str,
     "__CHAR_VARCHAR_TYPE_STRING": str,
-    "delta.columnMapping.id": int,
-    "delta.columnMapping.physicalName": str,
-    "delta.identity.start": int,
+    ID_KEY: int,
+    PHYSICAL_NAME_KEY: str,
+    IDENTITY_KEY: int,
     "delta.identity.step": int,
     "delta.identity.highWaterMark": int,
     "delta.identity.allowExplicitInsert": bool,

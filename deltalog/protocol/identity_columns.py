@@ -14,14 +14,13 @@ from typing import Any
 
 from deltalog.arguments import checked
 from deltalog.errors import SchemaMismatchError
-from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType, all_columns
 
 STEP_KEY, MARK_KEY, EXPLICIT_KEY = (
     "delta.identity.step", "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
 )  # fmt: skip
 _KEYS = (IDENTITY_KEY, STEP_KEY, MARK_KEY, EXPLICIT_KEY)
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _LONG = PrimitiveType("long")
 _MIN, _MAX = -(2**63), 2**63 - 1
 
@@ -163,10 +162,10 @@ def _marked(column: StructField, mark: int | None) -> StructField:
 def keeping_marks(schema: StructType, before: StructType) -> StructType:
     """The schema with the marks that its columns had before, where these are further. A column is that of the same
     physical name, or without one of the same name; a column with another start or step begins anew."""
-    known = {column.metadata.get(_PHYSICAL_NAME): identity_of(column) for column in before.fields}
+    known = {column.metadata.get(PHYSICAL_NAME_KEY): identity_of(column) for column in before.fields}
     marks = dict[str, int | None]()
     for column in schema.fields:
-        physical, named = column.metadata.get(_PHYSICAL_NAME), before.find(column.name)
+        physical, named = column.metadata.get(PHYSICAL_NAME_KEY), before.find(column.name)
         new = identity_of(column)
         old = known.get(physical) if physical is not None else None if named is None else identity_of(named)
         if old is not None and new is not None and (old.start, old.step) == (new.start, new.step):

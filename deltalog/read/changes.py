@@ -28,6 +28,7 @@ from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_fi
 from deltalog.protocol import column_mapping, read_compatibility
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.column_metadata import PHYSICAL_NAME_KEY
 from deltalog.protocol.paths import commit_name
 from deltalog.protocol.properties import ENABLE_CHANGE_DATA_FEED
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
@@ -38,9 +39,7 @@ from deltalog.storage.remote import parallel_gets
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
 # A column of change files under this very name, also where columns are mapped.
-CHANGE_TYPE_FIELD = StructField(
-    CHANGE_TYPE, PrimitiveType("string"), True, {column_mapping.PHYSICAL_NAME_KEY: CHANGE_TYPE}
-)
+CHANGE_TYPE_FIELD = StructField(CHANGE_TYPE, PrimitiveType("string"), True, {PHYSICAL_NAME_KEY: CHANGE_TYPE})
 FEED_FIELDS = (
     StructField(CHANGE_TYPE, PrimitiveType("string"), True, {}),
     StructField(COMMIT_VERSION, PrimitiveType("long"), True, {}),

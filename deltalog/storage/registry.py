@@ -19,8 +19,8 @@ from deltalog.storage.secrets import Reopen, Secrets, check_location
 if TYPE_CHECKING:
     import obstore.store
 
-    from deltalog.storage.dynamodb import DynamoCommit
-    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
+    from deltalog.storage.dynamodb.lease_commits import DynamoCommit
+    from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
 
 # A string, because obstore need not be installed.
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
@@ -121,13 +121,13 @@ def _open_s3(
 ) -> LogStore:
     if importlib.util.find_spec("s3fs") is None:  # it takes half a second to load, and many programs do without
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
 
     store = S3Store(url, exclusive_create=exclusive_create, **options)
     if commit is None:
         _refuse({"dynamodb_endpoint_url": ...} if dynamodb_endpoint_url else {}, "S3 without commit=")
         return store
-    from deltalog.storage.dynamodb_client import DynamoTable
+    from deltalog.storage.dynamodb.client import DynamoTable
 
     _refuse({"exclusive_create": ...} if exclusive_create else {}, "S3 with commit=")
     protocol = _commit_protocol(commit)
@@ -136,8 +136,8 @@ def _open_s3(
 
 
 def _commit_protocol(commit: str | DynamoCommit | S3DynamoDBCommit) -> DynamoCommit | S3DynamoDBCommit:
-    from deltalog.storage.dynamodb import DynamoCommit
-    from deltalog.storage.s3_dynamodb import S3DynamoDBCommit
+    from deltalog.storage.dynamodb.lease_commits import DynamoCommit
+    from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
 
     if isinstance(commit, (DynamoCommit, S3DynamoDBCommit)):
         return commit

@@ -29,8 +29,6 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
@@ -42,6 +40,8 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
 
 _TRIES = 20
 

@@ -45,9 +45,8 @@ from deltalog.errors import (
     TransactionStateError,
 )
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.log.vacuum import VacuumReport
-from deltalog.operations import vacuum as vacuuming
-from deltalog.operations.transaction import Transaction
+from deltalog.maintenance.vacuum import vacuum as vacuuming
+from deltalog.maintenance.vacuum.decisions import VacuumReport
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
@@ -62,6 +61,7 @@ from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
 from deltalog.transactions.vacuum import vacuum
+from deltalog.write.transaction import Transaction
 
 _MS = datetime.timedelta(milliseconds=1)
 E = TypeVar("E", bound=enum.Enum)

@@ -20,8 +20,6 @@ from deltalog import deadline
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.bound import columns_of
-from deltalog.operations.committed_files import live_file_rows
-from deltalog.operations.transaction import Transaction
 from deltalog.parquet.file_reader import naming
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import column_mapping, partitions
@@ -31,6 +29,8 @@ from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, 
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
+from deltalog.write.committed_files import live_file_rows
+from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"

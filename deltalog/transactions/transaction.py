@@ -33,7 +33,6 @@ from deltalog.errors import (
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
-from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
@@ -46,6 +45,7 @@ from deltalog.transactions.commit import CommitTarget
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
+from deltalog.write.table_handle import TableHandle
 
 # The parts of a transaction: commits to a table, tables that must not change, objects to delete when it is cancelled.
 CHANGES, READS, OBJECTS = "change", "read", "object"

@@ -13,20 +13,20 @@ from deltalog.catalog.marks import vector_files
 from deltalog.catalog.records import VACUUM_ID, Marking, TableRecord
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, VersionNotFoundError
 from deltalog.log.history import LogHistory
-from deltalog.log.needed_files import files_of, named_since, paths_named
-from deltalog.log.vacuum import UNCOMMITTED_AGE_MS, NamedFiles, Need, VacuumReport, VacuumRules
-from deltalog.operations import vacuum as vacuuming
-from deltalog.operations.table_handle import TableHandle
+from deltalog.maintenance.vacuum import vacuum as vacuuming
+from deltalog.maintenance.vacuum.decisions import UNCOMMITTED_AGE_MS, NamedFiles, Need, VacuumReport, VacuumRules
+from deltalog.maintenance.vacuum.needed_files import files_of, named_since, paths_named
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, staged_commit_path
 from deltalog.storage.base import Entry, LogStore
 from deltalog.transactions.deletions import chunks, end_marking, mark, undecided
 from deltalog.transactions.ledger import Ledger
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.write.table_handle import TableHandle
 
 
 def vacuum(ledger: Ledger, tables: ManagedTables, record: TableRecord, **options: Any) -> VacuumReport:
-    """See ``TransactionManager.vacuum``. ``options``: those of ``operations.vacuum``."""
+    """See ``TransactionManager.vacuum``. ``options``: those of ``maintenance.vacuum.vacuum``."""
     handle = tables.handle(record)
     claims = _CatalogClaims(ledger, record, handle, tables.plain_store(record.url))
     return vacuuming.vacuum(handle, claims=claims, **options)

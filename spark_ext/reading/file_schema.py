@@ -20,7 +20,7 @@ from spark_ext.reading.bounded_footers import schema_of
 from spark_ext.reading.table_columns import public, public_metadata
 from spark_ext.types import to_spark
 
-_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+PHYSICAL_NAME_KEY, ID_KEY = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _FIELD_ID = b"PARQUET:field_id"
 _TYPE_CHANGES = "delta.typeChanges"
 _ABSENT = "__deltalog_absent_"
@@ -79,10 +79,10 @@ class Layout:
         """The name that the log and, unless ids are used, files have for a column. Raises CorruptTableError."""
         if self.mapping == "none":
             return str(field.name)
-        name = field.metadata.get(_PHYSICAL_NAME)
+        name = field.metadata.get(PHYSICAL_NAME_KEY)
         if not isinstance(name, str) or not name:
             raise deltalog.CorruptTableError(
-                f"Column {field.name} has no {_PHYSICAL_NAME}, which column mapping needs."
+                f"Column {field.name} has no {PHYSICAL_NAME_KEY}, which column mapping needs."
             )
         return name
 
@@ -147,7 +147,7 @@ def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.Stru
     """A function that finds a column, by its physical name too, among the Arrow fields of one level of a file."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
-        return lambda field, name: ids.get(str(field.metadata.get(_ID)).encode())
+        return lambda field, name: ids.get(str(field.metadata.get(ID_KEY)).encode())
     exact, folded = {f.name: f for f in reversed(stored)}, {f.name.lower(): f for f in reversed(stored)}
     return lambda field, name: exact.get(name) or folded.get(name.lower())
 

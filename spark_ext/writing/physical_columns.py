@@ -9,11 +9,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import deltalog
+from spark_ext.reading.file_schema import ID_KEY, PHYSICAL_NAME_KEY
 from spark_ext.reading.table_columns import named, quoted
 from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
-_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 # The metadata key from which Spark's Parquet writer sets the field_id of a column.
 PARQUET_ID = "parquet.field.id"
 
@@ -25,9 +25,11 @@ def is_mapped(transaction: deltalog.Transaction) -> bool:
 
 def stored_name(field: deltalog.StructField) -> str:
     """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
-    name = field.metadata.get(_PHYSICAL_NAME)
-    if not isinstance(name, str) or not isinstance(field.metadata.get(_ID), int):
-        raise deltalog.CorruptTableError(f"Column {field.name} has no {_PHYSICAL_NAME} or {_ID}, which mapping needs.")
+    name = field.metadata.get(PHYSICAL_NAME_KEY)
+    if not isinstance(name, str) or not isinstance(field.metadata.get(ID_KEY), int):
+        raise deltalog.CorruptTableError(
+            f"Column {field.name} has no {PHYSICAL_NAME_KEY} or {ID_KEY}, which mapping needs."
+        )
     return name
 
 
@@ -52,7 +54,7 @@ def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
     """Columns under the names of files, with the ids of files in their metadata."""
     return deltalog.StructType(
         tuple(
-            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[_ID]})
+            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[ID_KEY]})
             for f in schema.fields
         )
     )

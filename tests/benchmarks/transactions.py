@@ -288,7 +288,7 @@ def markdown(report: Report) -> str:
 @contextlib.contextmanager
 def emulated() -> Iterator[tuple[str, dict[str, Any]]]:
     """A catalog in ministack."""
-    from deltalog.storage.commit_tables import create_commit_table
+    from deltalog.storage.dynamodb.tables import create_commit_table
     from tests.support.s3 import running
 
     with tempfile.TemporaryDirectory() as scratch, running("ministack", Path(scratch) / "log") as server:

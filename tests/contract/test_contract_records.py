@@ -30,8 +30,8 @@ from deltalog import (
     UnpartitionedTableRequiredError,
     VersionConflictError,
 )
-from deltalog.operations import data_files as data_files_module
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.write import data_files as data_files_module
 from tests.support.core import SCHEMA, environment, ids, info, memory, overtaken, rows
 
 

@@ -17,7 +17,7 @@ from deltalog.protocol.paths import encode_path
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore, named_store
 from deltalog.storage.registry import open_store
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.stores import CountingStore
 from tests.support.core import add_action, ids, info_action, metadata_action, protocol_action, put_commit, rows
 from tests.support.s3 import Server

@@ -24,7 +24,7 @@ from deltalog.protocol.deletion_vectors import relative_path
 from deltalog.storage import memory
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from tests.support.core import add_action, info_action, metadata_action, remove_action
 from tests.support.hostile import CANARY, VECTOR_ID, hostile_paths, make_links, opened_by_python, opened_in
 from tests.support.s3 import Proxy, Server, proxied

@@ -35,7 +35,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/main.py": START,
     "deltalog/cli/options.py": START,
     "deltalog/cli/views.py": START,
-    "deltalog/storage/s3_client.py": "botocore takes half a second to load, and most requests do without",
+    "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
     "spark_ext/stream/registration.py": "PySpark 3.5 lacks what it imports",
 }
@@ -50,10 +50,10 @@ TYPE_IMPORTS = {
     "deltalog/cli/options.py": START,
     "deltalog/cli/timeline.py": START,
     "deltalog/cli/views.py": START,
-    "deltalog/storage/dynamodb.py": EXTRA,
+    "deltalog/storage/dynamodb/lease_commits.py": EXTRA,
     "deltalog/storage/registry.py": "each kind of store is imported when one is opened",
-    "deltalog/storage/s3_client.py": "as above",
-    "deltalog/storage/s3_dynamodb.py": EXTRA,
+    "deltalog/storage/s3/client.py": "as above",
+    "deltalog/storage/dynamodb/spark_log_store.py": EXTRA,
 }
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaLogError, DeltaTable, PrimitiveType, StructField, StructType, identity_column
-from deltalog.operations.metadata_changes import MetadataChanges
 from deltalog.protocol.identity_columns import identity_of
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.recording import quiet
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault
+from deltalog.write.metadata_changes import MetadataChanges
 from tests.support.simulation.scheduler import Client, Scheduler, store_for
 
 SCHEMA = StructType((identity_column("id", start=100, step=-7), StructField("v", PrimitiveType("string"))))

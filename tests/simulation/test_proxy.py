@@ -15,7 +15,7 @@ import pytest
 
 from deltalog import DeltaTable
 from deltalog.errors import CommitConflictError, CommitStateUnknownError, DeltaLogError
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.checker import check
 from deltalog.testing.history import History, Operation
 from deltalog.testing.recording import log_of

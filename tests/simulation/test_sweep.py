@@ -63,7 +63,7 @@ VERBS_WITHOUT_A_ROW = {
     "to_pyarrow_table",  # a snapshot, and its rows
     "to_pandas",
     "flush",  # waits for the calls of others
-    "vacuum",  # two commits; tests/unit/operations/test_vacuum.py and test_vacuum_lite.py kill it at each call
+    "vacuum",  # two commits; tests/unit/maintenance/vacuum/test_vacuum.py and test_vacuum_lite.py kill it at each call
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from deltalog.operations.vacuum_tasks import packed, unpacked
+from deltalog.maintenance.vacuum.tasks import packed, unpacked
 from deltalog.storage.fs import LocalStore
 from spark_ext.maintenance.vacuum import EXECUTORS, _runner
 from spark_ext.session.bytes_job import parallelism

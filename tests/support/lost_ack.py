@@ -211,7 +211,7 @@ def run_cell(server: Server, engine: str, operation: str, fault: str) -> Cell:
 
 
 def commits_of(server: Server, url: str) -> int:
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
     from deltalog.testing.recording import version_of
 
     names = S3Store(url, **server.options()).list_names("_delta_log")

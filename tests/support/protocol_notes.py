@@ -15,7 +15,9 @@ _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "Cases of the sections that use it test it as well; it has none of its own."
 _VARIANT = "No case: most engines cannot give a variant as Arrow. tests/unit/parquet/test_variant.py tests it."
 _ICEBERG = "deltalog reads such tables and refuses to write them (protocol/features)."
-_VACUUM = "The kit has no vacuum: tests/unit/operations/test_vacuum.py tests that the protocol is checked before one."
+_VACUUM = (
+    "The kit has no vacuum: tests/unit/maintenance/vacuum/test_vacuum.py tests that the protocol is checked before one."
+)
 
 NOTES: dict[str, str] = {
     "delta-transaction-log-protocol": _HEAD,

@@ -12,7 +12,7 @@ import pytest
 
 import deltalog
 from deltalog import CallError
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 
 
 def classes() -> Iterator[Any]:

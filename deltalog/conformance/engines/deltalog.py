@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.alter.properties import set_properties, unset_properties
 from deltalog.commit_result import CommitResult
 from deltalog.conformance.engine import Engine
 from deltalog.errors import DeltaLogError
-from deltalog.operations.append import append
-from deltalog.operations.delete import delete
-from deltalog.operations.overwrite import Columns, replacing
-from deltalog.operations.properties import set_properties, unset_properties
-from deltalog.operations.transaction import Transaction
+from deltalog.rows.append import append
+from deltalog.rows.delete import delete
+from deltalog.rows.overwrite import Columns, replacing
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION
+from deltalog.write.transaction import Transaction
 
 
 class DeltalogEngine(Engine):

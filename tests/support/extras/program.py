@@ -28,17 +28,17 @@ from pathlib import Path
 from typing import Any
 
 _OWN = ("deltalog", "spark_ext", "tests")
-_S3 = ("s3", "s3_client", "s3_direct", "s3_settings")
+_S3 = ("store", "client", "direct_transport", "settings")
 # What a module needs besides the dependencies of deltalog: the module at the top of a package.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
         "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
         "options",
     )},
-    "deltalog.storage.connections": ("urllib3",),
-    **{f"deltalog.storage.{name}": ("urllib3", "botocore") for name in _S3},
-    **{f"deltalog.storage.{name}": ("botocore",) for name in ("s3_credentials", "s3_signing")},
-    "deltalog.storage.s3_botocore": ("s3fs", "botocore", "urllib3"),
+    "deltalog.storage.s3.connections": ("urllib3",),
+    **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},
+    **{f"deltalog.storage.s3.{name}": ("botocore",) for name in ("credentials", "signing")},
+    "deltalog.storage.s3.botocore_transport": ("s3fs", "botocore", "urllib3"),
     "deltalog.storage.fsspec_store": ("fsspec",),
     "deltalog.storage.obstore_store": ("obstore",),
     "deltalog.server.serve": ("uvicorn",),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
 
 _NUMBERS = itertools.count(1)
 _START_SECONDS = 60
@@ -47,7 +47,7 @@ class Server:
 
     def bucket(self) -> str:
         """A new bucket of its own."""
-        from deltalog.storage.s3 import S3Store  # here: s3fs takes a second that most test runs need not wait
+        from deltalog.storage.s3.store import S3Store  # here: s3fs takes a second that most test runs need not wait
 
         name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
         S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
@@ -55,7 +55,7 @@ class Server:
 
     def store(self, prefix: str = "a table", **options: Any) -> S3Store:
         """An empty store in a new bucket."""
-        from deltalog.storage.s3 import S3Store
+        from deltalog.storage.s3.store import S3Store
 
         return S3Store(f"s3://{self.bucket()}/{prefix}", **self.options(**options))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 
 
 def through_botocore(store: S3Store) -> S3Store:

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 
 from deltalog import create_commit_table
-from deltalog.storage.dynamodb_client import Timing
+from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 
 _NUMBERS = itertools.count(1)

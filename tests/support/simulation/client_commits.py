@@ -15,8 +15,8 @@ from deltalog.errors import (
     TransactionCommitInProgressError,
     TransactionCommittedError,
 )
-from deltalog.operations.transaction import Transaction
 from deltalog.transactions.manager import TransactionManager
+from deltalog.write.transaction import Transaction
 from tests.support.simulation.scheduler import Client
 from tests.support.simulation.transaction_judge import ClientTransaction
 

@@ -20,12 +20,12 @@ from deltalog.errors import CommitConflictError, CommitStateUnknownError, StoreE
 from deltalog.log.checkpoint import writer as checkpoint_module
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.reader import LogReader
-from deltalog.operations import transaction as transaction_module
-from deltalog.operations.transaction import Transaction
 from deltalog.protocol import timestamps
 from deltalog.protocol.codec import decode_commit
 from deltalog.storage.base import FileMeta, LogStore, PutOutcome
 from deltalog.storage.wrapped import WrappedStore
+from deltalog.write import transaction as transaction_module
+from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.simulation import KINDS, run_schedule
 

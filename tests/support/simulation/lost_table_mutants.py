@@ -6,7 +6,7 @@ from deltalog.commit.loop import CommitLoop
 from deltalog.commit.tip_proof import TipProof
 from deltalog.log.checkpoint.writer import _Writing
 from deltalog.log.tip import Tip
-from deltalog.operations.table_handle import TableHandle
+from deltalog.write.table_handle import TableHandle
 from tests.support.simulation.lost_tables import run_lost_table
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltalog.operations import merge as merge_module
-from deltalog.operations import merge_builder as builder_module
-from deltalog.operations import merge_condition as condition_module
-from deltalog.operations import merge_scan as scan_module
-from deltalog.operations import merge_source as source_module
-from deltalog.operations import writes
-from deltalog.operations.merge_clauses import CompiledClause
-from deltalog.operations.row_writer import RowWriter
-from deltalog.operations.table_rules import NO_RULES
-from deltalog.operations.transaction import skipped
+from deltalog.rows.merge import builder as builder_module
+from deltalog.rows.merge import condition as condition_module
+from deltalog.rows.merge import merge as merge_module
+from deltalog.rows.merge import row_matching as scan_module
+from deltalog.rows.merge import source as source_module
+from deltalog.rows.merge.clauses import CompiledClause
+from deltalog.write import write_steps
+from deltalog.write.row_writer import RowWriter
+from deltalog.write.table_rules import NO_RULES
+from deltalog.write.transaction import skipped
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_mutants import without_ids
 from tests.support.simulation.row_simulation import run_row_schedule
@@ -221,7 +221,10 @@ def does_not_record_a_merge_that_found_nothing_to_do(patch: Patch) -> None:
     real = merge_builder.merge
 
     def merged(transaction: Any, asked: Any, user_metadata: Any, txn: Any) -> Any:
-        if not writes.is_recorded(transaction, txn) and merge._Plan.of(transaction, asked).found(transaction).is_empty:
+        if (
+            not write_steps.is_recorded(transaction, txn)
+            and merge._Plan.of(transaction, asked).found(transaction).is_empty
+        ):
             return skipped(transaction)
         return real(transaction, asked, user_metadata, txn)
 

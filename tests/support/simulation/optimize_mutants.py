@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 
 from deltalog.commit import conflicts as conflicts_module
-from deltalog.operations import optimize as optimize_module
-from deltalog.operations.rewritten_bins import BinWriter, Rewritten
-from deltalog.operations.staged_actions import StagedActions
+from deltalog.maintenance.optimize import optimize as optimize_module
+from deltalog.maintenance.optimize.rewritten_bins import BinWriter, Rewritten
+from deltalog.write.staged_actions import StagedActions
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import run_row_schedule
 

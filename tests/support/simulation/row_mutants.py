@@ -9,23 +9,23 @@ from typing import Any
 
 import msgspec
 
-from deltalog import row_verbs as row_verbs_module
+from deltalog import table as table_module
 from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
 from deltalog.commit.prepared import Prepared
 from deltalog.expressions.bound import complement
-from deltalog.operations import matched_rows as matched_rows_module
-from deltalog.operations import rewrite as rewrite_module
-from deltalog.operations import transaction as transaction_module
-from deltalog.operations import update as update_module
-from deltalog.operations import writes
-from deltalog.operations.row_writer import RowWriter
-from deltalog.operations.staged_actions import StagedActions
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.table_rules import NO_RULES
-from deltalog.operations.transaction import Transaction
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
+from deltalog.rows import matched_rows as matched_rows_module
+from deltalog.rows import rewrite as rewrite_module
+from deltalog.rows import update as update_module
+from deltalog.write import transaction as transaction_module
+from deltalog.write import write_steps
+from deltalog.write.row_writer import RowWriter
+from deltalog.write.staged_actions import StagedActions
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.table_rules import NO_RULES
+from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
@@ -34,7 +34,7 @@ commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
 update: Any = update_module
-verbs: Any = row_verbs_module
+table_verbs: Any = table_module
 scan: Any = scan_module
 # The library as it is, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
@@ -172,14 +172,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6", kinds={"append": 1, "delete": 3})
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = verbs.delete
+    real = table_verbs.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
-        if not writes.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
+        if not write_steps.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
             return transaction_module.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(verbs, "delete", delete)
+    patch.setattr(table_verbs, "delete", delete)
 
 
 @mutant("R6")

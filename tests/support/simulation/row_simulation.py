@@ -23,8 +23,8 @@ from pyroaring import BitMap64
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError, MissingVersionError, NotFoundError, SchemaMismatchError, StoreError
 from deltalog.log.file_tables import add_actions
-from deltalog.operations import matched_rows
 from deltalog.parquet.file_reader import read_vector
+from deltalog.rows import matched_rows
 from deltalog.storage.base import LogStore
 from deltalog.table import DeltaTable
 from deltalog.testing.checker import Violation

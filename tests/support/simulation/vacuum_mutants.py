@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltalog.log import needed_files as needed_files_module
-from deltalog.log import removed_files as removed_files_module
-from deltalog.log import vacuum as rules_module
-from deltalog.log.vacuum import NamedFiles, Need, NeededFiles, VacuumRules
-from deltalog.operations import vacuum as vacuum_module
+from deltalog.maintenance.vacuum import decisions as rules_module
+from deltalog.maintenance.vacuum import needed_files as needed_files_module
+from deltalog.maintenance.vacuum import removed_files as removed_files_module
+from deltalog.maintenance.vacuum import vacuum as vacuum_module
+from deltalog.maintenance.vacuum.decisions import NamedFiles, Need, NeededFiles, VacuumRules
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 

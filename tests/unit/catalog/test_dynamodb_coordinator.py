@@ -20,7 +20,7 @@ from deltalog import (
 from deltalog.catalog import dynamodb
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import Head, Proposal, Ratification, TableRecord, aborted, committed, pinned, touched
-from deltalog.storage.commit_tables import create_commit_table, describe_commit_table
+from deltalog.storage.dynamodb.tables import create_commit_table, describe_commit_table
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 from deltalog.testing.coordinator_tests import CoordinatorTests
 from tests.support.s3 import Answer, Proxy, Request, Reset, Rule, Server, pass_on, proxied

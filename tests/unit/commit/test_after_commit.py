@@ -12,13 +12,13 @@ import pytest
 
 from deltalog import Dataset, DeltaTable, StoreError
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.operations.table_handle import TableHandle
-from deltalog.operations.transaction import Transaction
 from deltalog.storage.base import FileMeta
 from deltalog.storage.memory import MemoryStore
 from deltalog.table import handle_of
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator
 from deltalog.transactions.manager import TransactionManager
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.transaction import Transaction
 from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
 from tests.support.transactions import A, B, Clock, bank, content
 from tests.support.transactions import rows as accounts

@@ -17,10 +17,10 @@ from deltalog.commit.hooks import NewVersion, OnCheckpoint
 from deltalog.commit.loop import CommitLoop, base_of
 from deltalog.commit.prepared import Prepared
 from deltalog.log.reader import LogReader
-from deltalog.operations.table_handle import TableHandle
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Fault, FaultyStore, nth
+from deltalog.write.table_handle import TableHandle
 from tests.support.core import NOW, SCHEMA, environment, memory
 
 

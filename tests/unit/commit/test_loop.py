@@ -24,10 +24,10 @@ from deltalog import (
     StoreError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.operations.input_streams import as_reader
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
+from deltalog.write.input_streams import as_reader
 from tests.support.core import (
     ICT,
     NOW,

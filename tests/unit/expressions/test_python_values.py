@@ -15,8 +15,8 @@ import pytest
 
 from deltalog import CallError, DeltaTable, SchemaMismatchError, StructType
 from deltalog.expressions.python_values import as_scalar
-from deltalog.operations.contract.records import record_batches
 from deltalog.protocol.schema import DataType
+from deltalog.write_contract.records import record_batches
 
 UTC, EAST = dt.timezone.utc, dt.timezone(dt.timedelta(hours=2))
 NOON = dt.datetime(2026, 11, 20, 12)

@@ -21,7 +21,8 @@ from deltalog import (
 )
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Format, Metadata
-from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY, PHYSICAL_NAME_KEY, Mode
+from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY, Mode
+from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import all_columns
 from tests.support.core import strategies
 

@@ -18,7 +18,8 @@ from deltalog import (
 )
 from deltalog.protocol import metadata_update, row_tracking
 from deltalog.protocol.actions import Format
-from deltalog.protocol.column_mapping import ID_KEY, MAX_ID_KEY, MODE_KEY
+from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
+from deltalog.protocol.column_metadata import ID_KEY
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.s3 import Proxy, Server, pass_on, proxied
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3 import S3Store  # it imports s3fs, which other stores do not need
+    from deltalog.storage.s3.store import S3Store  # it imports s3fs, which other stores do not need
 
 
 @pytest.fixture(scope="module")

@@ -372,7 +372,7 @@ def test_the_local_disk_goes_to_the_store_that_is_atomic_there(tmp_path: Any) ->
 def test_s3fs_goes_to_the_store_that_knows_its_answers(ministack: Server) -> None:
     import s3fs
 
-    from deltalog.storage.s3 import S3Store
+    from deltalog.storage.s3.store import S3Store
 
     filesystem = s3fs.S3FileSystem(False, **ministack.options(use_listings_cache=False))
     bucket = ministack.bucket()

@@ -12,10 +12,10 @@ import pytest
 
 from deltalog.errors import StoreError
 from deltalog.protocol import limits
-from deltalog.storage import connections
-from deltalog.storage.connections import Connections, Limits, NoAnswerError, Origin
 from deltalog.storage.progress import MOST_EMPTY_PAGES, SLOWEST_BYTES_PER_SECOND, Pace, Pages
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3 import connections
+from deltalog.storage.s3.connections import Connections, Limits, NoAnswerError, Origin
+from deltalog.storage.s3.store import S3Store
 
 
 def test_pages_that_go_on() -> None:

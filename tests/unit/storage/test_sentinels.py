@@ -15,9 +15,9 @@ import pytest
 import deltalog
 from deltalog import CallError, DeltaLogError, DeltaTable, StoreError, TransactionManager, UnansweredRequestError
 from deltalog.catalog.locate import open_coordinator
-from deltalog.storage.dynamodb_client import DynamoTable
+from deltalog.storage.dynamodb.client import DynamoTable
 from deltalog.storage.registry import open_store
-from deltalog.storage.s3 import S3Store
+from deltalog.storage.s3.store import S3Store
 from deltalog.testing.coordinators import MemoryCoordinator
 from tests.support.s3 import Server
 
@@ -99,7 +99,7 @@ def test_one_of_the_environment_with_a_line_break_is_refused_too(
 
 
 def test_a_request_that_cannot_be_put_together_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltalog.storage.dynamodb_client.check_credentials", lambda options: None)
+    monkeypatch.setattr("deltalog.storage.dynamodb.client.check_credentials", lambda options: None)
     options = {**OPTIONS, "token": SENTINEL + "\n"}
     error = refused(lambda: DynamoTable("catalog", options).put({"pk": "a"}, "attribute_not_exists(pk)"), StoreError)
     assert not isinstance(error, UnansweredRequestError)

@@ -25,8 +25,8 @@ from deltalog import (
     VacuumReport,
 )
 from deltalog.catalog.records import Head
-from deltalog.log.removed_files import LAST_VACUUM
-from deltalog.log.vacuum import Need, Stay
+from deltalog.maintenance.vacuum.decisions import Need, Stay
+from deltalog.maintenance.vacuum.removed_files import LAST_VACUUM
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator, WrappedCoordinator
 from deltalog.testing.stores import Fault, FaultyStore, SimulatedKill, no_faults, nth

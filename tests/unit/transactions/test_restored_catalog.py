@@ -18,7 +18,7 @@ from deltalog.catalog.records import RatifiedCommit
 from deltalog.errors import CorruptTableError, StoreError
 from deltalog.protocol.codec import first_commit_info
 from deltalog.protocol.paths import commit_path
-from deltalog.storage.dynamodb_client import DynamoTable
+from deltalog.storage.dynamodb.client import DynamoTable
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth

@@ -6,10 +6,10 @@ import pytest
 
 from deltalog.dataset import Dataset
 from deltalog.errors import CommitStateUnknownError, TransactionCanceledError
-from deltalog.operations.contract.staging import BLOBS_PROPERTY
-from deltalog.operations.contract.stream import BLOB_SCHEMA
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, nth
+from deltalog.write_contract.staging import BLOBS_PROPERTY
+from deltalog.write_contract.stream import BLOB_SCHEMA
 from tests.support.transactions import A, Clock, bank, content, manager_of, rows
 
 BLOBS = "bank.blobs"

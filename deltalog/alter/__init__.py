@@ -1,0 +1,1 @@
+"""Changes of a table that is there: columns, constraints, features, properties, clustering."""

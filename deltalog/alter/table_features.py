@@ -1,0 +1,369 @@
+"""Table features added and dropped.
+
+Dropping goes by what readers of each version meet. A feature that only writers honour can go once the table holds
+no trace of it. A reader feature leaves traces in the log: a client without it must not read them under a protocol
+that does not name the feature, so it stays until log clean-up has deleted them.
+
+Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables,
+#clustered-table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow.compute as pc
+
+from deltalog.commit_result import CommitResult
+from deltalog.errors import (
+    CallError,
+    DeltaLogError,
+    FeatureDropIncompleteError,
+    InvalidCheckpointError,
+    Outcome,
+    StoreError,
+    UnsupportedFeatureError,
+)
+from deltalog.log.file_cache import FileCache
+from deltalog.log.file_tables import add_actions
+from deltalog.log.loader import load
+from deltalog.log.reader import LogReader
+from deltalog.log.segment import Checkpoint
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
+from deltalog.protocol import column_mapping, features, row_tracking, timestamps
+from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
+from deltalog.protocol.paths import LogFileKind, log_path
+from deltalog.protocol.properties import (
+    APPEND_ONLY,
+    CHECKPOINT_POLICY,
+    CHECKPOINT_PROTECTION_BEFORE,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_DELETION_VECTORS,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    ENABLE_TYPE_WIDENING,
+    Property,
+)
+from deltalog.protocol.schema import uses_type
+from deltalog.protocol.widening import TYPE_CHANGES_KEY
+from deltalog.read.snapshot import Snapshot
+from deltalog.write import clustering_columns
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.transaction import Transaction, skipped
+
+_COMMITS_AT_ONCE = 256
+
+
+def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
+    """Commit a protocol that names a feature and those that it requires. Nothing is committed when it does already."""
+    feature = features.feature(name)
+    if feature.writes is features.Writes.NO:
+        raise UnsupportedFeatureError(
+            f"{name} cannot be added: deltalog could not write the table after that.", features=(name,)
+        )
+    protocol = features.with_features(transaction.protocol, [name])
+    if protocol == transaction.protocol:
+        return skipped(transaction)
+    transaction.metadata_changes.set_protocol(protocol)
+    parameters = {"newProtocol": canonical_json(protocol.to_json())}
+    return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
+
+
+def upgrade_protocol(
+    transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
+) -> CommitResult:
+    """Commit a protocol of at least these versions. Nothing is committed when it has them already."""
+    protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
+    if protocol == transaction.protocol:
+        return skipped(transaction)
+    transaction.metadata_changes.set_protocol(protocol)
+    parameters = {"newProtocol": canonical_json(protocol.to_json())}
+    return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
+
+
+def drop_feature(
+    begin: Callable[[], Transaction],
+    name: str,
+    user_metadata: UserMetadata,
+    purge: Callable[[], Sequence[CommitResult]] = tuple,
+) -> CommitResult:
+    """Drop a table feature in at most two commits: the first unsets the properties that use it, the second removes it
+    from the protocol. In between, where deletion vectors are dropped, ``purge`` rewrites the files that have some, and
+    returns its commits.
+
+    The last one is refused with a CallError that says what to do while the table, or for reader features the log,
+    holds traces of the feature. Where it is not made after others have landed, FeatureDropIncompleteError has the
+    reason as its cause; with the outcome of a commit unknown, CommitStateUnknownError is raised as it is.
+    """
+    feature = features.feature(name)
+    removal = _REMOVALS.get(name)
+    if removal is None:
+        why = _PERMANENT.get(name, "the rows would have to be rewritten. Copy them into a new table")
+        raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
+    done: tuple[str, CommitResult] | None = None  # what was committed before the feature is dropped
+    with begin() as transaction:
+        if name not in features.writer_features(transaction.protocol):
+            return skipped(transaction)
+        _check_not_required(transaction, name)
+        in_use = [key for key in removal.properties if key in transaction.metadata.configuration]
+        if in_use:
+            transaction.unset_properties(in_use)
+            parameters = {"properties": canonical_json(in_use), "ifExists": "true"}
+            commit = transaction.commit("UNSET TBLPROPERTIES", parameters, user_metadata=user_metadata)
+            done = f"unset {', '.join(in_use)}", commit
+    try:
+        for commit in purge() if removal.vectors else ():
+            done = "rewritten the files with deletion vectors", commit
+        with begin() as transaction:
+            return _removed_from_protocol(transaction, feature, removal, user_metadata)
+    except DeltaLogError as error:
+        if done is None or error.outcome is Outcome.UNKNOWN:
+            raise
+        raise FeatureDropIncompleteError(
+            f"Version {done[1].version} has {done[0]}; the next commit, which drops the table feature {name}, was not "
+            f"made: {error}",
+            feature=name,
+            version=done[1].version,
+        ) from error
+
+
+def _removed_from_protocol(
+    transaction: Transaction, feature: features.Feature, removal: Removal, user_metadata: UserMetadata
+) -> CommitResult:
+    name = feature.name
+    _check_not_required(transaction, name)
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
+    if obstacle is not None:
+        raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
+    # A concurrent commit may use the feature again, so every change of metadata or files is a conflict.
+    transaction.unset_properties(removal.unset_with_it)
+    transaction.read_whole_table()
+    if name == row_tracking.FEATURE:
+        _forget_row_ids(transaction, snapshot)
+    if removal.domain is not None:
+        _remove_domain(transaction, snapshot, removal.domain)
+    transaction.metadata_changes.set_protocol(features.without_feature(transaction.protocol, name))
+    parameters = {"featureName": name, "truncateHistory": "false"}
+    return transaction.commit("DROP FEATURE", parameters, user_metadata=user_metadata)
+
+
+def _check_not_required(transaction: Transaction, name: str) -> None:
+    dependents = features.requiring(transaction.protocol, name)
+    if dependents:
+        raise CallError(f"The table feature {name} is required by {', '.join(dependents)}. Drop that first.")
+
+
+def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
+    """Remove the row ids of all files: if row tracking was turned on again later, ids would be assigned twice."""
+    files = snapshot.files()
+    tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
+    for add in add_actions(tracked):
+        transaction.add(msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None))
+
+
+def _remove_domain(transaction: Transaction, snapshot: Snapshot, name: str) -> None:
+    for domain in snapshot.domain_metadata:
+        if domain.domain == name:
+            transaction.metadata_changes.stage_domain(msgspec.structs.replace(domain, removed=True))
+
+
+# ------------------------------------------------------------------------------------- traces of a feature
+
+
+def _nothing(snapshot: Snapshot) -> str | None:
+    return None
+
+
+def _no_metadata(metadata: Metadata) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How a feature is dropped.
+
+    ``properties``: those that are unset first; ``unset_with_it``, ``domain``: properties that are unset, and a metadata
+    domain that is removed, in the commit that drops the feature. ``obstacle``: why the table still needs the feature,
+    and what to do, as text; None: it does not. For reader features, no version of the log may have metadata for which
+    ``uses`` is true, or with ``vectors`` a deletion vector.
+    """
+
+    properties: tuple[str, ...] = ()
+    unset_with_it: tuple[str, ...] = ()
+    domain: str | None = None
+    obstacle: Callable[[Snapshot], str | None] = _nothing
+    uses: Callable[[Metadata], bool] = _no_metadata
+    vectors: bool = False
+
+
+def _traces(snapshot: Snapshot, removal: Removal) -> str | None:
+    version = _last_trace(snapshot, removal)
+    if version is None:
+        return None
+    return (
+        f"version {version}, which the log still has, uses it, and clients without the feature would misread it. "
+        "The feature is no longer used. Write a checkpoint (checkpoint()), wait until the log is cleaned up beyond "
+        "that version (delta.logRetentionDuration), and call drop_feature again."
+    )
+
+
+def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
+    """The last version of the log that uses a feature. Cost: 1 LIST, 1 GET for each commit, the oldest checkpoint."""
+    reader = snapshot.reader
+    listing = reader.list_from()
+    versions = [version for version in listing.commits if version <= snapshot.version]
+    for start in range(len(versions) - 1, -1, -_COMMITS_AT_ONCE):
+        for commit in reversed(reader.commits(versions[max(0, start + 1 - _COMMITS_AT_ONCE) : start + 1])):
+            files: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
+            if removal.vectors and any(file.deletion_vector is not None for file in files):
+                return commit.version
+            if commit.metadata is not None and removal.uses(commit.metadata):
+                return commit.version
+    if listing.checkpoints and (not versions or versions[0] > 0):
+        oldest = load(reader, listing, listing.checkpoints[0].version, snapshot.protocol)
+        if removal.uses(oldest.metadata) or (removal.vectors and _has_vectors(oldest.cache)):
+            return oldest.version
+    return None
+
+
+def _has_vectors(cache: FileCache) -> bool:
+    tables = (cache.files(["deletion_vector"]), cache.tombstones(-1))
+    return any(table["deletion_vector"].null_count < table.num_rows for table in tables)
+
+
+def _fields_with(key: str, what: str) -> Callable[[Snapshot], str | None]:
+    def obstacle(snapshot: Snapshot) -> str | None:
+        return f"{what}." if features.any_field_has(snapshot.schema, key) else None
+
+    return obstacle
+
+
+def _columns_of(type_name: str) -> Callable[[Snapshot], str | None]:
+    def obstacle(snapshot: Snapshot) -> str | None:
+        found = uses_type(snapshot.schema, type_name)
+        return f"the table has columns of type {type_name}; drop them first." if found else None
+
+    return obstacle
+
+
+def _constraints(snapshot: Snapshot) -> str | None:
+    used = features.is_used("checkConstraints", snapshot.metadata, snapshot.schema)
+    return "the table has constraints; drop them first." if used else None
+
+
+def _domains(snapshot: Snapshot) -> str | None:
+    names = [each.domain for each in snapshot.domain_metadata]
+    return f"the table has the metadata domains {', '.join(names)}; remove them first." if names else None
+
+
+def _vectors(snapshot: Snapshot) -> str | None:
+    files = snapshot.files(["deletion_vector"])
+    with_vector = files.num_rows - files["deletion_vector"].null_count
+    if not with_vector:
+        return None
+    return f"{with_vector} files have deletion vectors; rewrite them first (optimize.purge())."
+
+
+def _mapping(snapshot: Snapshot) -> str | None:
+    used = features.is_used("columnMapping", snapshot.metadata, snapshot.schema)
+    return "the table maps its columns; copy the rows into a new table." if used else None
+
+
+def _v2_checkpoints(snapshot: Snapshot) -> str | None:
+    reader = snapshot.reader
+    held = [each.version for each in reader.list_from().checkpoints if _is_v2(reader, each)]
+    if not held:
+        return None
+    return (
+        f"the log has the V2 checkpoint of version {held[-1]}. Write a classic one (checkpoint()), wait until the log "
+        "is cleaned up beyond that version, and call drop_feature again."
+    )
+
+
+def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
+    if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
+        return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
+    # A V2 checkpoint may have a classic name; only V2 has this column.
+    path = log_path(checkpoint.names[0])
+    try:
+        with contextlib.closing(reader.store.open_input(path)) as source, open_parquet(source) as file:
+            return "checkpointMetadata" in file.schema_arrow.names
+    except StoreError:
+        raise
+    except READ_ERRORS as error:
+        raise InvalidCheckpointError(
+            f"{reader.store.location(path)} cannot be read: {error}. Write another checkpoint (checkpoint()), delete "
+            "this one, and drop the feature again.",
+            version=checkpoint.version,
+        ) from error
+
+
+def _protection(snapshot: Snapshot) -> str | None:
+    before = CHECKPOINT_PROTECTION_BEFORE.read(snapshot.metadata.configuration)
+    listing = snapshot.reader.list_from()
+    oldest = min((*listing.commits[:1], *(each.version for each in listing.checkpoints[:1])), default=0)
+    if before <= oldest:
+        return None
+    return f"the log has versions before {before}, whose checkpoints are protected. Wait until they are cleaned up."
+
+
+def _has_field(key: str) -> Callable[[Metadata], bool]:
+    return lambda metadata: features.any_field_has(metadata.schema, key)
+
+
+def _has_type(name: str) -> Callable[[Metadata], bool]:
+    return lambda metadata: uses_type(metadata.schema, name)
+
+
+def _is_true(prop: Property[bool]) -> Callable[[Metadata], bool]:
+    return lambda metadata: prop.read(metadata.configuration)
+
+
+_WIDENING = Removal(
+    (ENABLE_TYPE_WIDENING.key,),
+    obstacle=_fields_with(TYPE_CHANGES_KEY, "columns were widened; copy the rows into a new table"),
+    uses=lambda metadata: _is_true(ENABLE_TYPE_WIDENING)(metadata) or _has_field(TYPE_CHANGES_KEY)(metadata),
+)
+# Features that are never dropped, and why.
+_PERMANENT = {
+    features.CATALOG_MANAGED: (
+        "its catalog must stop ratifying commits. Call TransactionManager.release_table or run deltalog tables release"
+    )
+}
+_REMOVALS = {
+    "appendOnly": Removal((APPEND_ONLY.key,)),
+    "invariants": Removal(obstacle=_fields_with(INVARIANT_KEY, "columns have invariants")),
+    "checkConstraints": Removal(obstacle=_constraints),
+    "generatedColumns": Removal(obstacle=_fields_with(GENERATION_KEY, "columns are generated")),
+    "identityColumns": Removal(obstacle=_fields_with(IDENTITY_KEY, "the table has identity columns")),
+    "allowColumnDefaults": Removal(obstacle=_fields_with(DEFAULT_KEY, "columns have defaults")),
+    "changeDataFeed": Removal((ENABLE_CHANGE_DATA_FEED.key,)),
+    "domainMetadata": Removal(obstacle=_domains),
+    clustering_columns.FEATURE: Removal(domain=column_mapping.CLUSTERING_DOMAIN),
+    row_tracking.FEATURE: Removal((ENABLE_ROW_TRACKING.key, "delta.rowTrackingSuspended"), domain=row_tracking.DOMAIN),
+    timestamps.FEATURE: Removal((ENABLE_IN_COMMIT_TIMESTAMPS.key,)),
+    "checkpointProtection": Removal(unset_with_it=(CHECKPOINT_PROTECTION_BEFORE.key,), obstacle=_protection),
+    "vacuumProtocolCheck": Removal(),
+    "v2Checkpoint": Removal((CHECKPOINT_POLICY.key,), obstacle=_v2_checkpoints),
+    "deletionVectors": Removal(
+        (ENABLE_DELETION_VECTORS.key,),
+        obstacle=_vectors,
+        uses=_is_true(ENABLE_DELETION_VECTORS),
+        vectors=True,
+    ),
+    "columnMapping": Removal(
+        obstacle=_mapping, uses=lambda metadata: features.is_used("columnMapping", metadata, metadata.schema)
+    ),
+    "typeWidening": _WIDENING,
+    "typeWidening-preview": _WIDENING,
+    "timestampNtz": Removal(obstacle=_columns_of("timestamp_ntz"), uses=_has_type("timestamp_ntz")),
+    "variantType": Removal(obstacle=_columns_of("variant"), uses=_has_type("variant")),
+    "variantType-preview": Removal(obstacle=_columns_of("variant"), uses=_has_type("variant")),
+}

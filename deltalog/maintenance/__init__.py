@@ -1,0 +1,1 @@
+"""Maintenance: optimize, vacuum, statistics, files of the log, manifests, restore."""

@@ -1,0 +1,54 @@
+"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up.
+
+Spec: PROTOCOL.md#checkpoints-1, #log-compaction-files, #metadata-cleanup.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from deltalog.errors import CallError
+from deltalog.log.checkpoint.writer import TopLevel, write_checkpoint
+from deltalog.log.cleanup import CleanupReport, clean_up
+from deltalog.log.compaction import write_compaction
+from deltalog.read.snapshot import Snapshot
+from deltalog.write.table_handle import TableHandle
+
+_NO_TIME = datetime.timedelta(0)
+
+
+def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
+    """Write a checkpoint of the latest version, after those that commits of this process still write: the hint names
+    the one that is written last."""
+    handle.flush()
+    snapshot, environment = handle.writable(for_change=False), handle.environment
+    written = write_checkpoint(
+        snapshot.log,
+        environment.clock_ms(),
+        new_uuid=environment.new_uuid,
+        top_level=top_level,
+        sidecar_rows=sidecar_rows,
+    )
+    handle.advance(Snapshot(snapshot.log.on_checkpoint(written)))
+
+
+def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
+    """Write a log compaction file. Returns the first and the last version in it; None: there are fewer than two."""
+    snapshot = handle.writable(for_change=False)
+    start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
+    end = snapshot.version if to_version is None else to_version
+    if from_version is None and to_version is None and end <= start:
+        return None
+    if end > snapshot.version:
+        raise CallError(f"{handle.url} has no version {end} yet; its latest is {snapshot.version}.")
+    compaction = write_compaction(snapshot.log, start, end)
+    return compaction.start, compaction.end
+
+
+def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timedelta | None) -> CleanupReport:
+    """Delete the log files that no version within the retention needs."""
+    if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
+        raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
+    handle.flush()  # what is being written would not be counted
+    retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
+    return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

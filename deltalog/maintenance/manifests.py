@@ -1,0 +1,92 @@
+"""Symlink manifests, for engines that do not read the log: below ``_symlink_format_manifest`` a text file for each
+partition, with the locations of its live files, as Presto, Trino, Athena and Hive read them (SymlinkTextInputFormat).
+
+Each manifest is replaced atomically, but not all of them together: a reader may mix those of two versions.
+
+Spec: PROTOCOL.md leaves manifests to writers; #add-file-and-remove-file says what a version's files are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from deltalog.errors import CallError, UnsafePathError
+from deltalog.protocol import column_mapping, partitions
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import EntryKind, LogStore
+from deltalog.write.table_handle import TableHandle
+
+DIRECTORY = "_symlink_format_manifest"
+_NAME = "manifest"
+
+
+def write_manifests(handle: TableHandle) -> tuple[str, ...]:
+    """See ``DeltaTable.generate``."""
+    store = handle.reader.store
+    if store.branch is not None:
+        raise CallError(f"{store.url}: manifests cannot be written in a transaction. Write them after its commit.")
+    snapshot = handle.refresh()
+    _check_readable_without_log(snapshot)
+    manifests = _manifests(snapshot)
+    target = store.link_target(DIRECTORY)
+    if target is not None:
+        raise UnsafePathError(
+            f"{store.url}: {DIRECTORY} is a symbolic link, to {target}. Nothing was written there: remove it.",
+            path=DIRECTORY,
+        )
+    before = _existing(store)
+    for path, locations in manifests.items():
+        store.put(path, "".join(f"{location}\n" for location in locations).encode())
+    for path in sorted(before - manifests.keys()):
+        store.delete(path)
+    return tuple(manifests)
+
+
+def _check_readable_without_log(snapshot: Snapshot) -> None:
+    """Raise CallError where readers of the files alone would return deleted rows or physical column names."""
+    if column_mapping.mode_of(snapshot.metadata.configuration) != "none":
+        raise CallError(
+            f"{snapshot.url} has column mapping: its files have other names for the columns, which readers of "
+            "manifests would return. No manifest was written."
+        )
+    vectors = snapshot.files(["deletion_vector"])["deletion_vector"]
+    number = len(vectors) - vectors.null_count
+    if number:
+        raise CallError(
+            f"{snapshot.url} has deletion vectors in {number} of its files, and readers of manifests would return the "
+            "deleted rows. Purge them first (table.optimize.purge()), and turn delta.enableDeletionVectors off. No "
+            "manifest was written."
+        )
+
+
+def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
+    """The locations of the files, by the path of their manifest; an empty manifest for an empty table without
+    partitions. Raises UnsafePathError."""
+    columns = snapshot.partition_columns
+    found: dict[str, list[str]] = defaultdict(list)
+    if not columns:
+        found[f"{DIRECTORY}/{_NAME}"] = []
+    files = snapshot.files(["path", "partition_values"])
+    for path, pairs in zip(files["path"].to_pylist(), files["partition_values"].to_pylist(), strict=True):
+        values = dict(pairs or ())
+        directory = partitions.directory({name: values[name] for name in columns})
+        manifest = f"{DIRECTORY}/{directory}/{_NAME}" if directory else f"{DIRECTORY}/{_NAME}"
+        found[manifest].append(_location(snapshot, path))
+    return {path: sorted(locations) for path, locations in sorted(found.items())}
+
+
+def _location(snapshot: Snapshot, named: str) -> str:
+    """As Hadoop writes a path: with a scheme, and not percent-encoded."""
+    location = snapshot.reader.files.location(named)
+    return f"file:{location}" if location.startswith("/") else location
+
+
+def _existing(store: LogStore) -> set[str]:
+    """The manifests that are there. Raises CallError where the store cannot list all depths."""
+    below = f"{DIRECTORY}/"
+    entries = store.walk(lambda directory: f"{directory}/".startswith(below))
+    return {
+        entry.path
+        for entry in entries
+        if entry.kind is EntryKind.FILE and entry.path.startswith(below) and entry.path.endswith(f"/{_NAME}")
+    }

@@ -1,0 +1,1 @@
+"""OPTIMIZE: compaction, clustering, Z-order, and purging of deletion vectors."""

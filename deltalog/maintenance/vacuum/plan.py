@@ -1,0 +1,125 @@
+"""What a vacuum deletes, put together from the decisions on the parts of a listing, and from what became known after
+them. Pure.
+
+Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from deltalog.maintenance.vacuum.decisions import (
+    UNCOMMITTED_AGE_MS,
+    Decided,
+    Need,
+    NeededFiles,
+    Stay,
+    VacuumedFiles,
+    VacuumRules,
+    checked_path,
+    is_in_table,
+    parents,
+)
+from deltalog.maintenance.vacuum.path_hashes import PathHashes, folded
+from deltalog.protocol.paths import is_plain
+from deltalog.storage.base import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """``files``: to delete, by path. ``directories``: to remove after them if they are empty, the deepest
+    first. ``kept``: the number of the files that stay, by reason. ``young``: the paths of those that only their age
+    keeps. ``directory_count``: of the directories that were listed, the root included."""
+
+    files: VacuumedFiles
+    directories: Sequence[Entry]
+    kept: Mapping[str, int]
+    young: Set[str]
+    directory_count: int
+
+
+def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
+    """The decision on everything below a table's root. ``decided``: on all parts; it is changed. ``late``: needed
+    files that were not known then, and why."""
+    _keep_some(decided, needed, late)
+    known_roots = decided.tables
+
+    def may_remove(path: str) -> bool:
+        return is_plain(path) and not is_in_table(path, known_roots) and not any(map(rules.ignores, path.split("/")))
+
+    emptied, occupied = _and_above(decided.emptied), _and_above(decided.occupied)
+    directories = {entry.path: entry for entry in decided.directories}
+    known = {path for path in directories if may_remove(path)} | emptied | occupied
+    removable = []
+    # Those that will be empty, the deepest first: directories of deleted files, and those that are empty and old.
+    for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
+        entry = directories[path]
+        if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):
+            removable.append(entry)
+        else:
+            occupied.update(parents(path))
+    return VacuumPlan(decided.files.in_order(), removable, +decided.kept, decided.young.keys(), len(known) + 1)
+
+
+def together(parts: Iterable[Decided]) -> Decided:
+    """The decisions on several parts as one, of which ``present`` is not known."""
+    whole = Decided([], frozenset(), Counter(), PathHashes(), 0)
+    for part in parts:
+        whole.directories += part.directories
+        whole.tables |= part.tables
+        whole.kept += part.kept
+        whole.listed += part.listed
+        whole.gone += part.gone
+        whole.files.extend(part.files, range(len(part.files)))
+        whole.young.update(part.young)
+        whole.emptied |= part.emptied
+        whole.occupied |= part.occupied
+    return whole
+
+
+def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
+    """Keep files that were to be deleted, or only too young for that: those of ``late``, and other spellings of needed
+    ones; and the checksums of these."""
+    spelled = _Spellings(needed.besides(late))
+    kept: dict[str, Need | Stay] = {}
+    for paths in (decided.files.paths, decided.young):
+        for path in paths:
+            why = late.get(path) or (Stay.SPELLED if path in spelled else None)
+            if why is not None:
+                kept[path] = why
+    if not kept:
+        return
+    for paths in (decided.files.paths, decided.young):
+        kept.update((path, Stay.HIDDEN) for path in paths if path not in kept and checked_path(path) in kept)
+    for path, why in kept.items():
+        decided.kept[why.value] += 1
+        decided.occupied.add(path.rpartition("/")[0])
+    decided.kept -= Counter(decided.young.pop(path) for path in kept if path in decided.young)
+    decided.files = decided.files.without(kept.keys())
+
+
+class _Spellings:
+    """Whether another spelling of a path is needed."""
+
+    def __init__(self, needed: NeededFiles) -> None:
+        self._needed = needed
+        self._directory: str | None = None
+        self._names: list[Set[int]] = []
+
+    def __contains__(self, path: str) -> bool:
+        directory, _, name = folded(path).rpartition("/")
+        if directory != self._directory:  # most paths are in the order of directories
+            self._directory, self._names = directory, self._needed.spellings(directory)
+        hashed = self._needed.hashed(name)
+        return any(hashed in names for names in self._names)
+
+
+def _is_old(entry: Entry, rules: VacuumRules) -> bool:
+    time_ms = entry.modification_time_ms
+    return time_ms is not None and time_ms < min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
+
+
+def _and_above(directories: Set[str]) -> set[str]:
+    return {*directories}.union(*map(parents, directories)) - {""}

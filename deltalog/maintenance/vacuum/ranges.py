@@ -1,0 +1,94 @@
+"""The files below a table's root as ranges of their paths, each of which can be listed and decided on by itself. Pure.
+
+Ranges have no gaps and do not overlap, so that every file is in one of them, whether the log names it or not. The paths
+that the log names only determine where ranges begin.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from deltalog.maintenance.vacuum.decisions import Need, NeededFiles
+from deltalog.maintenance.vacuum.path_hashes import NeededPaths, shared_hash
+from deltalog.protocol.paths import LOG_DIRECTORY, has_some
+
+_MOST_PATHS = 65_536
+_STEP = 16
+# Hashes that are sent together: those of a directory go to each of the ranges that have a part of it.
+_MOST_BYTES = 128 << 20
+
+
+class PathSample:
+    """Some of many paths, as evenly spread as these are."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+        self._step = _STEP
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Some more of them, in any order."""
+        self._paths += (path for path in paths[:: self._step] if not path.startswith(f"{LOG_DIRECTORY}/"))
+        if len(self._paths) > _MOST_PATHS:
+            self._paths = sorted(self._paths)[::2]
+            self._step *= 2
+
+    def bounds(self, ranges: int) -> list[str]:
+        """Where ranges begin, but for the first, so that they have about as many of the paths each: at the beginning of
+        a directory, unless one is too large for that."""
+        paths, found = sorted(self._paths), [""]
+        for number in range(1, ranges if paths else 0):
+            path = paths[number * len(paths) // ranges]
+            directory = path[: path.rfind("/") + 1]
+            bound = directory if directory > found[-1] else path
+            if bound > found[-1]:
+                found.append(bound)
+        return found[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumRange:
+    """The paths from ``start`` on and before ``end`` (None: all). ``needed``: the reason, the directory and the hashes
+    of the names in it, of each directory that can have such paths. ``removed``: as of NamedFiles, in the range."""
+
+    start: str
+    end: str | None
+    needed: Sequence[tuple[Need, str, bytes]]
+    removed: Sequence[str]
+
+    def needed_files(self) -> NeededFiles:
+        """As ``decide`` takes them; a path is there for its first reason only."""
+        found: dict[Need, NeededPaths] = {}
+        for need, directory, hashes in self.needed:
+            paths = found.setdefault(need, NeededPaths(hashed=shared_hash))
+            paths.add_hashes(directory, array("q", hashes))
+        return NeededFiles([(need, found[need]) for need in Need if need in found], shared_hash)
+
+
+def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int) -> Iterator[VacuumRange]:
+    """All paths, in at most ``most`` ranges."""
+    first = _first_reasons(needed)
+    largest = max((sum(len(hashes) for _, hashes in each) for each in first.values()), default=0)
+    bounds = sample.bounds(max(1, min(most, _MOST_BYTES // max(largest, 1))))
+    names = sorted(removed)
+    for start, end in zip(["", *bounds], [*bounds, None], strict=True):
+        some = names[bisect_left(names, start) : len(names) if end is None else bisect_left(names, end)]
+        here = (directory for directory in first if has_some(directory, start, end))
+        yield VacuumRange(
+            start, end, [(need, directory, hashes) for directory in here for need, hashes in first[directory]], some
+        )
+
+
+def _first_reasons(needed: NeededFiles) -> dict[str, list[tuple[Need, bytes]]]:
+    """By directory, the hashes of its names by the first reason that has them."""
+    found: dict[str, list[tuple[Need, bytes]]] = {}
+    for directory in {*needed.directories}:
+        known: set[int] = set()
+        for need, paths in needed.reasons:
+            more = set(paths.names.get(directory, ())) - known
+            if more:
+                found.setdefault(directory, []).append((need, array("q", more).tobytes()))
+                known |= more
+    return found

@@ -1,0 +1,207 @@
+"""Lists, decides on and deletes the files of a vacuum in other processes, such as the tasks of a Spark job.
+
+Each task lists a range of paths and decides on it by the rules of ``decisions``, as a vacuum in one process does on
+all of them. A task may be attempted more than once, also concurrently: a listing changes nothing, and of files to
+delete it counts which are gone, whichever attempt deleted them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.errors import StoreError
+from deltalog.maintenance.vacuum.decisions import (
+    Decided,
+    NamedFiles,
+    Sifted,
+    VacuumedFiles,
+    VacuumRules,
+    checked_path,
+    decide,
+    sift,
+    table_roots,
+)
+from deltalog.maintenance.vacuum.path_hashes import HASH_PROBE, PathHashes
+from deltalog.maintenance.vacuum.plan import together
+from deltalog.maintenance.vacuum.ranges import PathSample, VacuumRange, ranges
+from deltalog.maintenance.vacuum.removed_files import logs_above
+from deltalog.protocol.paths import commit_path, is_within
+from deltalog.storage.base import Entry, FileMeta, LogStore, WalkPart
+from deltalog.write.table_handle import TableHandle
+from deltalog.write.task_files import storage_of
+
+_AT_ONCE = 1_000
+# Files that a task deletes: ten requests on S3; progress is reported after each.
+_IN_A_TASK = 10_000
+
+
+#: Runs work in other processes: see ``DeltaTable.vacuum``.
+RunTasks = Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class VacuumRunner:
+    """``run``: runs the tasks of a vacuum. ``ranges``: how many of them list, at most."""
+
+    run: RunTasks
+    ranges: int
+
+
+@dataclass(frozen=True)
+class VacuumTasks:
+    """What the tasks of one vacuum do. Can be pickled; the pickle has the storage options, and so any secrets in them.
+
+    ``version`` and ``commit``: the latest version, and size and time of its commit, by which a task knows that it sees
+    the same table. ``elsewhere``: as of NamedFiles. ``tables``: the roots of other tables that the log shows.
+    """
+
+    store: LogStore
+    rules: VacuumRules
+    version: int
+    commit: FileMeta
+    elsewhere: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    probe: int = HASH_PROBE
+
+    @classmethod
+    def of(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
+        """For the table of a handle; None where the commit of its version is not in the log. Cost: 1 HEAD."""
+        store = storage_of(handle.reader.store)
+        commit = store.head(commit_path(version))
+        return None if commit is None else cls(store, rules, version, commit)
+
+    def look(self, data: bytes, attempt: str) -> bytes:
+        """List a range and decide on it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError where the table
+        is not that of the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory above its ends, 1
+        HEAD for each checksum whose file is in another range."""
+        self._check()
+        here: VacuumRange = unpacked(data)
+        store, needed = self.store, here.needed_files()
+        named = NamedFiles(needed, frozenset(here.removed), self.elsewhere)
+        sifted = sift(store.walk_parts(self.rules.enters, here.start, here.end), needed)
+        ends = [each for each in (here.start, here.end) if each]
+        # Only of these directories another range may have the log.
+        tables = self.tables | table_roots(entry.path for entry in logs_above(store, ends))
+        checked = (checked_path(path) for path in _paths(sifted))
+        outside = sorted({path for path in checked if path is not None and not is_within(path, here.start, here.end)})
+        if outside:
+            others = sift([WalkPart("", [], store.entries(outside))], needed)
+            sifted.present.update(decide(others, named, self.rules, store.entries, tables).present)
+        decided = decide(sifted, named, self.rules, store.entries, tables)
+        return packed(replace(decided, present=PathHashes()))
+
+    def delete(self, data: bytes, attempt: str) -> bytes:
+        """Delete files. ``data``: VacuumedFiles. Returns a byte for each: 1 where it is gone. Raises StoreError. Cost:
+        as ``LogStore.remove``, 1 HEAD for each 1,000 files, and 1 for each file that it did not remove."""
+        files: VacuumedFiles = unpacked(data)
+
+        def remove(entries: Sequence[Entry]) -> list[Entry]:
+            self._check()
+            return self.store.remove(entries)
+
+        done = {files.paths[row] for _, gone in deleted_in_steps(remove, files) for row in gone}
+        rest = [path for path in files.paths if path not in done]
+        # Followed through links: what became reachable by one only is not deleted.
+        gone = done.union(path for path, meta in zip(rest, self.store.head_many(rest), strict=True) if meta is None)
+        return bytes(path in gone for path in files.paths)
+
+    def _check(self) -> None:
+        if self.probe != HASH_PROBE:
+            raise StoreError(
+                f"{self.store.url}: the executors hash names otherwise than the driver. Use the same Python on both.",
+                path=self.store.url,
+            )
+        if self.store.head(commit_path(self.version)) != self.commit:
+            raise StoreError(
+                f"{self.store.url}: an executor does not see version {self.version} of the table as the driver does. "
+                "Put the table where all executors see it, or vacuum it on the driver alone",
+                path=self.store.url,
+            )
+
+
+@dataclass(frozen=True)
+class DistributedVacuum:
+    """The tasks of one vacuum, and the runner that has them run in other processes."""
+
+    tasks: VacuumTasks
+    runner: VacuumRunner
+
+    @classmethod
+    def of(
+        cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
+    ) -> DistributedVacuum | None:
+        """None, and its cost, as of ``VacuumTasks.of``."""
+        tasks = VacuumTasks.of(handle, version, rules)
+        return None if tasks is None else cls(tasks, runner)
+
+    def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
+        """As ``decide``, on everything below the root. Raises StoreError where tasks lose, or repeat, a file, and what
+        the runner raises."""
+        elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
+        tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
+        inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, self.runner.ranges)]
+        parts: list[Decided] = [unpacked(each) for each in self.runner.run(tasks.look, inputs, "list the files")]
+        listed = sum(part.listed for part in parts)
+        counted = sum(len(part.files) + part.kept.total() + part.gone for part in parts)
+        decided = together(parts)
+        decided.files = decided.files.in_order()
+        paths = decided.files.paths
+        if len(parts) != len(inputs) or counted != listed or any(map(str.__eq__, paths, paths[1:])):
+            raise StoreError(
+                f"{tasks.store.url}: of {len(inputs)} tasks {len(parts)} answered; they listed {listed} files and "
+                f"decided on {counted}, some of them perhaps twice. Nothing was deleted. Vacuum again, or on the "
+                "driver alone.",
+                path=tasks.store.url,
+            )
+        return decided
+
+    def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
+        """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone.
+
+        Raises StoreError, and what the runner raises.
+        """
+        rows, url = range(len(files)), self.tasks.store.url
+        steps = [rows[start : start + _IN_A_TASK] for start in rows[::_IN_A_TASK]]
+        answers = self.runner.run(self.tasks.delete, (packed(files.of(some)) for some in steps), "delete files")
+        for some in steps:
+            flags = next(answers, b"")
+            if len(flags) != len(some):
+                raise StoreError(
+                    f"{url}: of {len(some)} files that a task was to delete it answered for {len(flags)}.", path=url
+                )
+            yield len(some), [row for row, is_gone in zip(some, flags, strict=True) if is_gone]
+
+
+def deleted_in_steps(
+    remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
+) -> Iterator[tuple[int, list[int]]]:
+    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone. Raises and costs
+    as ``remove``, with 1,000 files in each call."""
+    rows = range(len(files))
+    for start in rows[::_AT_ONCE]:
+        some = rows[start : start + _AT_ONCE]
+        gone = {entry.path for entry in remove(files.entries(some))}
+        yield len(some), [row for row in some if files.paths[row] in gone]
+
+
+def _paths(sifted: Sifted) -> Iterator[str]:
+    yield from (entry.path for entry in sifted.others)
+    yield from sifted.unread
+
+
+def packed(value: Any) -> bytes:
+    """A value as bytes for another process of the same program: paths take a third of their size."""
+    data = pickle.dumps(value)
+    body: bytes = pa.compress(data, codec="zstd", asbytes=True)
+    return len(data).to_bytes(8, "little") + body
+
+
+def unpacked(data: bytes) -> Any:
+    """What ``packed`` got."""
+    size = int.from_bytes(data[:8], "little")
+    return pickle.loads(pa.decompress(data[8:], decompressed_size=size, codec="zstd", asbytes=True))

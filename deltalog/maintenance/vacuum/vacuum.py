@@ -1,0 +1,275 @@
+"""Vacuum: deletes the files below a table's root that no version within the retention needs.
+
+Of what the log needs only hashes are in memory, and the listing is compared with them as it comes. After the listing
+the log is read on: a file that is committed in between is found there. A lite vacuum lists nothing and asks for the
+files that the log says were removed. What is committed later is read after the commit that records the start, before
+the first file is deleted.
+
+Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from deltalog.errors import CallError, DeltaLogError, ResourceNotReadyError, StoreError
+from deltalog.log.history import LogHistory
+from deltalog.maintenance.vacuum.decisions import (
+    UNCOMMITTED_AGE_MS,
+    NamedFiles,
+    Need,
+    VacuumedFiles,
+    VacuumReport,
+    VacuumRules,
+    decide,
+    sift,
+)
+from deltalog.maintenance.vacuum.needed_files import metadata_of_iceberg, named_files, named_since
+from deltalog.maintenance.vacuum.path_hashes import shared_hash
+from deltalog.maintenance.vacuum.plan import VacuumPlan, plan
+from deltalog.maintenance.vacuum.ranges import PathSample
+from deltalog.maintenance.vacuum.removed_files import record_vacuum, removed_files
+from deltalog.maintenance.vacuum.tasks import DistributedVacuum, VacuumRunner, deleted_in_steps
+from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import Entry, WalkPart, keep_cleanup_errors
+from deltalog.write.table_handle import TableHandle
+
+HOUR_MS = 3_600_000
+_RETRIES = 10
+
+log = logging.getLogger(__name__)
+
+#: Called with the number of files that are deleted so far, and of all to delete.
+VacuumProgress = Callable[[int, int], None]
+
+
+class Claims:
+    """What is known of those who need files that no version names: here the commits of this process that may still take
+    effect."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
+        """By path, why files must stay. Cost: none."""
+        files = self._handle.reader.files
+        return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
+
+    def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
+        """As ``LogStore.remove``, but for files that are needed by now. ``version``: that of the plan. Raises
+        TableReplacedError, MissingVersionError where the latest version is not in the log any more: files that it does
+        not need may be live in what is there, an older copy of the table. Cost: 1 HEAD more."""
+        latest, store = self._handle.latest, self._handle.reader.store
+        if store.catalog is None:
+            latest.tip.check_is_there(self._handle.reader, "a vacuum")
+        return store.remove(entries)
+
+
+def silent(done: int, of: int) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """In milliseconds. ``given_ms``: as the caller gave it; None: that of the table, ``of_table_ms``."""
+
+    given_ms: int | None
+    of_table_ms: int
+    is_enforced: bool
+
+    @property
+    def ms(self) -> int:
+        return self.of_table_ms if self.given_ms is None else self.given_ms
+
+
+def vacuum(
+    handle: TableHandle,
+    retention_hours: float | None,
+    dry_run: bool,
+    enforce_retention_duration: bool,
+    full: bool,
+    progress: VacuumProgress,
+    claims: Claims | None = None,
+    runner: VacuumRunner | None = None,
+) -> VacuumReport:
+    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given, and
+    then there is no ``runner``."""
+    store = handle.reader.store
+    if store.branch is not None:
+        raise CallError(f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of one.")
+    if store.catalog is not None and claims is None:
+        raise ResourceNotReadyError(
+            f"{store.url} is managed by the catalog {store.catalog}, and the open transactions of a catalog may need "
+            "files that no version names. Vacuum it through its catalog: TransactionManager.vacuum(name), or deltalog "
+            "vacuum catalog:<catalog>#<name>."
+        )
+    claims = claims or Claims(handle)
+    before = handle.writable()  # the protocol check that vacuumProtocolCheck requires
+    retention = _retention(before, retention_hours, enforce_retention_duration)
+    now_ms = handle.environment.clock_ms()
+    rules = VacuumRules(
+        now_ms - retention.ms,
+        now_ms,
+        before.partition_columns,
+        metadata_of_iceberg(before.metadata.configuration),
+    )
+    distributed = None if runner is None else DistributedVacuum.of(runner, handle, before.version, rules)
+    history, late = LogHistory(handle.reader, before.log), dict[str, Need]()
+    if full:
+        if distributed is None:
+            named = named_files(history, rules.cutoff_ms)
+            listed = sift(store.walk_parts(rules.enters), named.needed)
+            parts = decide(listed, named, rules, store.entries)
+        else:
+            sample = PathSample()
+            named = named_files(history, rules.cutoff_ms, shared_hash, sample.add)
+            parts = distributed.decided(named, sample)
+        removed, are_settled = named.removed, named.is_settled
+        history = LogHistory(handle.reader, handle.writable().log)
+        late = dict.fromkeys(named_since(history, before.version), Need.EARLIER)
+        late = {**claims.needed(history, named, rules), **late}
+    else:
+        named = named_files(history, rules.cutoff_ms)
+        named = replace(named, needed=named.needed.besides(claims.needed(history, named, rules)))
+        found = removed_files(history, named)
+        removed, are_settled = found.paths, found.are_settled
+        listed = sift([WalkPart("", [], found.entries)], named.needed)
+        parts = decide(listed, named, rules, store.entries)
+    decided = plan(parts, named.needed, late, rules)
+    report = _report(store.url, before, dry_run, retention, rules, decided, full)
+    if dry_run:
+        return report
+    if decided.files or decided.directories:
+        remove = partial(claims.remove, version=report.version)
+        delete = partial(deleted_in_steps, remove) if distributed is None else distributed.deleted
+        report = _carry_out(handle, report, decided, retention, delete, progress)
+    # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
+    is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
+    waiting = decided.young if is_short else decided.young & removed
+    if are_settled and not waiting and len(report.files) == len(decided.files):
+        _record(handle, named.cutoff_version, report)
+    return report
+
+
+def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
+    """Let later lite vacuums begin after ``cutoff_version``. What was deleted stays so: no error is raised."""
+    if cutoff_version is None:
+        return
+    try:
+        record_vacuum(handle.reader.store, cutoff_version, report.version)
+    except StoreError as error:
+        log.warning("%s: the next lite vacuum reads more commits, since %s", report.table, error)
+
+
+def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Retention:
+    of_table_ms = DELETED_FILE_RETENTION_MS.read(snapshot.metadata.configuration)
+    if hours is None:
+        return Retention(None, of_table_ms, is_enforced)
+    if isinstance(hours, bool) or not math.isfinite(hours) or not 0 <= hours * HOUR_MS < 2**62:
+        raise CallError(f"retention_hours is a number of hours from 0 on, or None; got {hours!r}.")
+    given_ms = int(hours * HOUR_MS)
+    if is_enforced and given_ms < of_table_ms:
+        raise CallError(
+            f"{snapshot.url}: a retention of {hours:g} hours is shorter than that of the table, "
+            f"{of_table_ms / HOUR_MS:g} hours (delta.deletedFileRetentionDuration). Versions within it could no longer "
+            "be read. Give a longer one, change the property, or pass enforce_retention_duration=False if no reader "
+            "needs them, and no writer takes longer than a day to commit its files."
+        )
+    return Retention(given_ms, of_table_ms, is_enforced)
+
+
+def _report(
+    url: str,
+    latest: Snapshot,
+    dry_run: bool,
+    retention: Retention,
+    rules: VacuumRules,
+    decided: VacuumPlan,
+    full: bool,
+) -> VacuumReport:
+    return VacuumReport(
+        url,
+        dry_run,
+        latest.version,
+        retention.ms,
+        rules.cutoff_ms,
+        decided.files,
+        tuple(entry.path for entry in decided.directories),
+        dict(decided.kept),
+        full=full,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- deletion
+
+
+def _carry_out(
+    handle: TableHandle,
+    report: VacuumReport,
+    decided: VacuumPlan,
+    retention: Retention,
+    delete: Callable[[VacuumedFiles], Iterator[tuple[int, list[int]]]],
+    progress: VacuumProgress,
+) -> VacuumReport:
+    """Record the start, delete, and record the end. The commits add and remove no files."""
+    start = _commit(
+        handle,
+        "VACUUM START",
+        {
+            "retentionCheckEnabled": retention.is_enforced,
+            **({} if retention.given_ms is None else {"specifiedRetentionMillis": retention.given_ms}),
+            "defaultRetentionMillis": retention.of_table_ms,
+        },
+        {"numFilesToDelete": len(decided.files), "sizeOfDataToDelete": report.size_bytes},
+    )
+    deleted = VacuumedFiles()
+    try:
+        committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
+        files, done = decided.files.without(committed), 0
+        for asked, gone in delete(files):
+            deleted.extend(files, gone)  # which is right after an error, too
+            done += asked
+            progress(done, len(files))
+        directories = handle.reader.store.remove(decided.directories)
+    except Exception as error:
+        try:
+            _commit(handle, "VACUUM END", {"status": "FAILED"}, {})
+        except Exception as failure:
+            keep_cleanup_errors(error, [failure])
+        if not isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"{report.table}: the vacuum ended after at least {len(deleted)} of {len(decided.files)} files. What it "
+            f"deleted is needed by no version within the retention; call it again. {error.message}",
+            path=error.path,
+            service_code=error.service_code,
+        ) from error
+    commits = [start]
+    metrics = {"numDeletedFiles": len(deleted), "numVacuumedDirectories": decided.directory_count}
+    try:
+        commits.append(_commit(handle, "VACUUM END", {"status": "COMPLETED"}, metrics))
+    except DeltaLogError as error:
+        log.warning("%s: the files are deleted, but VACUUM END was not recorded: %s", report.table, error)
+    return replace(
+        report,
+        files=deleted,
+        directories=tuple(entry.path for entry in directories),
+        commits=tuple(commits),
+    )
+
+
+def _commit(
+    handle: TableHandle, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, object]
+) -> int:
+    """Commit a version that only records what happened; returns it."""
+
+    def attempt() -> int:
+        with handle.transaction() as transaction:
+            return transaction.commit(operation, parameters, metrics).version
+
+    return handle.retrying(attempt, _RETRIES)

@@ -1,0 +1,1 @@
+"""The verbs that change rows: append, overwrite, delete, update and merge."""

@@ -1,0 +1,1 @@
+"""MERGE: the clauses, the source, the rows that match, and the files that change."""

@@ -1,0 +1,332 @@
+"""The clauses of a merge: what becomes of a row of the target, or of a row of the source.
+
+Spec: PROTOCOL.md#generated-columns, #default-columns.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import combined
+from deltalog.errors import CallError
+from deltalog.expressions.assign import Assignment, assigned, check_once, find_assigned, parsed_value
+from deltalog.expressions.bind import find_fields
+from deltalog.expressions.bound import Bound, columns_of
+from deltalog.expressions.compile import CompiledExpression
+from deltalog.expressions.relations import Relation, Relations
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import And, Expression, IsNull, Name, Predicate
+from deltalog.expressions.tree import Literal as LiteralTree
+from deltalog.protocol.column_paths import parse_path, path_text
+from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
+from deltalog.protocol.schema_enforcement import check_writable
+from deltalog.rows.merge.condition import bound_condition
+from deltalog.write.data_files import conformed
+from deltalog.write.table_rules import TableRules
+
+Group = Literal["matched", "not matched", "not matched by source"]
+Action = Literal["update", "delete", "insert"]
+NULL = LiteralTree(None)
+_WHY: Mapping[Group, str] = {
+    "matched": "",
+    "not matched": "a row that is inserted has no row of the target",
+    "not matched by source": "a row that no row of the source matches has none of the source",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause as it was called. ``updates``: None for all columns but ``except_cols``."""
+
+    group: Group
+    action: Action
+    condition: Predicate | str | None
+    updates: Mapping[str, Any] | None = None
+    except_cols: Sequence[str] = ()
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """What the commit says of it, in delta-spark's names."""
+        condition = {} if self.condition is None else {"predicate": shown(self.condition)}
+        return {**condition, "actionType": self.action}
+
+
+def check_clauses(clauses: Sequence[Clause]) -> None:
+    """Raise CallError where there is no clause, or one that can never apply."""
+    if not clauses:
+        raise CallError("The merge has no clause. Add when_matched_update(…), when_not_matched_insert(…) or another.")
+    for group in _WHY:
+        of_group = [clause for clause in clauses if clause.group == group]
+        if any(clause.condition is None for clause in of_group[:-1]):
+            raise CallError(
+                f"Of the clauses for rows that are {group}, only the last one may be without a predicate: those after "
+                "it would never apply."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledClause:
+    """A clause over rows with flat names. ``recomputed``: generated columns that it does not assign. ``absent``: by
+    the path of a struct of which fields are assigned, whether it is null on both sides, and then stays null."""
+
+    clause: Clause
+    condition: Bound | None
+    assignments: Sequence[Assignment]
+    recomputed: Sequence[str]
+    absent: Sequence[Assignment] = ()
+
+    @property
+    def columns(self) -> set[str]:
+        """The flat names of the columns in its condition."""
+        return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
+
+    def source_columns(self, names: Sequence[str]) -> list[str]:
+        """Those of the columns, flat names of the source, that the new values are computed from."""
+        values = [each.value for each in self.assignments]
+        used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
+        return [name for name in names if name in used]
+
+    def reads(self, name: str, flat: str) -> bool:
+        """Whether new rows depend on the old values of a column of the target, by its name and its flat name."""
+        if self.clause.action != "update":
+            return False
+        whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
+        values = [each.value for each in (*self.assignments, *self.absent)]
+        used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
+        return flat in used or name not in (*whole, *self.recomputed)
+
+    def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
+        """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside
+        them, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
+        new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
+        for each in self.absent:
+            index = new.schema.get_field_index(each.path[0])
+            values = _nulled(combined(new.column(index)), each.path[1:], each.of(flat))
+            new = new.set_column(index, new.schema.field(index), values)
+        return conformed(new, schema, rules)
+
+    def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
+        """Rows of the table. ``flat``: rows of the source under flat names. Raises as ``updated``."""
+        columns = {each.path[0]: each.of(flat) for each in self.assignments}
+        return conformed(pa.table(columns), schema, rules, is_new=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Compiles the clauses of one merge. ``rules``: of the table. ``now``: the value of CURRENT_TIMESTAMP. ``schema``:
+    of the table after the merge. ``evolves``: columns that the source lacks keep their values, or get none."""
+
+    target: Relation
+    source: Relation
+    rules: TableRules
+    now: datetime.datetime
+    schema: StructType
+    evolves: bool = False
+
+    def __call__(self, clause: Clause) -> CompiledClause:
+        """Raises CallError for what is not supported, or names columns that are not there."""
+        relations = self._relations(clause.group)
+        condition = None
+        predicate = as_predicate(clause.condition, self.now)
+        if predicate is not None:
+            condition = bound_condition(relations.resolved(predicate), relations, self.now)
+        if clause.action == "delete":
+            return CompiledClause(clause, condition, (), ())
+        found = self._all(clause) if clause.updates is None else self._given(clause, relations)
+        check_once(found)
+        own = {each.path[0] for each in found}
+        if self.rules.identities is not None:
+            check = (
+                self.rules.identities.check_given if clause.action == "insert" else self.rules.identities.check_assigned
+            )
+            check(own)
+        generated = [check.generates for check in self.rules.checks if check.generates and check.generates not in own]
+        absent = self._absent() if clause.updates is None and clause.action == "update" and self.evolves else ()
+        return CompiledClause(clause, condition, found, generated, absent)
+
+    def _relations(self, group: Group) -> Relations:
+        if group == "matched":
+            return Relations((self.target, self.source))
+        shown_one, hidden = (self.source, self.target) if group == "not matched" else (self.target, self.source)
+        return Relations((shown_one,), (hidden,), _WHY[group])
+
+    def _given(self, clause: Clause, relations: Relations) -> list[Assignment]:
+        updates = clause.updates or {}
+        if not updates:
+            raise CallError(f"There is no column to {clause.action}: updates is empty.")
+        found = []
+        for key, value in updates.items():
+            path, column = find_assigned(self._unqualified(key), self.schema)
+            if clause.action == "insert" and len(path) > 1:
+                raise CallError(f"{path_text(path)} is a field of a column, and inserts give values to whole columns.")
+            tree, text = parsed_value(path, value)
+            found.append(self._assignment(path, column, relations.resolved(tree), text, relations))
+        return found
+
+    def _unqualified(self, key: Any) -> Any:
+        return without_alias(key, self.target.alias, self.schema) if isinstance(key, str) else key
+
+    def _all(self, clause: Clause) -> list[Assignment]:
+        """Every column of the target that the source has, up to case."""
+        left_out = {name.lower() for name in clause.except_cols}
+        unknown = [
+            name
+            for name in clause.except_cols
+            if self.schema.find(name) is None and self.source.schema.find(name) is None
+        ]
+        if unknown:
+            raise CallError(f"except_cols has {unknown[0]!r}, which is a column of neither source nor target.")
+        relations, found, missing = Relations((self.source,)), list[Assignment](), list[str]()
+        for column in self.schema.fields:
+            if column.name.lower() in left_out:
+                continue
+            given = self.source.schema.find(column.name)
+            if given is None:
+                if column.name not in self.rules.filled and not self.evolves:
+                    missing.append(column.name)
+                continue
+            by_fields = self.evolves and clause.action == "update"
+            name = (self.source.flat(given.name),)
+            for path, field, tree in _leaves((column.name,), column, name, given.data_type, by_fields):
+                found.append(self._assignment(path, field, tree, path_text(path), relations))
+        if missing:
+            raise CallError(
+                f"The source has no column {', '.join(missing)}, which when_{clause.group.replace(' ', '_')}_"
+                f"{clause.action}_all needs. Name it in except_cols, give the columns with their values, or call "
+                "with_schema_evolution()."
+            )
+        if not found:
+            raise CallError(f"There is no column to {clause.action}: except_cols has all of them, or the source none.")
+        return found
+
+    def _absent(self) -> list[Assignment]:
+        """Whether a struct of which fields are assigned is null on both sides, for each; inner ones first."""
+        relations = Relations((self.target, self.source))
+        pairs = [
+            pair
+            for column in self.schema.fields
+            if (given := self.source.schema.find(column.name)) is not None
+            for pair in _split(((column.name,), column.data_type), ((given.name,), given.data_type))
+        ]
+        found = []
+        for own, other in sorted(pairs, key=lambda pair: -len(pair[0])):
+            names = [
+                Name((self.target.flat(own[0]), *own[1:]), True),
+                Name((self.source.flat(other[0]), *other[1:]), True),
+            ]
+            tree = And(*(IsNull(name) for name in names))
+            found.append(Assignment.of_tree(own, tree, path_text(own), relations.schema, self.now, None))
+        return found
+
+    def _assignment(
+        self, path: tuple[str, ...], column: StructField, tree: Expression, text: str, relations: Relations
+    ) -> Assignment:
+        if isinstance(tree, Name) and self._has_no_type(tree, relations):
+            tree = NULL
+        nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
+        if nested and isinstance(tree, Name):
+            self._check_nested(path, column, tree, relations)
+            return Assignment.of_tree(path, tree, text, relations.schema, self.now, None)
+        return Assignment.of_tree(path, tree, text, relations.schema, self.now, column.data_type)
+
+    @staticmethod
+    def _has_no_type(name: Name, relations: Relations) -> bool:
+        """A column of nulls, such as pandas makes of None alone."""
+        field = relations.schema.find(name.path[0])
+        return len(name.path) == 1 and field is not None and field.data_type == VOID
+
+    def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
+        """Structs, lists and maps become those of the table as they do in an append, but structs must have every field
+        unless the merge evolves the schema: what a clause does not name keeps its value."""
+        given = find_fields(tree.path, relations.schema)[-1]
+        name = path_text(path)
+        check_writable(
+            StructType((StructField(name, column.data_type),)), StructType((StructField(name, given.data_type),))
+        )
+        missing = None if self.evolves else next(_missing(given.data_type, column.data_type, name), None)
+        if missing is not None:
+            raise CallError(
+                f"The new value of {name} has no field {missing}, which the table has. Give the value all fields, set "
+                "its fields one by one, or call with_schema_evolution()."
+            )
+
+
+def without_alias(key: str, alias: str, *schemas: StructType) -> str:
+    """The name of a column of one of the schemas, without the alias of the target."""
+    path = parse_path(key)
+    is_qualified = len(path) > 1 and path[0].lower() == alias.lower()
+    return path_text(path[1:]) if is_qualified and any(each.find(path[1]) is not None for each in schemas) else key
+
+
+def _leaves(
+    path: tuple[str, ...], column: StructField, name: tuple[str, ...], given: DataType, by_fields: bool
+) -> Iterator[tuple[tuple[str, ...], StructField, Name]]:
+    """What is assigned where a column gets the source's, ``name``: the column, or those fields of it that the source
+    has, where it lacks some and the others must keep their values."""
+    own = column.data_type
+    if not (by_fields and isinstance(own, StructType) and isinstance(given, StructType) and _lacks(given, own)):
+        yield path, column, Name(name, True)
+        return
+    for field in own.fields:
+        other = given.find(field.name)
+        if other is not None:
+            yield from _leaves((*path, field.name), field, (*name, other.name), other.data_type, True)
+
+
+def _split(
+    own: tuple[tuple[str, ...], DataType], given: tuple[tuple[str, ...], DataType]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The structs, and those of the source, of which ``_leaves`` assigns fields."""
+    (path, kind), (name, other) = own, given
+    if isinstance(kind, StructType) and isinstance(other, StructType) and _lacks(other, kind):
+        yield path, name
+        for field in kind.fields:
+            inner = other.find(field.name)
+            if inner is not None:
+                yield from _split(((*path, field.name), field.data_type), ((*name, inner.name), inner.data_type))
+
+
+def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
+    """A struct, or one in it, made null where ``absent`` says so; the structs around it are not null."""
+    children, fields = values.flatten(), list(values.type.fields)
+    if not path:
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pc.or_(values.is_null(), absent))
+    index = values.type.get_field_index(path[0])
+    children[index] = _nulled(children[index], path[1:], absent)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+
+
+def _lacks(given: DataType, own: DataType) -> bool:
+    """Whether a struct lacks a field of another one, also below structs."""
+    if not (isinstance(given, StructType) and isinstance(own, StructType)):
+        return False
+    found = [(given.find(field.name), field) for field in own.fields]
+    return any(other is None or _lacks(other.data_type, field.data_type) for other, field in found)
+
+
+def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
+    """The paths of fields that structs of ``own`` have, at every depth, and those of ``given`` lack."""
+    if isinstance(given, StructType) and isinstance(own, StructType):
+        for field in own.fields:
+            found, path = given.find(field.name), f"{where}.{field.name}"
+            if found is None:
+                yield path
+            else:
+                yield from _missing(found.data_type, field.data_type, path)
+    elif isinstance(given, ArrayType) and isinstance(own, ArrayType):
+        yield from _missing(given.element_type, own.element_type, f"{where}.element")
+    elif isinstance(given, MapType) and isinstance(own, MapType):
+        yield from _missing(given.key_type, own.key_type, f"{where}.key")
+        yield from _missing(given.value_type, own.value_type, f"{where}.value")
+
+
+def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:
+    """The clauses of a group as a commit lists them."""
+    return [clause.entry for clause in clauses if clause.group == group]

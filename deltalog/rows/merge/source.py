@@ -1,0 +1,135 @@
+"""The source of a merge, read once: in memory, or spilled to temporary files, and its keys to hash partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import FALSE, combined, row_numbers
+from deltalog.expressions.bound import Bound
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.relations import Relation
+from deltalog.protocol.schema import StructField, StructType
+from deltalog.protocol.schema_enforcement import check_unique_names
+from deltalog.rows.merge.chunked_rows import ChunkedRows, partition_numbers
+from deltalog.rows.merge.keys import Key, KeyValues, SourceKeys, key_columns
+from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
+from deltalog.write.data_files import conformed
+from deltalog.write.input_streams import as_reader, read_once
+
+#: Of rows in memory; larger sources are written to a temporary file.
+SPILL_BYTES = 128 << 20
+#: Of keys that are joined at once; more are written to temporary files, by their hash.
+KEY_BYTES = 32 << 20
+_CHUNK_BYTES = 8 << 20  # that are written to the temporary file at once
+_CHUNK_ROWS = 1 << 18
+_MOST_PARTITIONS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows of a source. ``is_spilled``: they are in a temporary file."""
+
+    rows: pa.Table
+    is_spilled: bool
+
+    @classmethod
+    def read(cls, data: Any) -> SourceRows:
+        """Rows in the types that columns of tables have, of anything that is an Arrow stream. Memory: SPILL_BYTES
+        twice. Raises CallError, SchemaMismatchError, StoreError where the temporary directory is full."""
+        reader = as_reader(data)
+        given = StructType.from_arrow(reader.schema)
+        check_unique_names(given)
+        schema = StructType(tuple(StructField(each.name, each.data_type) for each in given.fields))
+        spilled: SpilledRows | None = None
+        held, held_bytes = [schema.to_arrow().empty_table()], 0
+        for batch in read_once(reader):
+            rows = conformed(pa.Table.from_batches([batch]), schema)
+            held.append(rows)
+            held_bytes += rows.nbytes
+            if held_bytes > (SPILL_BYTES if spilled is None else _CHUNK_BYTES):
+                spilled = spilled or SpilledRows(schema.to_arrow())
+                _write(held, spilled)
+                held, held_bytes = [], 0
+        if spilled is None:
+            return cls(pa.concat_tables(held).combine_chunks(), False)
+        _write(held, spilled)
+        return cls(spilled.table(), True)
+
+
+def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
+    if held:
+        for batch in pa.concat_tables(held).combine_chunks().to_batches(_CHUNK_ROWS):
+            spilled.add(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSource:
+    """The rows of the source, under flat names. ``keys``: those of the rows that may match, in hash partitions
+    where they are large. ``values``: of each key."""
+
+    rows: ChunkedRows
+    keys: SourceKeys | HashPartitions
+    values: Sequence[KeyValues]
+
+    @classmethod
+    def of(cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None) -> PreparedSource:
+        """``condition``: of the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError for a row
+        that a key has no value for, StoreError where the temporary directory is full."""
+        rows = ChunkedRows.of(relation.flat_table(source.rows))
+        values = [KeyValues(pa.array([], key.kind)) for key in keys]
+        held: list[pa.Table] = []
+        partitions: HashPartitions | None = None
+        for at, found in enumerate(_keys(rows, keys, condition), 1):
+            for number in range(len(keys)):
+                values[number] = values[number].with_more(combined(found.column(f"k{number}")))
+            held.append(found)
+            held_bytes = sum(each.nbytes for each in held)
+            if keys and partitions is None and held_bytes > KEY_BYTES:
+                read = min(1.0, at * _CHUNK_ROWS / rows.rows.num_rows)
+                partitions = HashPartitions(found.schema, _count(held_bytes / read))
+            if partitions is not None:
+                for each in held:
+                    partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
+                held = []
+        prepared = SourceKeys.of(pa.concat_tables(held)) if partitions is None else partitions
+        pa.default_memory_pool().release_unused()  # of hash tables, which are several times the keys
+        return cls(rows, prepared, values)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return int(self.rows.rows.num_rows)
+
+    def keys_of(self, partition: int) -> SourceKeys:
+        """The keys of a partition."""
+        assert isinstance(self.keys, HashPartitions)
+        return SourceKeys.of(pa.Table.from_batches(self.keys.read(partition), schema=self.keys.schema))
+
+
+def _keys(rows: ChunkedRows, keys: Sequence[Key], condition: Bound | None) -> Iterator[pa.Table]:
+    """The keys of rows that may match, in chunks; at least one chunk."""
+    sides = [key.source for key in keys]
+    for start in range(0, max(1, rows.rows.num_rows), _CHUNK_ROWS):
+        some = rows.rows.slice(start, _CHUNK_ROWS)
+        numbers = pc.add(row_numbers(some.num_rows), start)
+        if condition is not None:
+            true = pc.fill_null(matches(condition, some), FALSE)
+            numbers, some = numbers.filter(true), some.filter(true)
+        yield pa.table({**key_columns(keys, sides, some), "s": numbers})
+
+
+def _without_numbers(keys: pa.Table) -> dict[str, Any]:
+    return {name: keys.column(name) for name in keys.schema.names if name != "s"}
+
+
+def _count(num_bytes: float) -> int:
+    """Of partitions, for keys of this size: a power of two."""
+    count = 2
+    while count * KEY_BYTES < num_bytes and count < _MOST_PARTITIONS:
+        count *= 2
+    return count

@@ -1,0 +1,109 @@
+"""Rows that new files of a transaction replace: those for which a condition is true, in any columns.
+
+Spec: PROTOCOL.md#add-cdc-file.
+"""
+
+from __future__ import annotations
+
+from deltalog.arguments import checked
+from deltalog.errors import CallError
+from deltalog.expressions.bind import bind
+from deltalog.expressions.bound import Bound, BoundValue, columns_of, leaves_of
+from deltalog.expressions.sql import as_predicate, at_one_instant
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Call, Cast, Comparison, Name, Predicate, walked
+from deltalog.protocol.schema import PrimitiveType
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.rows import rewrite
+from deltalog.write.data_files import change_file
+from deltalog.write.transaction import Transaction
+
+_METRICS = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
+_TIMESTAMP = PrimitiveType("timestamp")
+_TO_TIMESTAMP = ("timestamp", "date_trunc")
+
+
+@checked
+class Replacement:
+    """The rows of a table for which a condition is true, found and ready to be replaced.
+
+    For callers that write the new files themselves: make it before they are written, stage it after they are staged.
+    That the new rows fulfil the condition is the caller's to ensure, or ``check_new_rows`` does.
+    ``DeltaTable.overwrite`` takes rows instead.
+
+    ``where``: the condition as SQL. ``columns``: the top-level columns that it uses. ``is_empty``: no row matches.
+    ``is_computed``: it has values of its own, such as those of functions, besides columns and literals.
+    ``counts_in_utc``: the condition may have other values where timestamps are not counted in UTC.
+    ``change_column``: None, or the column that every row of the new files must have besides those of the table, with
+    the value ``insert``: then the files are change data files too. ``num_deleted_rows``: None where a file has no
+    statistics. ``num_copied_rows``: rows that are moved into new files, since other rows of their file are deleted.
+    """
+
+    def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
+        """Finds the rows, and declares them as read. Memory: the positions of rows in files of which a part matches,
+        compressed.
+
+        Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError.
+        Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files of which a part may match.
+        """
+        if not isinstance(transaction, Transaction):
+            raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
+        fixed = at_one_instant(where, transaction.row_writer.now())
+        where = where if fixed is None else fixed  # a condition has no truth value
+        predicate = as_predicate(where)
+        self._transaction = transaction
+        self._deletion = rewrite.plan(transaction, predicate)
+        self.where = shown(where)
+        assert predicate is not None and transaction.snapshot is not None
+        self.condition = predicate
+        bound = bind(predicate, transaction.snapshot.schema)
+        self.columns = tuple(dict.fromkeys(column.path[0] for column in columns_of(bound)))
+        self.is_computed = any(isinstance(leaf, BoundValue) for leaf in leaves_of(bound))
+        self.counts_in_utc = any(_counts_in_utc(leaf) for leaf in leaves_of(bound))
+        self.is_empty = self._deletion.is_empty
+        self.change_column = CHANGE_TYPE_FIELD.name if self._deletion.as_changes else None
+        self.num_deleted_rows = self._deletion.rows
+        self.num_copied_rows = self._deletion.num_moved_rows
+
+    def check_new_rows(self) -> None:
+        """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;
+        CallError where it has no value. For callers whose own engine may evaluate the condition in another way. Cost:
+        the GETs of its columns in these files."""
+        rewrite.check_new_files(self._transaction, self.condition, self.where)
+
+    def stage(self, num_rows: int) -> dict[str, int]:
+        """Stage the deletion, and the new files as change files where there must be any. Returns the metrics of the
+        whole commit, as delta-spark names them. ``num_rows``: the number of new rows.
+
+        Raises RowCountError if not exactly the other rows of a file were moved. Cost: as ``DeltaTable.delete``.
+        """
+        staged = self._transaction.staged
+        inserted = [change_file(add) for add in staged.adds] if self.change_column else []
+        staged.add_change_files(inserted)
+        new_files, new_bytes = len(staged.adds), sum(add.size for add in staged.adds)
+        effect = rewrite.stage(self._transaction, self._deletion)
+        return {
+            "numFiles": new_files + effect["numAddedFiles"],
+            "numOutputBytes": new_bytes + effect["numAddedBytes"],
+            "numOutputRows": num_rows + effect["numCopiedRows"],
+            "numAddedChangeFiles": effect["numAddedChangeFiles"] + len(inserted),
+            **{name: effect[name] for name in _METRICS if name in effect},
+        }
+
+
+def _counts_in_utc(leaf: Bound) -> bool:
+    if not isinstance(leaf, BoundValue):
+        return False  # columns beside instants
+    tree, types = leaf.tree, {column.data_type for column in leaf.columns}
+    if (
+        isinstance(tree, Comparison)
+        and isinstance(tree.left, Name)
+        and isinstance(tree.right, Name)
+        and len(types) == 1
+    ):
+        return False  # columns beside each other
+    return _TIMESTAMP in types or any(
+        (isinstance(each, Cast) and each.data_type == _TIMESTAMP)
+        or (isinstance(each, Call) and each.name.lower() in _TO_TIMESTAMP)
+        for each in walked(tree)
+    )

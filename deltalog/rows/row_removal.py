@@ -1,0 +1,146 @@
+"""Rows of existing files that a caller's own engine has found, removed by a transaction: by deletion vectors, or from
+files whose other rows the caller moves.
+
+Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltalog.arguments import checked
+from deltalog.arrow_arrays import booleans
+from deltalog.errors import CallError, InvalidDataFileError, ObjectNotFoundError, RowCountError
+from deltalog.log.file_statistics import live_rows
+from deltalog.log.file_tables import add_actions
+from deltalog.parquet.file_reader import read_vector
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
+from deltalog.protocol import row_tracking
+from deltalog.protocol.actions import AddFile
+from deltalog.rows import rewrite
+from deltalog.rows.matched_rows import FileMatch
+from deltalog.storage.table_files import TableFiles
+from deltalog.write.transaction import Transaction
+
+
+@checked
+class RowRemoval:
+    """Rows that a transaction removes, found by its caller.
+
+    For callers that read and write files with their own engine, as Spark does; ``DeltaTable.delete`` finds the rows
+    itself.
+
+    ``by_vectors``: the table deletes rows by deletion vectors; else the caller writes the other rows of ``partly``
+    into new files. ``whole`` and ``partly``: the numbers, in ``files``, of those of which all live rows are removed,
+    and some. ``num_rows``: how many are removed, None where a file has no statistics. ``num_moved_rows``: how many the
+    caller must move. ``has_change_feed``: the table records changes. ``needs_change_files``: the removal must be in
+    change files, since change readers would report moved rows as deleted and inserted.
+    ``kept_columns``: the names, in data files, of the row ids and of the commit versions of rows that are moved; None
+    without row tracking.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        files: pa.Table,
+        positions: Mapping[int, BitMap64] | None = None,
+        *,
+        adds_only: bool = False,
+    ) -> None:
+        """``files``: rows of ``Transaction.find_files``. ``positions``: by the number of a file among them, the rows,
+        from 0 in the Parquet file; files without an entry keep all rows. None: all rows of all files. ``adds_only``:
+        the transaction adds rows and removes none, as a merge that only inserts; append-only tables take it.
+
+        Raises CallError, InvalidActionError for an append-only table, RowCountError for a position that the file does
+        not have or whose row is deleted already, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each
+        deletion vector in a file, and the footers of files without statistics.
+        """
+        if not isinstance(transaction, Transaction):
+            raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
+        if adds_only and (positions is None or any(positions.values())):
+            raise CallError("adds_only is for a transaction that removes no rows, and positions has some.")
+        if not adds_only:
+            rewrite.check_removable(transaction)
+        self._transaction = transaction
+        self.by_vectors = rewrite.has_vectors(transaction)
+        self.has_change_feed = rewrite.has_change_data_feed(transaction)
+        snapshot = transaction.snapshot
+        assert snapshot is not None
+        kept = row_tracking.kept_columns(transaction.metadata.configuration, snapshot.url)
+        self.kept_columns = (kept[0].name, kept[1].name) if kept else None
+        if positions is None:
+            self.whole: Sequence[int] = range(files.num_rows)
+            self.partly: Sequence[int] = ()
+            self._deletion = rewrite.Deletion(files, files.slice(0, 0), (), live_rows(files), self.by_vectors, False)
+        else:
+            numbers = sorted(number for number, rows in positions.items() if rows)
+            adds = add_actions(files.take(pa.array(numbers, pa.int64())))
+            matches = {
+                number: _match(snapshot.reader.files, add, positions[number], snapshot.url)
+                for number, add in zip(numbers, adds, strict=True)
+            }
+            self.whole = [number for number, match in matches.items() if not match.kept]
+            self.partly = [number for number, match in matches.items() if match.kept]
+            self._deletion = rewrite.Deletion(
+                _chosen(files, self.whole),
+                _chosen(files, self.partly),
+                [matches[number] for number in self.partly],
+                sum(len(match.matched) for match in matches.values()),
+                self.by_vectors,
+                bool(self.partly) and not self.by_vectors and self.has_change_feed,
+            )
+        self.num_rows = self._deletion.rows
+        self.num_moved_rows = self._deletion.num_moved_rows
+        self.needs_change_files = self._deletion.as_changes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is removed."""
+        return self._deletion.is_empty
+
+    def stage(self) -> dict[str, int]:
+        """Stage the removal of files, and the deletion vectors. Returns the operation metrics, as delta-spark names
+        them, without those of files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion vectors."""
+        return rewrite.stage_removal(self._transaction, self._deletion)
+
+
+def _chosen(files: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    chosen = set(numbers)
+    return files.filter(booleans([number in chosen for number in range(files.num_rows)]))
+
+
+def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> FileMatch:
+    deleted = BitMap64() if add.deletion_vector is None else read_vector(files, add.deletion_vector)
+    rows = _num_rows(files, add)
+    if matched.max() >= rows or matched.intersection_cardinality(deleted):
+        raise RowCountError(
+            f"{url}: {len(matched)} rows of {add.path} were found to be removed, and some of them are not rows of the "
+            f"file, which has {rows}, {len(deleted)} of them deleted. Nothing was committed; check that no other "
+            "program changes data files.",
+            written=len(matched),
+            found=rows - len(deleted),
+        )
+    return FileMatch(add, rows, deleted, matched)
+
+
+def _num_rows(files: TableFiles, add: AddFile) -> int:
+    """The number of rows in the Parquet file, deleted ones included."""
+    counted: Any = None
+    with contextlib.suppress(ValueError, AttributeError):
+        counted = json.loads(add.stats or "{}").get("numRecords")
+    if isinstance(counted, int):
+        return counted
+    store, path = files.find(add.path)
+    try:
+        with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
+            return int(file.metadata.num_rows)
+    except (*READ_ERRORS, ObjectNotFoundError) as error:
+        raise InvalidDataFileError(
+            f"{store.url}: the data file {path} is missing or cannot be read: {error}. Restore it.", path=path
+        ) from error

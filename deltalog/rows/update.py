@@ -1,0 +1,121 @@
+"""The verb that changes rows.
+
+Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltalog.commit_result import CommitResult
+from deltalog.expressions.assign import Assignment, assigned, assignments
+from deltalog.expressions.sql import at_one_instant
+from deltalog.expressions.sql_text import shown
+from deltalog.expressions.tree import Predicate
+from deltalog.log.file_tables import add_actions
+from deltalog.protocol import row_tracking
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.schema import StructType
+from deltalog.rows import matched_rows, rewrite
+from deltalog.rows.matched_rows import FileChange
+from deltalog.write import write_steps
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.data_files import conformed
+from deltalog.write.table_rules import TableRules
+from deltalog.write.transaction import Transaction, skipped
+
+
+def update(
+    transaction: Transaction,
+    updates: Mapping[str, Any],
+    new_values: Mapping[str, Any],
+    where: Predicate | str | None,
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+) -> CommitResult:
+    """Stage and commit new values in the rows for which ``where`` is true (None: in all rows)."""
+    if write_steps.is_recorded(transaction, txn):
+        return skipped(transaction)
+    where = at_one_instant(where, transaction.row_writer.now())
+    changed = _RowUpdate.of(transaction, updates, new_values)
+    matching = rewrite.plan(transaction, where)
+    if matching.is_empty and txn is None:
+        return skipped(transaction)
+    metrics = _stage(transaction, matching, changed) if not matching.is_empty else {"numUpdatedRows": 0}
+    if txn is not None:
+        transaction.set_transaction(*txn)
+    parameters = {} if where is None else {"predicate": canonical_json([shown(where)])}
+    return transaction.commit("UPDATE", parameters, metrics, user_metadata)
+
+
+def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
+    """Stage the old rows as a deletion, and the new ones in files of their own or with the rows that are moved. Returns
+    the operation metrics, as delta-spark names them."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    metrics = rewrite.stage_removal(transaction, matching)
+    updated = metrics.pop("numDeletedRows", None)
+    changes = [FileChange(file, BitMap64(), None) for file in add_actions(matching.whole)]
+    for each in matching.matches:
+        kept = BitMap64() if matching.by_vectors else each.kept
+        changes.append(FileChange(each.file, kept, each.matched, each.rows))
+    rows = None if updated is None else updated + matching.num_moved_rows
+    written = matched_rows.moved_rows(snapshot, changes, changed.new_rows)
+    adds = transaction.row_writer.write_updates(written, rows, changed.rules)
+    rewrite.stage_new_files(transaction, adds, metrics)
+    metrics["numCopiedRows"] = matching.num_moved_rows
+    if updated is not None:
+        metrics["numUpdatedRows"] = updated
+    if rewrite.has_change_data_feed(transaction):
+        old_rows = matched_rows.matching_rows(snapshot, matching.whole, matching.matches)
+        rewrite.stage_changes(transaction, changed.changes(old_rows), metrics)
+    return metrics
+
+
+@dataclass(frozen=True, slots=True)
+class _RowUpdate:
+    """How rows of a table change. ``schema``: of the rows. ``recomputed``: generated columns that are not assigned.
+    ``commit_versions``: the column of files with the commit version of moved rows; None without row tracking."""
+
+    schema: StructType
+    assigned: Sequence[Assignment]
+    recomputed: Sequence[str]
+    rules: TableRules
+    commit_versions: str | None
+
+    @classmethod
+    def of(cls, transaction: Transaction, updates: Mapping[str, Any], new_values: Mapping[str, Any]) -> _RowUpdate:
+        """Raises CallError, and UnsupportedFeatureError for a rule of the table that is not supported."""
+        found = assignments(updates, new_values, transaction.schema, transaction.row_writer.now())
+        rules, own = transaction.row_writer.rules(), {each.path[0] for each in found}
+        if rules.identities is not None:
+            rules.identities.check_assigned(own)
+        generated = [check.generates for check in rules.checks if check.generates and check.generates not in own]
+        columns = row_tracking.kept_columns(transaction.metadata.configuration, transaction.reader.store.url)
+        versions = next((column.name for column in columns if not column.counted), None)
+        return cls(transaction.schema, found, generated, rules, versions)
+
+    def of_batch(self, batch: pa.RecordBatch) -> pa.Table:
+        """The new rows of a batch: with the other columns of the batch, if it has any."""
+        old = pa.Table.from_batches([batch])
+        others = old.schema.names[len(self.schema.names) :]
+        new = assigned(old, self.assigned).drop_columns([*self.recomputed, *others])
+        rows = conformed(new, self.schema, self.rules)
+        return matched_rows.with_row_ids(rows, old, others, self.commit_versions)
+
+    def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
+        """The new rows, in the order of the old ones."""
+        batches: Sequence[pa.RecordBatch] = self.of_batch(batch).to_batches()
+        return batches
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The old rows and the new ones, as rows of change files."""
+        for batch in batches:
+            yield "update_preimage", batch
+            for new in self.of_batch(batch).to_batches():
+                yield "update_postimage", new

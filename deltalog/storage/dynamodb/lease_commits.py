@@ -1,0 +1,267 @@
+"""S3 with a lease in DynamoDB around each conditional PUT: the commit protocol of object_store's DynamoCommit.
+
+For one ``path`` and one ``etag`` (``*`` to create) there is one record, and the writer that has put it holds the lease:
+
+1. HEAD; an object that does not have the expected ETag ends the attempt.
+2. Put the record if there is none. If that succeeds, send the PUT before our lease ends. If another writer has the
+   record, repeat the HEAD, and when its timeout times the clock skew rate has passed replace the record, with the next
+   generation, if it still has the generation that was read.
+
+A record is never removed by a writer; DynamoDB deletes it when its ``ttl`` has passed.
+
+Leases are measured on the monotonic clock, and conservatively: our own from before the request, another writer's from
+after the response. That is safe only while no PUT arrives later than its sending plus the time that other writers
+wait. Therefore the PUT has S3's own condition too, which makes a late PUT harmless; without it
+(``native_condition=False``) a late PUT replaces the other writer's commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import uuid
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING
+
+from deltalog.errors import CallError, CommitTableError, ObjectNotFoundError, StoreError
+from deltalog.protocol.paths import commit_version
+from deltalog.storage.base import PutOutcome
+from deltalog.storage.dynamodb.client import ConditionFailed, DynamoTable, Item, Timing, check_table_name
+from deltalog.storage.dynamodb.tables import FirstUse
+from deltalog.storage.wrapped import WrappedStore
+
+if TYPE_CHECKING:
+    from deltalog.storage.s3.store import S3Store
+
+ABSENT = "*"
+_TTL_IN_LEASES = 10
+_CONFLICTS_WITHOUT_RECORD = 10
+_PREFIX = "dynamo:"
+
+
+@dataclass(frozen=True)
+class DynamoCommit:
+    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table need the same values.
+
+    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times faster the fastest clock may run
+    than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
+    object; ``native_condition``: whether the PUT has If-None-Match or If-Match as well.
+
+    Raises CallError for values that are unsafe: a record must outlive ten times the longest wait for a lease, or a
+    late waiter could mistake another writer's new lease for the one it waited for.
+    """
+
+    table_name: str
+    _: KW_ONLY
+    timeout_ms: int = 20_000
+    max_clock_skew_rate: int = 3
+    ttl_s: int = 3600
+    test_interval_ms: int = 100
+    native_condition: bool = True
+    timing: Timing = field(default_factory=Timing, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_table_name(self.table_name)
+        for name in ("timeout_ms", "max_clock_skew_rate", "ttl_s", "test_interval_ms"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CallError(f"{name} of DynamoCommit must be an integer greater than 0; got {value!r}.")
+        if self.ttl_s * 1000 <= _TTL_IN_LEASES * self.timeout_ms * self.max_clock_skew_rate:
+            raise CallError(
+                f"DynamoCommit would let records expire (ttl_s={self.ttl_s}) while writers still wait for them: "
+                f"ttl_s must be more than {_TTL_IN_LEASES} x timeout_ms ({self.timeout_ms}) x max_clock_skew_rate "
+                f"({self.max_clock_skew_rate})."
+            )
+
+    def __str__(self) -> str:
+        """The option string. It has table and timeout only, like that of object_store."""
+        return f"{_PREFIX}{self.table_name}:{self.timeout_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> DynamoCommit:
+        """From an option string, ``dynamo:<table>`` or ``dynamo:<table>:<timeout in ms>``. Raises CallError."""
+        match = re.fullmatch(rf"{_PREFIX}([^:]+)(?::([0-9]+))?", text)
+        if match is None:
+            raise CallError(f"{text!r} is not dynamo:<table> or dynamo:<table>:<timeout in ms>.")
+        return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
+
+    def with_timeout(self, millis: int) -> DynamoCommit:
+        """A copy whose leases last that long. Longer leases make fewer commits fail by expiry, and a longer wait after
+        a writer that died."""
+        return dataclasses.replace(self, timeout_ms=millis)
+
+    def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
+        """A copy that tolerates clocks of which the fastest runs ``rate`` times as fast as the slowest."""
+        return dataclasses.replace(self, max_clock_skew_rate=rate)
+
+    def with_ttl(self, seconds: int) -> DynamoCommit:
+        """A copy whose records are kept for that time."""
+        return dataclasses.replace(self, ttl_s=seconds)
+
+    def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
+        """The store whose conditional writes use this protocol."""
+        return DynamoStore(store, self, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """A record: its owner, and its end on the monotonic clock."""
+
+    generation: int
+    until: float
+    is_mine: bool
+
+
+class DynamoStore(WrappedStore["S3Store"]):
+    """An S3 store whose ``put_if_absent`` and ``put_if_match`` acquire a lease first. All else is passed on.
+
+    Only writers that use this protocol exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
+    """
+
+    def __init__(self, inner: S3Store, commit: DynamoCommit, table: DynamoTable) -> None:
+        super().__init__(inner)
+        self._commit = commit
+        self._table = table
+        self._timing = commit.timing
+        self._first_use = FirstUse(table, "dynamo")
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD if the object exists; after a writer that died
+        1 HEAD for each ``test_interval_ms`` of the wait and 2 requests more. Raises CommitTableError, StoreError."""
+        version = commit_version(path)
+        if version:
+            self.inner.check_nothing_staged(version)
+        return self._write(path, data, ABSENT)
+
+    def prepare_commit(self, version: int) -> None:
+        """Nothing: what S3 alone needs is not needed here."""
+
+    def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
+        """Replace the object that has this ETag (as ``etag`` returns it). EXISTS: it has another one, or was deleted.
+        Cost and errors: as ``put_if_absent``."""
+        return self._write(path, data, etag)
+
+    def etag(self, path: str) -> str | None:
+        """The object's ETag, or None when absent. Cost: 1 HEAD."""
+        return self.inner.etag(path)
+
+    def sibling(self, url: str) -> DynamoStore:
+        return DynamoStore(self.inner.sibling(url), self._commit, self._table)
+
+    # ----------------------------------------------------------------------------------------------- leases
+
+    def _write(self, path: str, data: bytes, etag: str) -> PutOutcome:
+        self._first_use()
+        clock = self._timing.monotonic
+        owner = str(uuid.uuid4())
+        lease: _Lease | None = None
+        without_record = 0
+        while self._is_as(path, etag):
+            if lease is not None and (left := lease.until - clock()) > 0:
+                self._timing.sleep(min(self._commit.test_interval_ms / 1000, left))
+                continue
+            lease = self._take(path, etag, owner, lease)
+            if lease is None:
+                without_record += 1
+                if without_record == _CONFLICTS_WITHOUT_RECORD:
+                    raise StoreError(
+                        f"{self.url}: the DynamoDB table {self._table.name!r} refuses {path} because of a record that "
+                        "it does not return. Nothing was committed; use a service that returns the item of a failed "
+                        "condition.",
+                        path=path,
+                    )
+            elif lease.is_mine:
+                outcome = self._put(path, data, etag, lease)
+                if outcome is not None:
+                    return outcome
+        return PutOutcome.EXISTS
+
+    def _is_as(self, path: str, etag: str) -> bool:
+        if etag == ABSENT:
+            return self.inner.head(path) is None
+        return self.inner.etag(path) == etag
+
+    def _take(self, path: str, etag: str, owner: str, held: _Lease | None) -> _Lease | None:
+        """Put the record, or replace that of an expired lease.
+
+        Returns the current lease; None if the record was deleted concurrently.
+        """
+        generation = 0 if held is None else held.generation + 1
+        record: Item = {
+            "path": self.inner.key(path),
+            "etag": etag,
+            "generation": generation,
+            "timeout": self._commit.timeout_ms,
+            "ttl": int(self._timing.wall()) + self._commit.ttl_s,
+            # Not part of object_store's records, and ignored by it: identifies our record after a lost response.
+            "owner": owner,
+        }
+        timeout = self._commit.timeout_ms / 1000
+        begun = self._timing.monotonic()
+        try:
+            if held is None:
+                self._table.put(record, "attribute_not_exists(#pk)", names={"#pk": "path"}, seconds=timeout)
+            else:
+                self._table.put(
+                    record,
+                    "attribute_exists(#pk) AND generation = :g",
+                    names={"#pk": "path"},
+                    values={":g": held.generation},
+                    seconds=timeout,
+                )
+        except ConditionFailed as conflict:
+            if conflict.item is None:
+                return None
+            if (conflict.item.get("owner"), conflict.item.get("generation")) != (owner, generation):
+                return self._others(conflict.item)
+        except CommitTableError:
+            raise
+        except StoreError as error:
+            raise StoreError(
+                f"{self.url}: no lease for {path}, so nothing was written. {error.message}", path=path
+            ) from error.__cause__
+        return _Lease(generation, begun + timeout, True)
+
+    def _others(self, record: Item) -> _Lease:
+        generation, timeout_ms = record.get("generation"), record.get("timeout")
+        if not isinstance(generation, int) or not isinstance(timeout_ms, int):
+            raise CommitTableError(
+                f"{self.url}: the record of {record.get('path')} in the DynamoDB table {self._table.name!r} has no "
+                "generation or no timeout, so it is not of this protocol. Nothing was written; use another table.",
+                table=self._table.name,
+            )
+        wait = timeout_ms / 1000 * self._commit.max_clock_skew_rate
+        return _Lease(generation, self._timing.monotonic() + wait, False)
+
+    # ---------------------------------------------------------------------------------------- under a lease
+
+    def _put(self, path: str, data: bytes, etag: str, lease: _Lease) -> PutOutcome | None:
+        """PUT, repeated while its outcome is unknown and the lease lasts. None: the lease ended before any PUT."""
+        unsettled = False
+        for number in itertools.count(1):
+            try:
+                # An object that exists now may be ours; the caller reads it back.
+                if unsettled and not self._is_as(path, etag):
+                    return PutOutcome.EXISTS
+                left = lease.until - self._timing.monotonic()
+                if left <= 0:
+                    break
+                outcome = self._put_once(path, data, etag, left)
+                if outcome is not PutOutcome.UNKNOWN:
+                    return outcome
+                unsettled = True
+            except StoreError:
+                if not unsettled:
+                    raise
+            left = lease.until - self._timing.monotonic()
+            if left <= 0:
+                break
+            self._timing.back_off(number, left)
+        return PutOutcome.UNKNOWN if unsettled else None
+
+    def _put_once(self, path: str, data: bytes, etag: str, seconds: float) -> PutOutcome:
+        try:
+            return self.inner.put_once(path, data, etag if self._commit.native_condition else None, seconds)
+        except ObjectNotFoundError:
+            return PutOutcome.EXISTS  # S3's response to If-Match if there is no object

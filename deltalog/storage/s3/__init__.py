@@ -1,0 +1,1 @@
+"""S3 as a store: one client over two transports, with credentials, settings and connections."""

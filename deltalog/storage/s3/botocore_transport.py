@@ -1,0 +1,233 @@
+"""Requests to S3 through s3fs, with every option and kind of credentials, and with large objects in parts.
+
+A conditional PUT is sent once: if a client resends it when the connection breaks, the response to the second attempt
+hides the outcome of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import aiobotocore.httpsession
+import aiobotocore.session
+import aiohttp
+import botocore.exceptions as boto
+import botocore.utils
+import fsspec.asyn
+import fsspec.exceptions
+import s3fs
+
+from deltalog.storage.remote import PARALLEL_GETS
+from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
+from deltalog.storage.s3 import direct_transport
+from deltalog.storage.secrets import keep_out_of_client_logs
+
+_BODY_ATTEMPTS = 3
+_CALL_ATTEMPTS = 5
+
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+T = TypeVar("T")
+
+# The read for which the current task makes requests.
+_turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
+
+
+class BotocoreS3:
+    """Connections with one set of options. ``whole_s``: how long one attempt with a body may take, in seconds."""
+
+    def __init__(self, options: Mapping[str, Any], limit: RequestLimit, whole_s: Callable[[bytes], float]) -> None:
+        keep_out_of_client_logs()
+        self._options = options
+        self._limit = limit
+        self._whole_s = whole_s
+        self._filesystems: tuple[int, Any, Any] | None = None
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """A request that may be repeated; s3fs and botocore do so."""
+        return self._run(self._call, method, **arguments)
+
+    def start(self, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
+        """As ``call``, without waiting for it."""
+        return self._start(self._call(method, **arguments))
+
+    def read(self, is_slow: Callable[[Exception], bool], *args: Any) -> tuple[bytes, Mapping[str, Any]]:
+        """An object or a range of it, and the response's headers: bucket, key, range, ETag, length of the range."""
+        return self._run_read(self._read, is_slow, *args)
+
+    def read_many(
+        self,
+        is_slow: Callable[[Exception], bool],
+        bucket: str,
+        keys: Sequence[str],
+        byte_range: str,
+        size_bytes: int,
+        found: Callable[[int, bytes], None],
+        failed: Callable[[str, Exception], None],
+    ) -> None:
+        """As ``read`` of several objects, 32 at a time."""
+        waiting = iter(enumerate(keys))
+
+        async def work() -> None:
+            for number, key in waiting:
+                try:
+                    body, _ = await self._read(is_slow, bucket, key, byte_range, "", size_bytes)
+                except Exception as error:
+                    failed(key, error)
+                else:
+                    found(number, body)
+
+        async def work_together() -> None:
+            workers = [asyncio.ensure_future(work()) for _ in range(min(PARALLEL_GETS, len(keys)))]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+
+        self._run_read(work_together)
+
+    def put_once(self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
+        """One PUT, sent once, with a time limit of ``seconds``."""
+        self._run(self._put_once, bucket, key, data, conditions, seconds)
+
+    def endpoint(self) -> str:
+        """Where requests go. Cost: no request."""
+        _, creating = self._connect()
+        client: Any = self._run(creating.set_session)
+        return str(client.meta.endpoint_url)
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        reading, _ = self._connect()
+        limit = _CALL_ATTEMPTS * self._whole_s(arguments.get("Body", b""))
+        return await asyncio.wait_for(reading._call_s3(method, **arguments), limit)
+
+    async def _read(
+        self,
+        is_slow: Callable[[Exception], bool],
+        bucket: str,
+        key: str,
+        byte_range: str = "",
+        etag: str = "",
+        size_bytes: int = 0,
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        async with self._limit.request_async(size_bytes, is_slow) as turn:
+            _turn.set(turn)
+            return await self._get(bucket, key, byte_range, etag)
+
+    async def _get(self, bucket: str, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
+        """A download that is cut off is repeated."""
+        conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
+        for left in reversed(range(_BODY_ATTEMPTS)):
+            response = await self._call("get_object", Bucket=bucket, Key=key, **conditions)
+            try:
+                async with response["Body"] as body:
+                    return await body.read(), response
+            except Exception:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _put_once(
+        self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float
+    ) -> None:
+        _, creating = self._connect()
+        await creating.set_session()
+        client = await creating.get_s3(bucket)
+        arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=bucket, Key=key, Body=data)
+        # Added here, since s3fs drops arguments that an old botocore does not know, including the condition.
+        await asyncio.wait_for(client.put_object(**arguments, **conditions), seconds)
+
+    def _run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
+        reading, _ = self._connect()
+        return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
+
+    def _run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """As ``_run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
+        reading = self._start(function(*args))
+        try:
+            return cast(T, reading.result())
+        except asyncio.TimeoutError as error:
+            raise fsspec.exceptions.FSTimeoutError from error
+        except BaseException:
+            reading.cancel()
+            raise
+
+    def _start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
+        reading, _ = self._connect()
+        return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
+
+    def _connect(self) -> tuple[Any, Any]:
+        """Two file systems, recreated after a fork: for requests that may be repeated, and for those that may not."""
+        if self._filesystems is None or self._filesystems[0] != os.getpid():
+            config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
+            once = {
+                **config,
+                "retries": {"total_max_attempts": 1},
+                "http_session_cls": _SendingOnce,
+                # A pooled connection may have been closed unnoticed, and a request sent on it is lost.
+                "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
+            }
+            # s3fs caches file systems by their options, so that opening a table again reuses its connections.
+            options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
+            reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
+            self._filesystems = (os.getpid(), reading, creating)
+        return self._filesystems[1:]
+
+
+@functools.lru_cache(maxsize=16)
+def _session(profile: str | None, process: int) -> Any:
+    """Sessions are cached, since each reads its description of AWS from disk: a tenth of a second and 10 MB."""
+    session = aiobotocore.session.AioSession(profile=profile)
+    # Last: after botocore's own handler of that event, which adds the header.
+    session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
+    session.register("needs-retry.s3", _notice_slow_down)
+    return session
+
+
+def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
+    """botocore waits for the server's consent (``100 Continue``) before it sends a body: one more round trip."""
+    body = params.get("body")
+    size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
+    if size is not None and size <= direct_transport.AT_ONCE_BYTES:
+        params["headers"].pop("Expect", None)
+
+
+def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
+    """botocore and s3fs repeat requests that were refused, and do not tell their caller."""
+    turn = _turn.get(None)
+    if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
+        turn.slow_down()
+
+
+class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
+    """aiohttp resends a PUT automatically when the connection breaks; here it must not."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
+
+
+def may_have_landed(error: BaseException) -> bool:
+    """Whether a PUT that failed without an answer may have been carried out."""
+    # botocore reports a reset in the middle of an exchange as a failure to connect, so its class is not sufficient.
+    sent = isinstance(error, (boto.HTTPClientError, boto.ConnectionError)) or not isinstance(error, boto.BotoCoreError)
+    below = getattr(error, "kwargs", {}).get("error")
+    return sent and not isinstance(below, _NEVER_SENT)
+
+
+@functools.cache
+def known_options() -> frozenset[str]:
+    """The names that s3fs takes."""
+    names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
+    # s3fs passes "profile" to its session, through **kwargs.
+    return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})

@@ -1,0 +1,353 @@
+"""Requests to S3 without a botocore client: signed by botocore's signer, sent by urllib3.
+
+A botocore client takes two milliseconds of CPU time for each request, and half a second to load. This module has the
+requests for single objects and listings, with botocore's names, arguments and results. Responses that it does not
+understand, such as that of a bucket in another region, are left to botocore (``LeftToBotocore``).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import datetime
+import email.utils
+import hashlib
+import itertools
+import random
+import time
+import urllib.parse
+import xml.etree.ElementTree as xml
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from deltalog.storage.request_limit import SLOW_STATUSES, Turn
+from deltalog.storage.s3.connections import (
+    IDLE_SECONDS,
+    JUST_USED_SECONDS,
+    Answer,
+    Limits,
+    NoAnswerError,
+    NotConnectedError,
+    Stop,
+    connections_to,
+)
+from deltalog.storage.s3.credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
+from deltalog.storage.s3.settings import Settings
+from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
+from deltalog.storage.secrets import Secrets
+from deltalog.version import VERSION
+
+METHODS = frozenset({"head_object", "list_objects_v2", "put_object", "delete_object"})
+# A larger body is sent after the server has agreed to receive it, since a refusal would waste more than a round trip.
+AT_ONCE_BYTES = 16 << 20
+_ARGUMENTS = frozenset({"Key", "Body", "Prefix", "Delimiter", "StartAfter", "MaxKeys", "ContinuationToken"})
+_USER_AGENT = f"deltalog/{VERSION}"
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
+_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
+_TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "InternalError"}
+# Of an answer that says that nothing was done: botocore may know another way to say it.
+_NOT_UNDERSTOOD_CODES = {"AuthorizationHeaderMalformed", "InvalidRequest", "SignatureDoesNotMatch"}
+_ELSEWHERE_STATUSES = {301, 302, 303, 307, 308}
+# Also of an answer that says that nothing was done. A HEAD has only a status.
+_NOT_VALID_CODES = {
+    *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
+    *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
+}
+_PERHAPS_NOT_VALID_CODES = {"400", "403"}
+
+T = TypeVar("T")
+
+
+class RefusedError(Exception):
+    """An error response, with ``response`` as botocore's errors have it."""
+
+    def __init__(self, method: str, answer: Answer, credentials: Credentials | None) -> None:
+        secrets = Secrets(hidden_by(credentials))
+        code, message = map(secrets.without, _error_of(answer))
+        super().__init__(f"{method} was answered by HTTP {answer.status} {code}{f': {message}' if message else ''}")
+        self.answer = answer
+        self.code = code
+        self.response = {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": answer.status, "HTTPHeaders": dict(answer.headers)},
+        }
+
+
+class LeftToBotocore(Exception):
+    """The service requires something that only botocore implements. The request had no effect.
+
+    ``is_passing``: this request only, and not those after it.
+    """
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+
+class _IncompleteError(Exception):
+    """A body is not the one that its headers describe."""
+
+
+class DirectS3:
+    """The requests for the objects of one bucket."""
+
+    def __init__(self, settings: Settings, bucket: str) -> None:
+        place = settings.place(bucket)
+        if place is None:
+            raise LeftToBotocore(bucket)
+        self._settings = settings
+        origin, self._root = place
+        self._host = origin.address
+        self.endpoint = f"{origin.scheme}://{origin.address}"
+        self._is_encrypted = origin.scheme == "https"
+        self._connections = connections_to(origin)
+
+    def call(self, method: str, whole_s: Callable[[bytes], float], **arguments: Any) -> Any:
+        """One of ``METHODS`` with botocore's arguments, repeated after transient errors."""
+        key, body = arguments.get("Key"), arguments.get("Body", b"")
+        limits = self._limits(whole_s(body))
+        if method == "list_objects_v2":
+            return self._repeated("GET", None, limits, _listing, query=_listing_query(arguments))
+        if method == "head_object":
+            return self._repeated("HEAD", key, limits, _head)
+        if method == "put_object":
+            return self._repeated("PUT", key, limits, _nothing, body=body)
+        return self._repeated("DELETE", key, limits, _nothing)
+
+    def read(
+        self, key: str, byte_range: str, etag: str, whole_s: float, turn: Turn | None, stop: Stop | None
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        """An object or a range of it, and ``ContentRange`` and ``ETag`` of the response."""
+        headers = {k: v for k, v in (("range", byte_range), ("if-match", etag)) if v}
+        if not byte_range:
+            headers["x-amz-checksum-mode"] = "ENABLED"
+        answer = self._repeated("GET", key, self._limits(whole_s), _whole, headers=headers, turn=turn, stop=stop)
+        named = {"ContentRange": "content-range", "ETag": "etag"}
+        return answer.body, {k: answer.headers[v] for k, v in named.items() if v in answer.headers}
+
+    def put_once(self, key: str, body: bytes, conditions: Mapping[str, str], whole_s: float) -> None:
+        """One PUT, sent once; once more if it was refused because its credentials were no longer valid.
+
+        Raises RefusedError, NotConnectedError and NoAnswerError."""
+        names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
+        headers = {names[name]: value for name, value in conditions.items()}
+        self._once("PUT", key, self._limits(whole_s), headers=headers, body=body, may_repeat=False)
+
+    def _limits(self, whole_s: float) -> Limits:
+        return Limits(self._settings.limits.connect, self._settings.limits.read, whole_s)
+
+    def _repeated(
+        self,
+        method: str,
+        key: str | None,
+        limits: Limits,
+        understand: Callable[[Answer], T],
+        *,
+        stop: Stop | None = None,
+        **request: Any,
+    ) -> T:
+        stop = stop or Stop()
+        for number in itertools.count():
+            try:
+                return understand(self._once(method, key, limits, stop=stop, **request))
+            except (NotConnectedError, NoAnswerError, RefusedError, _IncompleteError) as error:
+                is_slow = isinstance(error, RefusedError) and error.answer.status in SLOW_STATUSES
+                most = self._settings.slow_attempts if is_slow else self._settings.attempts
+                if stop.is_set or number + 1 >= most or not _is_transient(error):
+                    raise
+            stop.wait(min(_FIRST_WAIT_SECONDS * 2**number, _LONGEST_WAIT_SECONDS) * random.uniform(0.5, 1))
+        raise AssertionError("unreachable")
+
+    def _once(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
+        """Where the credentials are no longer valid, once more with others: the refused request had no effect."""
+        ends = time.monotonic() + limits.whole
+        source = self._settings.credentials
+        if not isinstance(source, ResolvedCredentials):
+            return self._sent(method, key, limits, source, **request)
+        try:
+            credentials = source.current()
+            try:
+                return self._sent(method, key, _until(ends, limits), credentials, **request)
+            except RefusedError as error:
+                if (
+                    error.answer.status not in (400, 403)
+                    or error.code not in _NOT_VALID_CODES | _PERHAPS_NOT_VALID_CODES
+                ):
+                    raise
+                refused = error
+            is_other = source.renew(credentials, is_certain=refused.code in _NOT_VALID_CODES)
+            credentials = source.current()
+        except CredentialsNotFoundError as error:
+            raise LeftToBotocore(str(error), is_passing=error.is_passing) from None
+        if not is_other or time.monotonic() >= ends:
+            raise refused
+        return self._sent(method, key, _until(ends, limits), credentials, **request)
+
+    def _sent(
+        self,
+        method: str,
+        key: str | None,
+        limits: Limits,
+        credentials: Credentials | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        turn: Turn | None = None,
+        stop: Stop | None = None,
+        may_repeat: bool = True,
+    ) -> Answer:
+        path = f"{self._root}/{key}" if key is not None else self._root or "/"
+        path, query_text = encoded_path(path), encoded_query(query or {})
+        target = f"{path}?{query_text}" if query_text else path
+        full = self._signed(method, target, {"host": self._host, **(headers or {})}, body, credentials)
+
+        def send(idle_s: float) -> Answer:
+            sent = {**full, "user-agent": _USER_AGENT}  # not signed: it may be changed on the way
+            return self._connections.exchange(method, target, sent, body, limits, most_idle_s=idle_s, stop=stop)
+
+        try:
+            answer = send(IDLE_SECONDS if may_repeat else JUST_USED_SECONDS)
+        except NoAnswerError as error:
+            if not may_repeat or not error.was_kept:
+                raise
+            answer = send(-1)  # the server has closed what was idle
+        if turn is not None and answer.status in SLOW_STATUSES:
+            turn.slow_down()
+        if answer.status >= 300:
+            refused = RefusedError(method, answer, credentials)
+            if self._is_elsewhere(refused):
+                raise LeftToBotocore(str(refused)) from refused
+            raise refused
+        return answer
+
+    def _signed(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, credentials: Credentials | None
+    ) -> Mapping[str, str]:
+        if method == "PUT":
+            headers["x-amz-checksum-crc32"] = _crc32(body)
+        if credentials is None:
+            return headers
+        body_hash = UNSIGNED_BODY if body and self._is_encrypted else hashlib.sha256(body).hexdigest()
+        return signed(method, f"{self.endpoint}{target}", headers, body_hash, credentials, self._settings.region)
+
+    def _is_elsewhere(self, error: RefusedError) -> bool:
+        if error.answer.status in _ELSEWHERE_STATUSES:
+            return True
+        region = error.answer.headers.get("x-amz-bucket-region", self._settings.region)
+        return error.answer.status in (400, 403) and (
+            region != self._settings.region or error.code in _NOT_UNDERSTOOD_CODES
+        )
+
+
+def understands(method: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether ``DirectS3.call`` knows a method with these arguments."""
+    return method in METHODS and not arguments.keys() - _ARGUMENTS and len(arguments.get("Body", b"")) <= AT_ONCE_BYTES
+
+
+def _until(ends_s: float, limits: Limits) -> Limits:
+    """What is left of the time limit: looking for credentials takes some of it. Raises NotConnectedError."""
+    left_s = ends_s - time.monotonic()
+    if left_s <= 0:
+        raise NotConnectedError("the time limit passed while credentials were looked for")
+    return dataclasses.replace(limits, whole=left_s)
+
+
+def _is_transient(error: Exception) -> bool:
+    if not isinstance(error, RefusedError):
+        return True
+    return error.answer.status in _TRANSIENT_STATUSES or error.code in _TRANSIENT_CODES
+
+
+def _crc32(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+def _nothing(answer: Answer) -> dict[str, Any]:
+    return {}
+
+
+def _whole(answer: Answer) -> Answer:
+    """Raises _IncompleteError where the length of a range, or a checksum of the object, is not what was announced."""
+    size = len(answer.body)
+    if answer.status == 206:
+        span = answer.headers.get("content-range", "").partition("bytes ")[2].partition("/")[0]
+        first, dash, last = span.partition("-")
+        if dash and first.isdigit() and last.isdigit() and size != int(last) - int(first) + 1:
+            raise _IncompleteError(f"{size} bytes arrived of {span}")
+        return answer
+    announced = answer.headers.get("x-amz-checksum-crc32", "")
+    # That of a multipart upload is "checksum of checksums-parts".
+    if announced and "-" not in announced and announced != _crc32(answer.body):
+        raise _IncompleteError(f"the {size} bytes that arrived do not have the object's checksum")
+    return answer
+
+
+def _error_of(answer: Answer) -> tuple[str, str]:
+    """Code and message of an error; a HEAD has neither, and then the status is the code, as botocore has it."""
+    with contextlib.suppress(xml.ParseError):
+        root = xml.fromstring(answer.body)
+        found = {_local(each.tag): each.text or "" for each in root.iter()}
+        if "Code" in found:
+            return found["Code"], found.get("Message", "")
+    return str(answer.status), ""
+
+
+def _head(answer: Answer) -> dict[str, Any]:
+    try:
+        return {
+            "ContentLength": int(answer.headers["content-length"]),
+            "LastModified": email.utils.parsedate_to_datetime(answer.headers["last-modified"]),
+            "ETag": answer.headers.get("etag", ""),
+        }
+    except (KeyError, ValueError) as error:
+        raise _IncompleteError(f"the answer to HEAD is not complete ({type(error).__name__}: {error})") from error
+
+
+def _listing_query(arguments: Mapping[str, Any]) -> dict[str, str]:
+    names = {
+        "Prefix": "prefix",
+        "Delimiter": "delimiter",
+        "StartAfter": "start-after",
+        "MaxKeys": "max-keys",
+        "ContinuationToken": "continuation-token",
+    }
+    given = {names[name]: str(value) for name, value in arguments.items() if name in names}
+    # Names that XML cannot hold are escaped in the answer.
+    return {"list-type": "2", "encoding-type": "url", **given}
+
+
+def _listing(answer: Answer) -> dict[str, Any]:
+    try:
+        root = xml.fromstring(answer.body)
+        is_escaped = any(_local(each.tag) == "EncodingType" and each.text == "url" for each in root)
+        found = {_local(each.tag): each.text or "" for each in root}
+        return {
+            "Contents": list(_contents(root, is_escaped)),
+            "IsTruncated": found["IsTruncated"] == "true",
+            "NextContinuationToken": found.get("NextContinuationToken", ""),
+        }
+    except (xml.ParseError, KeyError, ValueError) as error:
+        raise _IncompleteError(f"the answer is no listing ({type(error).__name__}: {error})") from error
+
+
+def _contents(root: xml.Element, is_escaped: bool) -> Iterator[dict[str, Any]]:
+    for each in root:
+        if _local(each.tag) != "Contents":
+            continue
+        fields = {_local(field.tag): field.text or "" for field in each}
+        key = urllib.parse.unquote_plus(fields["Key"]) if is_escaped else fields["Key"]
+        listed = {"Key": key, "Size": int(fields["Size"]), "LastModified": _time(fields["LastModified"])}
+        yield {**listed, "ETag": fields.get("ETag", "")}
+
+
+def _time(text: str) -> datetime.datetime:
+    if text.endswith("Z"):  # its whole seconds are what counts
+        return datetime.datetime.fromisoformat(text[:19]).replace(tzinfo=datetime.timezone.utc)
+    return datetime.datetime.fromisoformat(text)
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]

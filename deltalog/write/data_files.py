@@ -1,0 +1,334 @@
+"""Arrow rows as data files of a table: made to fit its columns and rules, partitioned, and described as add actions.
+
+Spec: PROTOCOL.md#data-files, #per-file-statistics, #writer-requirements-for-clustered-table.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import urllib.parse
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import combined, int64s, row_numbers
+from deltalog.errors import (
+    SchemaMismatchError,
+)
+from deltalog.expressions.compile import without_empty
+from deltalog.log.commit_summary import CHECKSUM_TAG
+from deltalog.log.file_statistics import indexed_leaves
+from deltalog.parquet.file_reader import EXACT, conform
+from deltalog.parquet.file_writer import Checksum, FileColumns, write_file
+from deltalog.protocol import column_mapping, partitions
+from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
+from deltalog.protocol.column_mapping import Mode
+from deltalog.protocol.paths import encode_path
+from deltalog.protocol.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
+from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
+from deltalog.read.changes import CHANGE_TYPE_FIELD
+from deltalog.storage.base import LogStore, keep_cleanup_errors
+from deltalog.write.input_streams import as_batches
+from deltalog.write.table_rules import NO_RULES, TableRules
+
+TARGET_BYTES = 128 << 20
+BUFFER_BYTES = 256 << 20
+_MOST_RUNS, _RUN_ROWS = 256, 1000
+_MOST_LISTED = 100_000
+CHANGES_DIRECTORY = "_change_data"
+
+
+@dataclass(frozen=True)
+class WriteLayout:
+    """How data files are written.
+
+    ``indexed``: the paths, as files have them, of the leaf columns with statistics. ``mapping``: which names and ids
+    the files have for the columns. ``prefix_length``: of the random prefix of a path, in characters (0: Hive
+    directories). ``rules``: what is checked and filled in; empty for existing rows that are only moved.
+    ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
+    last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
+    ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    indexed: frozenset[tuple[str, ...]]
+    mapping: Mode = "none"
+    prefix_length: int = 0
+    rules: TableRules = NO_RULES
+    extra_columns: tuple[StructField, ...] = ()
+    as_changes: bool = False
+    checksum: Checksum | None = None
+    is_new: bool = False
+
+    @classmethod
+    def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
+        """The layout of a table. ``clustered_by``: the paths of columns that always have statistics. Raises
+        CorruptTableError, InvalidPropertyError."""
+        configuration = metadata.configuration
+        mapping = column_mapping.mode_of(configuration)
+        # After a column is renamed, the name in a Hive directory would mean no column, or another one.
+        prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
+        return cls(
+            metadata.schema,
+            metadata.partition_columns,
+            frozenset(leaf.physical for leaf in indexed_leaves(metadata, clustered_by)),
+            mapping,
+            RANDOM_PREFIX_LENGTH.read(configuration) if prefixed else 0,
+        )
+
+    @functools.cached_property
+    def row_schema(self) -> StructType:
+        """The columns of the rows to be written."""
+        return StructType((*self.schema.fields, *self.extra_columns))
+
+    @functools.cached_property
+    def file_columns(self) -> FileColumns:
+        """The columns of the files: all but the partition columns."""
+        columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
+        return FileColumns(columns, self.indexed, self.mapping, self.extra_columns)
+
+    def path(self, values: Mapping[str, str | None], unique: str, codec: str = "snappy") -> str:
+        """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
+        change files are in one directory. ``unique``: ends in random letters and digits."""
+        if self.as_changes:
+            return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
+        name = f"part-{unique}.{codec}.parquet"
+        if self.prefix_length:
+            return f"{unique.replace('-', '')[-self.prefix_length :]}/{name}"
+        directory = partitions.directory(values)
+        return f"{directory}/{name}" if directory else name
+
+
+def write_rows(
+    store: LogStore, reader: pa.RecordBatchReader, layout: WriteLayout, new_uuid: Callable[[], str], clock_ms: int
+) -> tuple[list[AddFile], int]:
+    """Write a stream into new files, durable when this returns. Returns the add actions and the number of rows.
+
+    On any error the files written so far are removed, best effort. Memory: about twice BUFFER_BYTES. Raises
+    SchemaMismatchError when the rows do not fit the schema. Cost: 1 PUT for each file.
+    """
+    adds: list[AddFile] = []
+    rows = 0
+    try:
+        for table in _buffered(reader, layout):
+            rows += table.num_rows
+            for values, part in by_partition(table, layout):
+                adds.append(_write_file(store, part, values, layout, new_uuid(), clock_ms))
+    except BaseException as error:
+        keep_cleanup_errors(error, discard(store, [add.path for add in adds]))
+        raise
+    return adds, rows
+
+
+def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
+    """Remove files that no commit names, best effort: what could not be removed, and why, is returned."""
+    failures: list[Exception] = []
+    for path in add_paths:
+        try:
+            store.delete(urllib.parse.unquote(path))
+        except Exception as failure:
+            failures.append(failure)
+    return failures
+
+
+def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
+    """Delete all files of a distributed job that the store finds, best effort: of a job that has failed, so that no
+    version can name them. Their names begin with ``part-`` or ``cdc-`` and the id of the job. Returns their number.
+    Cost: 1 LIST for each 1,000 objects below the table, at most 100, and 1 DELETE for each file; nothing on stores
+    without such a listing."""
+    name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
+    in_root = not (layout.partition_columns or layout.prefix_length)
+    prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
+    found = store.find_names(prefix, name, most=_MOST_LISTED)
+    discard(store, map(encode_path, found))
+    return len(found)
+
+
+def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of change files: with the change type as their last column."""
+    for batch in as_batches(batches):
+        yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
+
+
+def change_file(add: AddFile) -> AddCDCFile:
+    """The cdc action of a file that ``write_rows`` wrote."""
+    return AddCDCFile(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+
+
+def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.Table]:
+    """Tables of the table's schema, of TARGET_BYTES (partitioned: BUFFER_BYTES) in memory or less."""
+    limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
+    held: list[pa.Table] = []
+    held_bytes = 0
+    for batch in as_batches(reader):
+        if not batch.num_rows:
+            continue
+        table = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules, layout.is_new)
+        held.append(table)
+        held_bytes += table.nbytes
+        if held_bytes >= limit:
+            yield pa.concat_tables(held)
+            held, held_bytes = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES, is_new: bool = False) -> pa.Table:
+    """The rows with the table's columns, in its order and types, as its rules want them. ``is_new``: as in
+    ``WriteLayout``. Raises SchemaMismatchError also for columns that would be lost: those that the table lacks, or that
+    are there twice up to case."""
+    given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
+    lost = given.keys() - {column.name.lower() for column in schema}
+    if lost or len(given) < table.num_columns:
+        _refuse_columns(table.schema.names, lost)
+    columns = []
+    absent: list[StructField] = []
+    arrow_schema = schema.to_arrow()
+    for column, field in zip(schema, arrow_schema, strict=True):
+        values = given.get(column.name.lower())
+        if values is None:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            absent.append(column)
+            continue
+        try:
+            columns.append(conform(combined(values), column.data_type, EXACT))
+        except pa.ArrowException as error:
+            raise SchemaMismatchError(
+                f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
+            ) from None
+        if column.name in rules.null_if_empty:
+            columns[-1] = without_empty(columns[-1])
+        check_not_null(columns[-1], column, column.name, is_new)
+    rows = pa.Table.from_arrays(columns, schema=arrow_schema)
+    if rules:
+        rows = rules.applied(rows, {column.name for column in absent}, is_new)
+    for column in absent:
+        check_not_null(combined(rows.column(column.name)), column, column.name, is_new)
+    return rows
+
+
+def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
+    for position, name in enumerate(names):
+        if name.lower() in lost:
+            raise SchemaMismatchError(f"The rows have a column {name!r}, which the table does not have. Drop it.")
+        if name.lower() in map(str.lower, names[:position]):
+            raise SchemaMismatchError(f"The rows have two columns {name!r} up to case. Rename one.")
+
+
+def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
+    """Refuse nulls in a NOT NULL column, and in NOT NULL fields below structs, lists and maps that are there.
+    ``is_new``: also structs that are null and have a NOT NULL field, outside of lists and maps. delta-spark takes that
+    field for a null, and can neither delete, update nor compact in a file with such a row; rows that are in the table
+    already can be moved."""
+    if not column.nullable and values.null_count:
+        raise SchemaMismatchError(f"Column {name} is NOT NULL and the data has nulls in it.")
+    data_type = column.data_type
+    if isinstance(data_type, StructType):
+        required = next(required_fields(data_type), None) if is_new and values.null_count else None
+        if required is not None:
+            raise SchemaMismatchError(
+                f"Column {name}.{'.'.join(required)} is NOT NULL and {name} is null in the data, so that the field has "
+                f"no value. Give {name} a value, or make the field nullable (set_column)."
+            )
+        present = values.drop_null() if values.null_count else values
+        for child, field in zip(present.flatten(), data_type.fields, strict=True):
+            check_not_null(child, field, f"{name}.{field.name}", is_new)
+    elif isinstance(data_type, ArrayType):
+        element = StructField("element", data_type.element_type, data_type.contains_null)
+        check_not_null(values.flatten(), element, f"{name}.element")
+    elif isinstance(data_type, MapType):
+        entries = values.drop_null() if values.null_count else values
+        value = StructField("value", data_type.value_type, data_type.value_contains_null)
+        check_not_null(pa.concat_arrays([entries.items]), value, f"{name}.value")
+
+
+def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
+    """The paths of NOT NULL fields of a struct, and of those below structs in it."""
+    for field in struct.fields:
+        if not field.nullable:
+            yield (field.name,)
+        elif isinstance(field.data_type, StructType):
+            yield from ((field.name, *path) for path in required_fields(field.data_type))
+
+
+def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each partition without the partition columns, with its values as the log has them, in the order in
+    which they first occur. Raises SchemaMismatchError."""
+    if not layout.partition_columns:
+        yield {}, table
+        return
+    names = list(layout.partition_columns)
+    data = table.drop_columns(names)
+    logged = [column_mapping.physical_name(layout.schema.field(n), layout.mapping) for n in names]
+    columns = [table.column(name) for name in names]
+    ends = _ends_of_runs(columns)
+    if ends is None:
+        # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
+        keys = [str(number) for number in range(len(names))]
+        indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
+        groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
+        firsts, pieces = groups.select(keys), [each.values for each in groups.column("row_list")]
+    else:
+        keys = names
+        firsts = pa.table([column.take(int64s([end - 1 for end in ends])) for column in columns], names=names)
+        pieces = [data.slice(start, end - start) for start, end in itertools.pairwise([0, *ends])]
+    merged: dict[tuple[str | None, ...], list[Any]] = {}
+    try:
+        found = firsts.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise SchemaMismatchError(
+            f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
+        ) from None
+    for group, piece in zip(found, pieces, strict=True):
+        texts = tuple(
+            partitions.serialize(group[key], layout.schema.field(name).data_type)
+            for key, name in zip(keys, names, strict=True)
+        )
+        merged.setdefault(texts, []).append(piece)
+    for texts, parts in merged.items():
+        if len(found) == 1:
+            part = data
+        else:
+            part = data.take(pa.concat_arrays(parts)) if ends is None else pa.concat_tables(parts)
+        yield dict(zip(logged, texts, strict=True)), part
+
+
+def _ends_of_runs(columns: Sequence[Any]) -> list[int] | None:
+    """Where rows with equal values that follow each other end, as they do where partitions come one after another; None
+    where these runs are short, and rows are better collected one by one."""
+    ends = set[int]()
+    for column in columns:
+        try:
+            runs = pc.run_end_encode(combined(column)).run_ends
+        except pa.ArrowException:
+            return None
+        if len(runs) > _MOST_RUNS or (len(runs) > 1 and len(runs) * _RUN_ROWS > len(column)):
+            return None
+        ends.update(runs.to_pylist())
+    return sorted(ends)
+
+
+def _write_file(
+    store: LogStore,
+    table: pa.Table,
+    values: Mapping[str, str | None],
+    layout: WriteLayout,
+    unique: str,
+    clock_ms: int,
+) -> AddFile:
+    path = layout.path(values, unique)
+    written = write_file(store, path, table, layout.file_columns, layout.checksum)
+    return AddFile(
+        path=encode_path(path),
+        partition_values=dict(values),
+        size=written.size_bytes,
+        modification_time=clock_ms,
+        data_change=True,
+        stats=written.statistics,
+        tags=None if written.sha256 is None else {CHECKSUM_TAG: written.sha256},
+    )

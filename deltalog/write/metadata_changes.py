@@ -1,0 +1,260 @@
+"""The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
+
+Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
+#format-specification, #identity-columns, #clustered-table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from deltalog.commit.validate import as_read_back
+from deltalog.errors import (
+    CallError,
+    CorruptTableError,
+    InvalidPropertyError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from deltalog.log.snapshot import LogSnapshot
+from deltalog.protocol import column_mapping, features, identity_columns, metadata_update, row_tracking
+from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltalog.protocol.column_metadata import IDENTITY_KEY
+from deltalog.protocol.column_paths import path_text
+from deltalog.protocol.identity_columns import Identity
+from deltalog.protocol.partitions import check_partition_columns
+from deltalog.protocol.properties import (
+    CONSTRAINT_PREFIX,
+    ENABLE_ROW_TRACKING,
+    ROW_TRACKING_SUSPENDED,
+    check_assignment,
+)
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_column_names
+from deltalog.write.clustering_columns import FEATURE, clustering_paths
+
+
+class MetadataChanges:
+    """Protocol and metadata as a transaction will leave them, and the metadata domains that it changes.
+
+    ``base``: the version that is changed; None where the table is created. ``protocol`` and ``metadata``: as the
+    transaction will leave them. Each change includes what it requires: features, ids and physical names of columns.
+    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails.
+
+    ``depends_on_metadata``: whether metadata was set. Setting it to its current value writes nothing, but conflicts
+    with a change of it. ``depends_on_files``: whether a change is valid for the files of the base only, so that a file
+    that another writer adds is a conflict.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+
+    def __init__(
+        self,
+        base: LogSnapshot | None,
+        protocol: Protocol | None,
+        metadata: Metadata | None,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        """``protocol`` and ``metadata``: the initial changes; both are required for a new table."""
+        self.new_uuid = new_uuid
+        self.depends_on_metadata = metadata is not None
+        self.depends_on_files = False
+        self._depends_on_protocol = protocol is not None
+        self._domains: list[DomainMetadata] = []
+        if protocol is not None:
+            self.protocol = as_read_back(protocol, Protocol)
+        if metadata is not None:
+            self.metadata = as_read_back(metadata, Metadata)
+        self.start_from(base)
+
+    def start_from(self, base: LogSnapshot | None) -> None:
+        """Take another version as the base. What was set stays set."""
+        self.base = base
+        if base is not None:
+            self.protocol = self.protocol if self._depends_on_protocol else base.protocol
+            self.metadata = self.metadata if self.depends_on_metadata else base.metadata
+
+    # -------------------------------------------------------------------------------------------- the outcome
+
+    @property
+    def changed_metadata(self) -> Metadata | None:
+        """The metadata where it is not that of the base."""
+        return None if self.base is not None and self.metadata == self.base.metadata else self.metadata
+
+    @property
+    def changed_protocol(self) -> Protocol | None:
+        """The protocol where it is not that of the base."""
+        return None if self.base is not None and self.protocol == self.base.protocol else self.protocol
+
+    @property
+    def domains(self) -> tuple[DomainMetadata, ...]:
+        """The domainMetadata actions, one for each domain that is changed."""
+        return tuple(self._domains)
+
+    @property
+    def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that the table is clustered by, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        existing = None if self.base is None else self.base.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
+        domain = next((each for each in self._domains if each.domain == column_mapping.CLUSTERING_DOMAIN), existing)
+        return column_mapping.clustered_by(domain, self.metadata)
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """The identity columns, where the protocol has the feature. Raises UnsupportedFeatureError for one that cannot
+        be filled."""
+        if IDENTITY_KEY not in self.metadata.schema_string:
+            return ()
+        if "identityColumns" not in features.writer_features(self.protocol):
+            return ()
+        try:
+            return identity_columns.identities_in(self.metadata.schema)
+        except SchemaMismatchError as error:
+            text = f"No rows can be written. {error} Correct the metadata with the writer that set it."
+            raise UnsupportedFeatureError(text, features=("identityColumns",)) from None
+
+    # -------------------------------------------------------------------------------------------------- changes
+
+    def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
+        """Replace the schema, and the partition columns where given. As ``Transaction.set_schema``."""
+        schema_string = identity_columns.keeping_marks(schema, self.metadata.schema).to_json()
+        check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
+        columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
+        identity_columns.check_identities(schema, columns)
+        clustered_by = self.clustering_columns
+        self._replace(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
+        if clustered_by:
+            self._check_clustering(clustered_by)
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set table properties. As ``Transaction.set_properties``."""
+        check_assignment(dict(properties))
+        named, kept = features.split_feature_properties(properties)
+        assigned = {**self.metadata.configuration, **kept}
+        tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
+        if ENABLE_ROW_TRACKING.read(assigned) and ROW_TRACKING_SUSPENDED.read(assigned):
+            raise InvalidPropertyError(
+                f"{ENABLE_ROW_TRACKING.key} and {ROW_TRACKING_SUSPENDED.key} cannot both be true: files that are added "
+                "while row tracking is suspended get no row ids.",
+                key=ENABLE_ROW_TRACKING.key,
+            )
+        if self.base is not None and not tracked and ENABLE_ROW_TRACKING.read(kept):
+            self._check_row_ids(self.base)
+        self._replace_configuration(assigned)
+        self._set_protocol(features.with_features(self.protocol, named))
+
+    def unset_properties(self, keys: Iterable[str]) -> None:
+        """Table properties removed; absent ones are ignored."""
+        removed = set(keys)
+        check_assignment(dict.fromkeys(removed))
+        self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
+
+    def set_constraint(self, name: str, expression: str | None) -> None:
+        """Add a CHECK constraint; None drops it. Existing rows are not checked."""
+        key = f"{CONSTRAINT_PREFIX}{name.lower()}"
+        others = {k: v for k, v in self.metadata.configuration.items() if k.lower() != key}
+        self._replace_configuration(others if expression is None else {**others, key: expression})
+
+    def set_description(self, name: str | None, description: str | None) -> None:
+        """Set the name and the description of the table; None leaves them unchanged."""
+        given = {"name": name, "description": description}
+        self._replace(**{key: value for key, value in given.items() if value is not None})
+
+    def set_protocol(self, protocol: Protocol) -> None:
+        """Replace the protocol. It must have every feature that the table needs."""
+        self._set_protocol(protocol)
+
+    def set_state(self, protocol: Protocol, metadata: Metadata) -> None:
+        """Replace protocol and metadata verbatim, ids and physical names of columns included. They are checked at
+        commit."""
+        self._set_protocol(protocol)
+        self.metadata = as_read_back(metadata, Metadata)
+        self.depends_on_metadata = True
+
+    def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
+        """Set the clustering columns, each as its path; none: the table is no longer clustered. Files are not
+        checked. Raises CallError, SchemaMismatchError."""
+        paths = clustering_paths(columns, self.metadata)
+        mode = column_mapping.mode_of(self.metadata.configuration)
+        self.stage_domain(column_mapping.clustering_domain(paths, self.metadata.schema, mode))
+        self._set_protocol(features.with_features(self.protocol, [FEATURE]))
+
+    def raise_marks(self, marks: Mapping[str, int | None]) -> None:
+        """Move the high-water marks of identity columns on, by name. Without a change of one nothing is staged."""
+        before = self.metadata.schema if marks else None
+        after = None if before is None else identity_columns.with_marks(before, marks)
+        if after is not None and after != before:
+            changed = msgspec.structs.replace(self.metadata, schema_string=after.to_json())
+            self.metadata = as_read_back(changed, Metadata)
+            self.depends_on_metadata = True
+
+    def set_domain(self, domain: str, configuration: str) -> None:
+        """Set the configuration of a custom domain. Raises CallError for names that are reserved for Delta."""
+        _check_user_domain(domain, configuration)
+        self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
+
+    def remove_domain(self, domain: str) -> None:
+        """A user's domain removed; an absent one is ignored. Raises CallError as ``set_domain``."""
+        _check_user_domain(domain, "")
+        for existing in () if self.base is None else self.base.state.domains.values():
+            if existing.domain == domain:
+                self.stage_domain(msgspec.structs.replace(existing, removed=True))
+
+    def stage_domain(self, action: DomainMetadata) -> None:
+        """Stage a domainMetadata action, also of a system domain; the last one for a domain wins."""
+        action = as_read_back(action, DomainMetadata)
+        self._domains = [*(each for each in self._domains if each.domain != action.domain), action]
+        self._set_protocol(features.with_features(self.protocol, ["domainMetadata"]))
+
+    # -------------------------------------------------------------------------------------------------- helpers
+
+    def _set_protocol(self, protocol: Protocol) -> None:
+        self.protocol = as_read_back(protocol, Protocol)
+        self._depends_on_protocol = True
+
+    def _replace(self, **changes: Any) -> None:
+        changed = msgspec.structs.replace(self.metadata, **changes)
+        protocol, metadata = metadata_update.complete(self.metadata, changed, self.protocol, self.new_uuid)
+        self.set_state(protocol, metadata)
+
+    def _replace_configuration(self, configuration: Mapping[str, str]) -> None:
+        self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
+
+    def _check_clustering(self, columns: Sequence[tuple[str, ...]]) -> None:
+        """Raise SchemaMismatchError if the table can no longer be clustered by its columns."""
+        names = ", ".join(path_text(column) for column in columns)
+        if self.metadata.partition_columns:
+            raise SchemaMismatchError(
+                f"The table is clustered by {names}, and a clustered table has no partition columns. Leave them out."
+            )
+        try:
+            self.clustering_columns  # noqa: B018
+        except CorruptTableError:
+            raise SchemaMismatchError(
+                f"The table is clustered by {names}, and the new schema lacks that, or has it as another column. Keep "
+                "these columns, or end the clustering with cluster_by([])."
+            ) from None
+
+    def _check_row_ids(self, base: LogSnapshot) -> None:
+        """Refuse to turn row tracking on while files have no row ids. Where other writers may not assign them yet, a
+        file that one adds before the commit is a conflict."""
+        without = base.cache.files(["base_row_id"])["base_row_id"].null_count
+        if without:
+            raise InvalidPropertyError(
+                f"{base.url}: {ENABLE_ROW_TRACKING.key} cannot be turned on in this transaction: {without} files have "
+                "no row ids. Call DeltaTable.set_properties, which gives them row ids first.",
+                key=ENABLE_ROW_TRACKING.key,
+            )
+        self.depends_on_files = not row_tracking.assigns_ids(base.protocol, base.metadata.configuration)
+
+
+def _check_user_domain(domain: str, configuration: str) -> None:
+    if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
+        raise CallError(f"A metadata domain has a name and a configuration as text; got {domain!r}.")
+    if domain.startswith("delta."):
+        raise CallError(
+            f"The metadata domain {domain!r} is reserved for Delta: choose a name without the prefix delta."
+        )

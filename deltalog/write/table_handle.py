@@ -1,0 +1,379 @@
+"""A table handle: the latest version that was read, and the transactions that begin on it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from deltalog.commit.committer import Committer
+from deltalog.commit.conflicts import commits_missing_since, unexpected_version
+from deltalog.commit.hooks import wait_for_hooks
+from deltalog.commit.prepared import IsolationLevel
+from deltalog.commit.tip_proof import replaced, replaced_by
+from deltalog.environment import Environment
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    DeltaLogError,
+    FeatureDropIncompleteError,
+    VersionNotFoundError,
+)
+from deltalog.expressions.tree import Predicate
+from deltalog.log.history import LogHistory
+from deltalog.log.history_entries import CommitEntry
+from deltalog.log.loader import load_after, load_latest
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
+from deltalog.parallel import both
+from deltalog.protocol import features
+from deltalog.protocol.column_metadata import IDENTITY_KEY
+from deltalog.protocol.paths import commit_path
+from deltalog.read.origin import Read, decoded, origin_in
+from deltalog.read.snapshot import Snapshot, is_outdated, is_read
+from deltalog.storage.base import real_url
+from deltalog.write.input_streams import is_in_memory
+from deltalog.write.transaction import Transaction
+
+T = TypeVar("T")
+
+# On a remote store: for how long the latest version that was read is assumed to be current.
+_WARM_MS = 10_000
+# Held only while a handle moves from one version to another.
+_MOVING = threading.Lock()
+
+log = logging.getLogger(__name__)
+
+
+class TableHandle:
+    """The state of one open table. Threads may share it.
+
+    ``latest`` is the latest version that was read: immutable, and replaced by a later one.
+    """
+
+    def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
+        self.reader = reader
+        self.committer = committer
+        self.environment = environment
+        self.latest = latest
+        # Versions that are in use, as long as the table is the one that they were read from.
+        self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
+        # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
+        self.unsettled: dict[str, CommitStateUnknownError] = {}
+        # A version, and when the last check of the log began that has shown it to be the latest.
+        self._proven: tuple[Snapshot, int] | None = None
+        self._lost: Snapshot | None = None  # a version that is gone, which a call has raised already
+        self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
+        self._mark_fresh()
+
+    @property
+    def url(self) -> str:
+        return self.reader.store.url
+
+    # ------------------------------------------------------------------------------------------ the latest version
+
+    def refresh(self) -> Snapshot:
+        """The latest version. Cost: 2 HEADs, in one round, when there is no new version: versions are contiguous, so
+        the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
+        version shows. A version of which clean-up has deleted commits is read again. Else as ``load_after`` more, or as
+        ``load_latest``."""
+        return self._refreshed()[0]
+
+    def refresh_for_change(self) -> Snapshot:
+        """As ``refresh``, for a call that changes the table. Raises TableReplacedError if the log is that of another
+        table than the version that this handle had; the handle is at the new one then, and the next call changes
+        that."""
+        before = self.latest
+        latest, is_same = self._refreshed()
+        is_known = before is not self._lost and is_read(before)
+        if not is_same and is_known and before.metadata.id != latest.metadata.id:
+            raise replaced_by(before, latest.log)
+        return latest
+
+    def _refreshed(self) -> tuple[Snapshot, bool]:
+        """The latest version, and whether the version that this handle had is known to be in its log."""
+        latest = self.latest
+        began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
+        newer: LogSnapshot | None = None
+        is_same = False
+        if not is_outdated(latest):
+            after, found = self.reader.heads([commit_path(latest.version + 1), commit_path(latest.version)])
+            is_same = found is not None and latest.tip.is_file(self.reader, found)
+            if is_same and after is None:
+                self._mark_fresh(latest, began_ms)
+                return latest, True
+            newer = load_after(self.reader, latest.log) if is_same else None
+            if is_same and not (newer is not None and self.reader.store.is_remote):
+                # What was read is of the same table if this still is: a table that was deleted does not come back.
+                found = self.reader.store.head(commit_path(latest.version))
+                is_same = found is not None and latest.tip.is_file(self.reader, found)
+                newer = newer if is_same else None
+        fresh = load_latest(self.reader) if newer is None else newer
+        snapshot = Snapshot(fresh)
+        with _MOVING:
+            if newer is None:
+                self._shared = weakref.WeakValueDictionary()
+            # Where another thread has moved the handle meanwhile, only a later version moves it on.
+            if self.latest is latest or fresh.version > self.latest.version:
+                self.latest = snapshot
+        self._mark_fresh(snapshot, began_ms)
+        return snapshot, is_same
+
+    def recent(self) -> tuple[Snapshot, int | None]:
+        """The latest version, for a call that changes the table; on a remote store possibly up to _WARM_MS old. The
+        second item: when the check of the log began that has just shown it to be the latest; None without one. Cost:
+        none then, else as ``refresh_for_change``."""
+        if self._is_warm():
+            return self.latest, None
+        latest = self.refresh_for_change()
+        return latest, self._proven_ms(latest)
+
+    def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
+        """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
+        with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
+        if version is not None and timestamp_ms is not None:
+            raise CallError("Give a version or a timestamp, not both.")
+        if not (version is None or isinstance(version, int)):
+            raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
+        latest = self.refresh_for_change() if for_change else self.refresh()
+        if timestamp_ms is not None:
+            history = LogHistory(self.reader, latest.log)
+            found = self._snapshot(history, history.version_at(timestamp_ms).version)
+            return Snapshot(found, is_time_travel=True)
+        if version is None:
+            return latest
+        if version == latest.version:
+            return latest.as_time_travel()
+        return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
+
+    def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
+        """A version; the same object as before, with all that it has read, while that is in use. Raises and costs
+        as ``LogHistory.snapshot``."""
+        shared = self._shared
+        found = shared.get(version)
+        if found is not None and found.cache.is_outdated:
+            shared.pop(version, None)
+            found = None
+        return shared.setdefault(version, history.snapshot(version)) if found is None else found
+
+    def history(self) -> LogHistory:
+        """The commits up to the latest version. Cost: as ``refresh``."""
+        return LogHistory(self.reader, self.refresh().log)
+
+    def history_entries(self, limit: int | None) -> list[CommitEntry]:
+        """As ``LogHistory.entries`` of ``history``. Where the latest version was read a moment ago, its last ``limit``
+        commits are read while ``refresh`` finds out whether it still is the latest, and again if it is not."""
+        known = self.latest
+        if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
+            return self.history().entries(limit)
+
+        def early() -> list[CommitEntry] | None:
+            try:
+                return LogHistory(self.reader, known.log).recent_entries(limit)
+            except DeltaLogError:  # raised below, unless there is a later version without the fault
+                return None
+
+        fresh, entries = both(self.refresh, early, side_by_side=True)
+        return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
+
+    def writable(self, for_change: bool = True) -> Snapshot:
+        """The latest version, after a check that deltalog can write the table; with ``for_change`` as
+        ``refresh_for_change``. Raises UnsupportedFeatureError."""
+        snapshot = self.refresh_for_change() if for_change else self.refresh()
+        features.check_writable(snapshot.protocol, self.url)
+        return snapshot
+
+    def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
+        """Move on to a version of this table that was read by this handle's reader; an older one is ignored.
+
+        ``replaced``: the same version as it was before it had a checkpoint. A handle that has left it ignores the call.
+        """
+        if replaced is not None:
+            with _MOVING:
+                if self.latest is replaced:
+                    self.latest = snapshot
+            return
+        with _MOVING:
+            if snapshot.version < self.latest.version:
+                return
+            self.latest = snapshot
+        self._mark_fresh()
+
+    def flush(self) -> None:
+        """See ``DeltaTable.flush``."""
+        wait_for_hooks(self.reader.store)
+
+    def lose(self) -> None:
+        """Take note that the latest version is not in the log any more, and that a call has raised an error that says
+        so: the next one reads the log, and changes the table that is there."""
+        self._lost = self.latest
+        self.expire()
+
+    def expire(self) -> None:
+        """Make the next ``recent`` read the log."""
+        self._fresh_ms = -_WARM_MS
+
+    def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
+        """``proven_ms``: when the check of the log began that has shown ``proven`` to be the latest version."""
+        if self.reader.store.is_remote:
+            self._fresh_ms = self.environment.clock_ms()
+        if proven is not None and proven_ms is not None:
+            self._proven = proven, proven_ms
+
+    def _proven_ms(self, latest: Snapshot) -> int | None:
+        """When the check began that has shown this version to be the latest; None where another thread has made the
+        last check, and has found another one."""
+        proven = self._proven
+        return proven[1] if proven is not None and proven[0] is latest else None
+
+    def _is_warm(self) -> bool:
+        """Whether the store is remote and the latest version was read within _WARM_MS."""
+        return self.reader.store.is_remote and 0 <= self.environment.clock_ms() - self._fresh_ms < _WARM_MS
+
+    # ------------------------------------------------------------------------------------------------ transactions
+
+    def transaction(
+        self,
+        isolation_level: IsolationLevel | None = None,
+        reads: Iterable[Read] = (),
+        expected_version: int | None = None,
+    ) -> Transaction:
+        """See ``DeltaTable.transaction``."""
+        latest = self.refresh_for_change()
+        origins = self._own_origins(latest, reads if expected_version is None else ())
+        read = self._read_at(min((version for version, _, _ in origins), default=latest.version), latest)
+        for version, txn_id, _ in origins:
+            found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
+            if None not in (txn_id, found) and txn_id != found:
+                raise replaced(self.url, version, f"another commit is version {version} now, in an older copy of it")
+        transaction = Transaction(
+            self.reader,
+            self.committer,
+            self.environment if expected_version is None else self._expecting(expected_version, latest),
+            read,
+            isolation_level=isolation_level,
+            on_commit=self.advance,
+            is_strict=expected_version is not None,
+            latest=latest,
+            proven_ms=self._proven_ms(latest),
+            on_lost=self.lose,
+        )
+        for _, _, where in origins:
+            transaction.declare_read(where)
+        if origins:
+            transaction.check_conflicts()
+        return transaction
+
+    def transaction_for(self, data: Any, expected_version: int | None, may_be_blind: bool = False) -> Transaction:
+        """A transaction for new rows, which may have been read from this table by a scan: ``Scan.origin``.
+
+        ``may_be_blind``: nothing but rows is added. If they depend on no version, the transaction is a blind append.
+        """
+        origin = origin_in(data)
+        if may_be_blind and origin is None and expected_version is None:
+            transaction = self._blind_append()
+        else:
+            reads = () if origin is None else (origin,)
+            transaction = self.transaction(reads=reads, expected_version=expected_version)
+        transaction.reads_callers_rows = not is_in_memory(data)
+        return transaction
+
+    def _blind_append(self) -> Transaction:
+        """A transaction that begins on a ``recent`` version: later commits are detected when the commit is attempted,
+        so no request is spent on them before. Only identity columns need the latest one: their values follow its."""
+        recent, proven_ms = self.recent()
+        if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
+            recent = self.refresh_for_change()
+            proven_ms = self._proven_ms(recent)
+        return Transaction(
+            self.reader,
+            self.committer,
+            self.environment,
+            recent,
+            on_commit=self.advance,
+            refresh=self.refresh_for_change,
+            proven_ms=proven_ms,
+            on_lost=self.lose,
+        )
+
+    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
+        """A transaction that is committed right after ``parent``, or after as many winners as the attempts of
+        ``environment`` allow; else VersionConflictError. ``proven_ms``: as ``recent`` returns it."""
+        return Transaction(
+            self.reader,
+            self.committer,
+            environment,
+            parent,
+            on_commit=self.advance,
+            is_strict=True,
+            proven_ms=proven_ms,
+            on_lost=self.lose,
+        )
+
+    def continuing(self, planned: Snapshot) -> Transaction:
+        """A transaction that was planned on an earlier version. Its commit checks the commits since for conflicts.
+        Cost: as ``refresh``, and 1 GET for each version in between."""
+        latest = self.refresh_for_change()
+        return Transaction(
+            self.reader,
+            self.committer,
+            self.environment,
+            planned,
+            on_commit=self.advance,
+            latest=latest,
+            anchor=planned,
+            on_lost=self.lose,
+        )
+
+    def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
+        """See ``DeltaTable.retrying``."""
+        if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
+            raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
+        conflict: CommitConflictError | None = None
+        for number in range(1, retry_count + 1):
+            try:
+                return attempt()
+            except (CommitConflictError, FeatureDropIncompleteError) as error:
+                found = error if isinstance(error, CommitConflictError) else error.__cause__
+                if not (isinstance(found, CommitConflictError) and found.retryable):
+                    raise
+                conflict = found
+                log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
+            except CallError as error:
+                if conflict is None:
+                    raise
+                raise error from conflict
+            self.environment.back_off(number)
+        return attempt()
+
+    def _own_origins(
+        self, latest: Snapshot, reads: Iterable[Read]
+    ) -> list[tuple[int, str | None, Predicate | str | None]]:
+        """Those of ``reads`` that are of this table: version, numbered as in this handle, the txnId of its commit, and
+        condition."""
+        store = self.reader.store
+        return [
+            (origin.version_for(store.branch, store.base_version), None if store.branch else origin.txn_id, where)
+            for origin, where in decoded(reads)
+            if origin.is_of(latest.metadata.id, real_url(store))
+        ]
+
+    def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
+        if version == latest.version:
+            return latest
+        try:
+            return Snapshot(LogHistory(self.reader, latest.log).snapshot(version))
+        except VersionNotFoundError as error:
+            raise commits_missing_since(version, latest.version, self.url) from error
+
+    def _expecting(self, version: int, latest: Snapshot) -> Environment:
+        """The environment of a commit that is attempted once, after this version."""
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
+        if version != latest.version:
+            raise unexpected_version(version, latest.version, self.url)
+        return replace(self.environment, retry=replace(self.environment.retry, max_attempts=1))

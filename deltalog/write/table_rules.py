@@ -1,0 +1,326 @@
+"""The rules of a table for the values of its rows, and the columns that it fills in. Pure.
+
+CHECK constraints, column invariants and generated columns are checked on every new row; absent columns are generated or
+get their default; identity columns get their values; char(n) and varchar(n) are padded and limited to their length. A
+row satisfies a condition when it is true: null is a violation, as PROTOCOL.md defines for both constraints and
+invariants.
+Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
+from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column, null_if_empty
+from deltalog.expressions.functions.types import BOOLEAN
+from deltalog.protocol import features, partitions
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
+from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVARIANT_KEY
+from deltalog.protocol.properties import CONSTRAINT_PREFIX
+from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
+from deltalog.write.identity_values import IdentityValues
+
+_MAX_SHOWN = 100  # characters of an expression or a value in a message
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition on every row, and its name in messages.
+
+    ``generates``: the column that must be equal to the expression ``text``; empty where ``text`` is the condition.
+    """
+
+    name: str
+    text: str
+    condition: CompiledExpression
+    generates: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """The rules for new rows of a table; false when there are none. ``fillings``: the expressions of columns that are
+    filled in when they are absent. ``lengths``: of char and varchar columns. ``identities``: the values of identity
+    columns; None where there are none, or the rows have them already. ``null_if_empty``: partition columns whose values
+    are null where they are empty, which no rule is needed for; the fillings have it."""
+
+    table: str = ""
+    checks: tuple[Check, ...] = ()
+    fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
+    lengths: Mapping[str, Length] = field(default_factory=dict)
+    identities: IdentityValues | None = field(default=None, compare=False)
+    null_if_empty: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.checks or self.fillings or self.lengths or self.identities)
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The columns that have values where the data lacks them."""
+        return frozenset(self.fillings) | (frozenset() if self.identities is None else self.identities.names)
+
+    @property
+    def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
+        """A value that is equal for rules that the same rows satisfy."""
+        return frozenset((check.name, check.text) for check in self.checks), self.lengths
+
+    @property
+    def columns(self) -> list[str]:
+        """The top-level columns that the rules read."""
+        found = dict.fromkeys(path[0] for check in self.checks for path in check.condition.columns)
+        identities = () if self.identities is None else self.identities.names
+        return list({**found, **dict.fromkeys(self.lengths), **dict.fromkeys(identities)})
+
+    def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
+        """The rows with ``absent`` columns (null in ``rows``) filled in, char and varchar values cut and padded, and
+        all rules checked. ``rows`` have the table's types. ``is_new``: the table does not have them yet, so that its
+        identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values that an identity
+        column does not take."""
+        if is_new and self.identities is not None:
+            rows = self._identified(rows, self.identities, absent)
+        rows = self._sized(rows, [name for name in self.lengths if name not in absent])
+        # Defaults come first, as generated columns may use them.
+        for name, expression in self.fillings.items():
+            if name in absent:
+                rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
+        rows = self._sized(rows, [name for name in self.lengths if name in absent])
+        self.check(rows)
+        return rows
+
+    @staticmethod
+    def _identified(rows: pa.Table, identities: IdentityValues, absent: Collection[str]) -> pa.Table:
+        identities.check_given(name for name in rows.schema.names if name not in absent)
+        for name in identities.names:
+            if name in absent:
+                rows = _replaced(rows, name, identities.generated(name, rows.num_rows))
+            else:
+                identities.note(name, rows.column(name))
+        return rows
+
+    def _sized(self, rows: pa.Table, names: Iterable[str]) -> pa.Table:
+        for name in names:
+            rows = _replaced(rows, name, self._fitted(_whole(rows, name), name, self.lengths[name]))
+        return rows
+
+    def check(self, rows: pa.Table) -> None:
+        """Raise ConstraintViolationError unless every row passes."""
+        for name, length in self.lengths.items():
+            self._check_length(_whole(rows, name), name, length)
+        self.check_all((rows,))
+
+    def check_all(self, tables: Iterable[pa.Table]) -> None:
+        """As ``check`` for several tables, without lengths. The error counts all rows that violate the first condition
+        that is violated."""
+        broken_check, total, example = None, 0, ""
+        for rows in tables:
+            for check in self.checks if broken_check is None else (broken_check,):
+                holds = self._values(check.condition, rows, check.name, check.text)
+                broken = pc.invert(pc.fill_null(holds, False))
+                count = pc.sum(broken, min_count=0).as_py() or 0
+                if count and broken_check is None:
+                    broken_check, example = check, _example(rows, broken, check.condition)
+                total += count
+                if broken_check is not None:
+                    break
+        if broken_check is not None:
+            raise self._violation(broken_check.name, broken_check.text, total, example)
+
+    def _values(self, expression: CompiledExpression, rows: pa.Table, what: str, text: str | None = None) -> Any:
+        try:
+            return expression.evaluate(rows)
+        except (pa.ArrowException, OverflowError) as error:
+            shown = expression.text if text is None else text
+            raise ConstraintViolationError(
+                f"{self.table}: {what} ({_short(shown)}) has no value for a row: {error}. Correct the rows.",
+                constraint=what,
+                expression=shown,
+                violations=None,
+            ) from None
+
+    def _fitted(self, values: Any, name: str, length: Length) -> Any:
+        bare = pc.utf8_rtrim(values, characters=" ")
+        self._check_length(bare, name, length)
+        cut = pc.utf8_slice_codeunits(values, 0, length.limit)
+        return padded(cut, length.limit) if length.padded else cut
+
+    def _check_length(self, values: Any, name: str, length: Length) -> None:
+        longer = pc.fill_null(pc.greater(pc.utf8_length(values), length.limit), False)
+        count = pc.sum(longer, min_count=0).as_py() or 0
+        if count:
+            example = f"{name}={_shown(values.filter(longer)[0].as_py())}"
+            raise self._violation(f"column {name}", length.text, count, example)
+
+    def _violation(self, name: str, text: str, count: int, example: str) -> ConstraintViolationError:
+        rows = "1 row violates" if count == 1 else f"{count} rows violate"
+        return ConstraintViolationError(
+            f"{self.table}: {rows} {name} ({_short(text)}), for example {example}. Nothing was committed; correct the "
+            "rows.",
+            constraint=name,
+            expression=text,
+            violations=count,
+        )
+
+
+NO_RULES = TableRules()
+
+
+def _whole(rows: pa.Table, name: str) -> Any:
+    return rows.column(name).combine_chunks()
+
+
+def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, rows.schema.field(index), values)
+
+
+def _example(rows: pa.Table, broken: Any, condition: CompiledExpression) -> str:
+    first = rows.filter(broken).slice(0, 1)
+    names = dict.fromkeys(path[0] for path in condition.columns)
+    return ", ".join(f"{name}={_shown(first.column(name)[0].as_py())}" for name in names) or "any"
+
+
+def _shown(value: Any) -> str:
+    return _short(repr(value) if isinstance(value, (str, bytes)) else str(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+# ------------------------------------------------------------------------------------ from table metadata
+
+
+# A table without constraints whose schema string has none of these keys has no rules.
+_RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
+
+
+def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
+    """The rules of a table. ``clock_ms``: the value of CURRENT_TIMESTAMP in a constraint or default, in ms since 1970.
+
+    Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
+    """
+    partitioned_by = metadata.partition_columns
+    empties = partitions.null_if_empty(metadata.schema, partitioned_by) if partitioned_by else frozenset[str]()
+    constrained = any(key.startswith(CONSTRAINT_PREFIX) for key in metadata.configuration)
+    if not constrained and not any(key in metadata.schema_string for key in _RULE_KEYS):
+        return TableRules(null_if_empty=empties) if empties else NO_RULES
+    schema = metadata.schema
+    supported = features.writer_features(protocol)
+    now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
+    checks = [*_constraints(metadata, schema, table, now), *_invariants(schema, table, now)]
+    fillings: dict[str, CompiledExpression] = {}
+    defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
+    for column in defaults:
+        name = f"the default of column {column.name}"
+        source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
+        compiled = source.compiled(table, StructType(()), column.data_type, now)
+        fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
+    if "generatedColumns" in supported:
+        for column in _columns_with(schema, GENERATION_KEY):
+            name = f"the generation expression of column {column.name}"
+            source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
+            expression = source.compiled(table, schema, column.data_type)
+            if column.name in empties:
+                expression = null_if_empty(expression)
+            fillings[column.name] = expression
+            condition = source.guarded(table, partial(equal_to_column, expression, column))
+            checks.append(Check(name, expression.text, condition, column.name))
+    return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)), null_if_empty=empties)
+
+
+def constraint(name: str, text: str, schema: StructType, now: datetime.datetime) -> Check:
+    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError where the expression is not
+    supported or not a condition."""
+    condition = _condition(text, schema, f"The constraint {name} ({_short(text)})", now)
+    return Check(f"the CHECK constraint {name}", text, condition)
+
+
+def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> CompiledExpression:
+    compiled = compile_expression(text, schema, now=now)
+    if compiled.data_type != BOOLEAN:
+        raise CallError(f"{what} is {compiled.data_type}, not a condition.")
+    return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An expression in a table's metadata: its feature, its name in messages, its text."""
+
+    feature: str
+    name: str
+    text: Any
+
+    def compiled(
+        self,
+        table: str,
+        schema: StructType,
+        wanted: DataType | None = None,
+        now: datetime.datetime | None = None,
+    ) -> CompiledExpression:
+        return self.guarded(table, partial(compile_expression, str(self.text), schema, wanted, now))
+
+    def guarded(self, table: str, make: Callable[[], T]) -> T:
+        try:
+            return make()
+        except CallError as error:
+            raise UnsupportedFeatureError(
+                f"{table}: {self.name} is not supported, so no rows can be written. {error} Write the table with a "
+                "client that supports the expression; reading is not affected.",
+                features=(self.feature,),
+            ) from None
+
+
+def _constraints(metadata: Metadata, schema: StructType, table: str, now: datetime.datetime) -> Iterator[Check]:
+    for key, text in metadata.configuration.items():
+        if key.startswith(CONSTRAINT_PREFIX):
+            name = key.removeprefix(CONSTRAINT_PREFIX)
+            source = _Source("checkConstraints", f"the CHECK constraint {name}", text)
+            yield source.guarded(table, partial(constraint, name, text, schema, now))
+
+
+def _invariants(schema: StructType, table: str, now: datetime.datetime) -> Iterator[Check]:
+    for path, column in columns_by_path(schema):
+        if INVARIANT_KEY not in column.metadata:
+            continue
+        name, text = ".".join(path), column.metadata[INVARIANT_KEY]
+        source = _Source("invariants", f"the invariant of column {name}", text)
+        yield source.guarded(table, partial(_invariant, name, text, schema, now))
+
+
+def expression_of_invariant(text: Any) -> str:
+    """The SQL text of a column's invariant, from the column's metadata. Raises CallError."""
+    try:
+        return str(json.loads(text)["expression"]["expression"])
+    except (ValueError, KeyError, TypeError):
+        raise CallError(f"It is {_short(repr(text))}, which is not the JSON of an expression.") from None
+
+
+def _invariant(name: str, text: Any, schema: StructType, now: datetime.datetime) -> Check:
+    expression = expression_of_invariant(text)
+    return Check(f"the invariant of column {name}", expression, _condition(expression, schema, "It", now))
+
+
+def _columns_with(schema: StructType, key: str) -> list[StructField]:
+    return [column for column in schema.fields if key in column.metadata]
+
+
+def _lengths(schema: StructType) -> Iterator[tuple[str, Length]]:
+    for column in _columns_with(schema, SIZED_KEY):
+        length = length_of(column)
+        if length is None:
+            raise UnsupportedFeatureError(
+                f"Column {column.name} is declared {declared(column)}; char and varchar inside other types cannot be "
+                "written.",
+                features=("char/varchar",),
+            )
+        yield column.name, length

@@ -1,0 +1,603 @@
+"""A transaction: a base snapshot and the changes staged on it, committed once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arguments import checked
+from deltalog.arrow_arrays import strings
+from deltalog.commit.base import Base
+from deltalog.commit.committer import Committer
+from deltalog.commit.conflicts import commits_missing_since, files_still_fit
+from deltalog.commit.hooks import NewVersion, errors_logged
+from deltalog.commit.loop import ClockDriftWarning, CommitLoop, CommittedAttempt, base_of, rebased_on
+from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
+from deltalog.commit.tip_proof import TipProof
+from deltalog.commit.validate import check_prepared
+from deltalog.commit_result import CommitResult
+from deltalog.environment import Environment
+from deltalog.errors import (
+    CallError,
+    CommitConflictError,
+    DeltaLogError,
+    InvalidActionError,
+    MetadataChangedError,
+    MissingVersionError,
+    Outcome,
+    ProtocolChangedError,
+    TableNotFoundError,
+    TableReplacedError,
+    TransactionCommittedError,
+)
+from deltalog.expressions.tree import Predicate
+from deltalog.log.loader import UnreadSnapshot
+from deltalog.log.reader import LogReader
+from deltalog.log.snapshot import LogSnapshot
+from deltalog.parquet.file_writer import Checksum
+from deltalog.protocol import column_mapping, features, widening
+from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
+from deltalog.protocol.codec import CommitActions, json_text
+from deltalog.protocol.properties import ISOLATION_LEVEL
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import merge_schemas
+from deltalog.read.data_skipping import in_partitions
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.base import keep_cleanup_errors
+from deltalog.write import commit_info
+from deltalog.write.added_files import Examine
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.committed_files import check_not_live
+from deltalog.write.data_files import change_file
+from deltalog.write.metadata_changes import MetadataChanges
+from deltalog.write.row_writer import RowWriter
+from deltalog.write.staged_actions import StagedActions
+
+# Text, or JSON values that are written as text.
+
+
+@checked
+class Transaction:
+    """Changes to one table that take effect together, or not at all.
+
+    Made by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is in the log before
+    ``commit``; leaving the ``with`` block without it removes the files that this transaction wrote.
+
+    It is composed of three parts, which operations use too: ``staged`` (file actions and what they depend on),
+    ``row_writer`` (rows to files) and ``metadata_changes``.
+
+    Members: one for each kind of action that a commit may hold, and for each kind of read that it may depend on.
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        committer: Committer,
+        environment: Environment,
+        snapshot: Snapshot | None,
+        *,
+        metadata: Metadata | None = None,
+        protocol: Protocol | None = None,
+        isolation_level: IsolationLevel | None = None,
+        on_commit: Callable[[Snapshot, Snapshot | None], None] = lambda snapshot, replaced: None,
+        refresh: Callable[[], Snapshot] | None = None,
+        is_strict: bool = False,
+        latest: Snapshot | None = None,
+        anchor: Snapshot | None = None,
+        proven_ms: int | None = None,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``on_commit``: takes the version that this became; once more with a checkpoint, and what that replaces.
+        ``refresh``, ``latest``: the latest version, where ``snapshot`` may be stale or is the earlier one read.
+        ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers.
+        ``anchor``: the version that must be in the log at the commit, where that is not the latest; ``proven_ms``: as
+        of TipProof; ``on_lost``: called where it is not there."""
+        check_isolation_level(isolation_level)
+        self._snapshot = snapshot
+        self.latest = snapshot if latest is None else latest
+        self.reader = reader
+        self._committer = committer
+        self.committed: Snapshot | None = None  # the version that this transaction became
+        self._environment = environment
+        self._isolation_level = isolation_level
+        self._on_commit = on_commit
+        self._refresh = refresh
+        self._is_strict = is_strict
+        self._annotations: Mapping[str, Any] | None = None
+        self._txn_id = environment.new_uuid()
+        self._staged = StagedActions()
+        base = None if snapshot is None else snapshot.log
+        self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
+        self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
+        self._on_lost = on_lost
+        self._is_callers = False
+        self.reads_callers_rows = True  # as they come, by code of the caller
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof)
+        self._finished = False
+        self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
+
+    # ------------------------------------------------------------------------------------------- context
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            failures = self.abort()
+            if error is not None:
+                keep_cleanup_errors(error, failures)
+
+    def abort(self) -> list[Exception]:
+        """End without a commit. The data files that ``write`` wrote are deleted, best effort; the failures are
+        returned. Raises after ``commit`` as that does."""
+        self._check_open(ends=True)
+        self._finished = True
+        return self._row_writer.discard()
+
+    def for_caller(self) -> Transaction:
+        """This transaction, for callers whose code runs between its beginning and its commit. Cost of the commit: on a
+        store over a network 1 HEAD more."""
+        self._is_callers = True
+        return self
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The version that this transaction has read; None where it creates the table."""
+        return self._snapshot
+
+    @property
+    def txn_id(self) -> str:
+        """The txnId in the commitInfo of the version that this transaction becomes; no other version has it."""
+        return self._txn_id
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata as this transaction will leave it."""
+        return self._metadata_changes.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol as this transaction will leave it."""
+        return self._metadata_changes.protocol
+
+    @property
+    def schema(self) -> StructType:
+        """The schema as this transaction will leave it."""
+        return self.metadata.schema
+
+    # --------------------------------------------------------------------------------------------- parts
+
+    @property
+    def staged(self) -> StagedActions:
+        """The staged actions and the reads that they depend on. Raises CallError when this has ended."""
+        self._check_open()
+        return self._staged
+
+    @property
+    def row_writer(self) -> RowWriter:
+        """Writes rows for the table after this transaction; the caller stages the files. Raises CallError when this has
+        ended."""
+        self._check_open()
+        return self._row_writer
+
+    @property
+    def metadata_changes(self) -> MetadataChanges:
+        """The changes of protocol, metadata and domains. Raises CallError when this has ended."""
+        self._check_open()
+        return self._metadata_changes
+
+    # ---------------------------------------------------------------------------------------------- rows
+
+    def add(self, *files: AddFile, known: bool = False) -> None:
+        """Stage add actions for files that exist below the table. Raises InvalidActionError.
+
+        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
+        ``known``: they are rows of this version or an earlier one, and are not checked again. The caller must
+        ensure that no version has named the files; ``add_parquet_files`` checks it.
+        """
+        self.staged.add(files, is_checked=known)
+
+    def add_parquet_files(
+        self,
+        files: Iterable[tuple[str, Mapping[str, str | None]]],
+        *,
+        checked: bool = False,
+        owned: bool = False,
+        tags: Mapping[str, Mapping[str, str]] | None = None,
+        num_rows: int | None = None,
+        examine: Examine | None = None,
+        as_changes: bool = False,
+    ) -> list[AddFile]:
+        """Stage Parquet files that exist below the table, and return their add actions. ``files``: pairs of a relative
+        path, not percent-encoded, and the partition values as the log has them. Statistics come from the footers; the
+        files are made durable.
+
+        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
+        unless the writer of the files has ``checked`` them. Files that are ``owned`` were written for this transaction
+        only; they are deleted when this fails. For others ``commit`` raises FilesCommittedError if one is live already.
+        ``tags``: those of the files, by path.
+
+        ``num_rows``: the number of rows that their writer wrote into all of them; RowCountError where they hold
+        another number.
+        ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
+        and may refuse one by raising. ``as_changes``: they are change data files, with the change type of each row in
+        the column ``_change_type``, and not data files; give the actions to ``add_cdc`` for files that are both.
+
+        Raises InvalidDataFileError, also for a file without field ids where columns are mapped by id. Cost: a HEAD and
+        1 or 2 ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
+        """
+        listed = list(files)
+        described = self.row_writer.describe(listed, tags, num_rows, examine)
+        if as_changes:
+            self.add_cdc(*described)
+            self._row_writer.own(add.path for add in described if owned)
+            return described
+        adds = self._staged.add(described, is_checked=checked)
+        if owned:
+            self._row_writer.own(add.path for add in adds)
+        else:
+            self._staged.note_callers_paths({add.path: path for add, (path, _) in zip(adds, listed, strict=True)})
+        return adds
+
+    def add_cdc(self, *files: AddCDCFile | AddFile) -> None:
+        """Stage change data files: readers of the change data feed read them instead of the adds and removes. Data
+        files are given by their add actions; each row of them must have its change type in ``_change_type``."""
+        self.staged.add_change_files(change_file(each) if isinstance(each, AddFile) else each for each in files)
+
+    def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
+        """Write a stream of Arrow batches into new files and stage them. Returns the number of rows.
+
+        ``checksum="sha256"`` hashes each file while it is written, into its tag ``deltalog.sha256``.
+        Absent columns are generated or get their default where the table defines one, else they are null.
+        Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
+        supported. Cost: 1 PUT for each file.
+        """
+        adds, rows = self.row_writer.write(reader, checksum)
+        self._staged.add_written(adds)
+        return rows
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Stage the removal of live files, by path as in the log. Returns their number.
+
+        Raises InvalidActionError when a path is not live. Counts as having read these files.
+        """
+        snapshot = self._existing("remove files")
+        wanted = set(paths)
+        files = snapshot.files()
+        chosen = files.filter(pc.is_in(files["path"], value_set=strings(sorted(wanted))))
+        missing = wanted.difference(chosen["path"].to_pylist())
+        if missing:
+            raise InvalidActionError(
+                f"{snapshot.url}: version {snapshot.version} has no live file {sorted(missing)[0]!r}."
+            )
+        return self.remove_files(chosen)
+
+    def remove_all_files(self) -> int:
+        """Stage the removal of every live file. Counts as having read the whole table: any file that another
+        writer adds or removes concurrently is a conflict. Returns the number of files."""
+        return self.remove_files(self.find_files())
+
+    def find_files(self, where: Predicate | str | None = None) -> pa.Table:
+        """The live files that may hold a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
+
+        Declares the read: if another writer concurrently adds rows for which ``where`` is true, or removes one of these
+        files, that is a conflict. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
+        """
+        snapshot = self._existing("find files")
+        scan = snapshot.scan(where=where)
+        files = scan.files()
+        if scan.where is None:
+            self._staged.read_whole_table()
+        else:
+            self._staged.read_rows(scan.where, files["path"].to_pylist())
+        return files
+
+    def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
+        """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number.
+
+        ``data_change=False``: their rows are in files that this transaction adds. Counts as having read these files.
+        """
+        self._existing("remove files")
+        return self._staged.remove(files, self._environment.clock_ms(), data_change)
+
+    def replace_partitions(self) -> int:
+        """Stage the removal of all live files in the partitions of the staged files: dynamic partition overwrite.
+        Returns their number. Declares that only these partitions were read. Cost: as ``find_files``."""
+        self._existing("replace partitions")
+        mapping = column_mapping.mode_of(self.metadata.configuration)
+        columns = [self.schema.field(name) for name in self.metadata.partition_columns]
+        if not columns:
+            raise CallError(f"{self.reader.store.url} has no partitions to replace.")
+        keys = [column_mapping.physical_name(column, mapping) for column in columns]
+        values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._staged.adds)
+        return self.remove_files(self.find_files(in_partitions(list(values), columns)))
+
+    def read_whole_table(self) -> None:
+        """Declare that the staged actions depend on every row of the snapshot."""
+        self._existing("declare a read")
+        self._staged.read_whole_table()
+
+    def declare_read(self, where: Predicate | str | None) -> None:
+        """Declare that the staged actions depend on the rows for which ``where`` is true; None: on all rows."""
+        if where is None:
+            self.read_whole_table()
+        else:
+            self.find_files(where)
+
+    # ------------------------------------------------------------------------------------------ metadata
+
+    def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
+        """Stage another schema, and partition columns where given. Columns are checked, rows are not.
+
+        With column mapping, a column is matched with the existing one at the same place by its id, else by name and
+        type; any other is new and gets an id. Raises SchemaMismatchError.
+        """
+        self.metadata_changes.set_schema(schema, partition_by)
+
+    def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
+        """Stage the columns that ``data`` has and the table lacks, at the end and nullable, also in structs.
+
+        A column without a type (void) gets that of the data. With ``delta.enableTypeWidening`` a column becomes as wide
+        as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit,
+        unless ``keeps_types``, for values that are cast to the table's types.
+        """
+        widens = widening.automatic(self.metadata.configuration)
+        merged = merge_schemas(self.schema, data, widens, keeps_types)
+        if merged != self.schema:
+            self.set_schema(widening.recorded(self.schema, merged))
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Stage table properties, also those that enable and disable in-commit timestamps.
+
+        Raises InvalidPropertyError for values that cannot be parsed, and for the enablement pair, which only the commit
+        sets. Features that a property requires are added to the protocol.
+        """
+        self.metadata_changes.set_properties(properties)
+
+    def unset_properties(self, keys: Iterable[str]) -> None:
+        """Stage the removal of table properties; absent ones are ignored."""
+        self.metadata_changes.unset_properties(keys)
+
+    def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
+        """Stage the name or the description of the table; None: unchanged."""
+        self.metadata_changes.set_description(name, description)
+
+    def set_domain_metadata(self, domain: str, configuration: str) -> None:
+        """Stage the configuration of a custom metadata domain: a JSON document, or any text.
+
+        Raises CallError for names that begin with ``delta.``, which are reserved. Adds the feature domainMetadata.
+        """
+        self.metadata_changes.set_domain(domain, configuration)
+
+    def remove_domain_metadata(self, domain: str) -> None:
+        """Stage the removal of a custom metadata domain; an absent one is ignored."""
+        self._existing("remove a metadata domain")
+        self._metadata_changes.remove_domain(domain)
+
+    def set_transaction(self, app_id: str, version: int) -> None:
+        """Stage the version of an application (txn), so that a repeated run is recognised. Raises CallError."""
+        self.staged.set_transaction(app_id, version, self._environment.clock_ms())
+
+    def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
+        """Set the entries of ``deltalog`` in commitInfo besides the parent version: JSON values only. Raises
+        CallError."""
+        self._check_open()
+        self._annotations = json.loads(json_text(annotations))
+
+    # -------------------------------------------------------------------------------------------- commit
+
+    def commit(
+        self,
+        operation: str = "WRITE",
+        parameters: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        user_metadata: UserMetadata = None,
+    ) -> CommitResult:
+        """Make the staged changes the next version.
+
+        Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
+        Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
+        TableNotFoundError and TableReplacedError where the table that this has read is gone. Raises with the outcome
+        unknown: CommitStateUnknownError; no file is deleted then. A second call raises that error again, or
+        TransactionCommittedError after a commit, and CallError after a failure.
+        Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
+        """
+        self._check_open(ends=True)
+        prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
+        self._check(prepared)
+        self._check_catalog()
+        self._check_new_paths()
+        self._row_writer.check(self._staged.unchecked, self._staged.adds)
+        if self._metadata_changes.changed_metadata != prepared.metadata:  # marks of identity columns moved
+            prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
+        self._finished = True
+        if self._is_callers:
+            self.proof.forget()
+        try:
+            base, passed = self._after_others(prepared)
+            committed = self._run(prepared, base)
+        except (DeltaLogError, ClockDriftWarning) as error:
+            if isinstance(error, (TableNotFoundError, TableReplacedError)):
+                self._on_lost()
+            if error.outcome is not Outcome.UNKNOWN:  # else a commit may name the files
+                keep_cleanup_errors(error, self._row_writer.discard())
+            elif isinstance(error, DeltaLogError):
+                self._in_doubt = error
+            raise
+        self._follow(replace(committed, winners=[*passed, *committed.winners]))
+        return committed.result
+
+    def check_conflicts(self) -> None:
+        """Raise the CommitConflictError that ``commit`` would raise for the reads and actions so far, where this began
+        on an earlier version than the latest one. Cost: 1 GET for each version in between."""
+        self._check_open()
+        self._after_others(self._prepare("READ", {}, {}, None))
+
+    def _after_others(self, prepared: Prepared) -> tuple[Base, list[CommitActions]]:
+        """The base of the first attempt, and the commits between it and the version that was read."""
+        base, passed = self._base(), list[CommitActions]()
+        if self.latest is None or self.latest.version <= base.version:
+            return base, passed
+        for winner in self._between(base.version, self.latest.version):
+            base = rebased_on(prepared, base, winner, self.reader.store)
+            passed.append(winner)
+        return base, passed
+
+    def _between(self, read: int, latest: int) -> list[CommitActions]:
+        try:
+            return list(self.reader.commits(range(read + 1, latest + 1)))
+        except MissingVersionError as error:
+            raise commits_missing_since(read, latest, self.reader.store.url) from error
+
+    def _follow(self, committed: CommittedAttempt) -> None:
+        """Build the snapshot of the commit, update the handle and start the hooks. Nothing here raises. If the snapshot
+        cannot be built, it is read from the log at its first use."""
+        fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
+        snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version, self._txn_id))
+
+        def on_checkpoint(latest: LogSnapshot) -> None:
+            self.committed = Snapshot(latest)
+            self._on_commit(self.committed, snapshot)
+
+        try:
+            with errors_logged(fact, "building its snapshot"):
+                snapshot = self._following(committed)
+        finally:
+            self.committed = snapshot
+            with errors_logged(fact, "updating the table handle"):
+                self._on_commit(snapshot, None)
+        with errors_logged(fact, "the hooks after the commit"):
+            is_followed = partial(self.proof.is_followed, committed.result.version)
+            base = self._metadata_changes.base
+            version = NewVersion(snapshot.log, committed.result, base, committed.commits, is_followed)
+            self._committer.after_commit(version, self._environment, on_checkpoint)
+
+    def _begin_proof(self) -> None:
+        """Where the rows have ended: code of the caller has run until now, or this call has checked nothing yet."""
+        if self.reads_callers_rows or not self.proof.is_valid:
+            self.proof.begin()
+
+    def _run(self, prepared: Prepared, base: Base) -> CommittedAttempt:
+        try:
+            return self._loop(prepared, base).run()
+        except CommitConflictError as error:
+            # A blind append begins on a version that may be stale; it is repeated once on the latest one.
+            if type(error) not in (MetadataChangedError, ProtocolChangedError, CommitConflictError):
+                raise
+            if self._refresh is None or not prepared.is_blind_append:
+                raise
+            assert self.snapshot is not None
+            latest = self._refresh()
+            if not files_still_fit(self.snapshot.metadata, latest.metadata):
+                raise
+            if latest.clustering_columns != self.snapshot.clustering_columns:  # of which the files lack statistics
+                raise
+            self._snapshot = latest
+            self._metadata_changes.start_from(latest.log)
+            self.proof = TipProof(self.reader, latest, self._environment)
+        self._check(prepared)
+        return self._loop(prepared, self._base()).run()
+
+    def _loop(self, prepared: Prepared, base: Base) -> CommitLoop:
+        return CommitLoop(self._committer, self.reader, prepared, base, self._environment, self.proof)
+
+    def _prepare(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any],
+        metrics: Mapping[str, Any],
+        user_metadata: UserMetadata,
+    ) -> Prepared:
+        staged, changes = self._staged, self._metadata_changes
+        prepared = Prepared(
+            txn_id=self._txn_id,
+            operation=commit_info.operation_text(operation),
+            parameters=commit_info.parameter_texts(parameters),
+            metrics=commit_info.metric_texts(metrics),
+            user_metadata=commit_info.metadata_text(user_metadata),
+            protocol=changes.changed_protocol,
+            metadata=changes.changed_metadata,
+            adds=tuple(staged.adds),
+            add_lines=staged.add_lines,
+            removes=tuple(staged.removes),
+            transactions=tuple(staged.transactions),
+            domains=changes.domains,
+            cdc=tuple(staged.cdc),
+            written=(*self._row_writer.written_paths, *staged.files_of_caller),
+            annotations=self._annotations,
+            is_strict=self._is_strict,
+            read_version=None if changes.base is None else changes.base.version,
+            reads=staged.reads(changes.depends_on_metadata, changes.depends_on_files),
+        )
+        wanted = "Serializable" if staged.is_serializable else self._isolation_level
+        of_table = ISOLATION_LEVEL.read(changes.metadata.configuration)
+        return replace(prepared, isolation_level=isolation_for(prepared, wanted or of_table))
+
+    def _base(self) -> Base:
+        changes, base = self._metadata_changes, self._metadata_changes.base
+        if base is None:
+            return Base(-1, None, None, None)
+        enables = not base.in_commit_timestamps_enabled and features.is_ict_active(changes.protocol, changes.metadata)
+        return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
+
+    def _following(self, committed: CommittedAttempt) -> Snapshot:
+        """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
+        latest = self._metadata_changes.base
+        for commit in committed.commits:
+            if latest is None:
+                latest = LogSnapshot.created(self.reader, commit.actions, commit.in_commit_timestamp_ms)
+            else:
+                latest = latest.after(*commit)
+        assert latest is not None
+        latest.tip.note_written(committed.attempt.data, committed.meta)
+        return Snapshot(latest)
+
+    # -------------------------------------------------------------------------------------------- helpers
+
+    def _check(self, prepared: Prepared) -> None:
+        places = self.reader.files.allowed_paths
+        check_prepared(prepared, self.protocol, self.metadata, self.reader.store.url, places)
+
+    def _check_catalog(self) -> None:
+        changes, base, url = self._metadata_changes, self._metadata_changes.base, self.reader.store.url
+        features.check_reached(changes.protocol, url, self.reader.store.catalog)
+        if base is not None and features.is_catalog_managed(base.protocol):
+            features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
+
+    def _check_new_paths(self) -> None:
+        """Raise FilesCommittedError for a file of the caller that is live, unless the same commit removes it."""
+        paths = self._staged.new_paths
+        if paths and self.snapshot is not None:
+            check_not_live(self.snapshot, paths)
+
+    def _existing(self, what: str) -> Snapshot:
+        self._check_open()
+        if self.snapshot is None:
+            raise CallError(f"Cannot {what}: this transaction creates the table.")
+        return self.snapshot
+
+    def _check_open(self, ends: bool = False) -> None:
+        """``ends``: for a call that ends this; its error has the outcome of the commit, where that has not failed."""
+        if ends and self._in_doubt is not None:
+            raise self._in_doubt
+        if ends and self.committed is not None:
+            what = f"{self.reader.store.url}: this transaction is committed, as version {self.committed.version}."
+            raise TransactionCommittedError(f"{what} Start another one.", transaction_id=self._txn_id)
+        if self._finished:
+            raise CallError("This transaction has ended. Start another one with table.transaction().")
+
+
+def skipped(transaction: Transaction) -> CommitResult:
+    """The result of a verb that has nothing to do: the version that was read."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    return CommitResult(snapshot.version, snapshot.timestamp_ms, snapshot.in_commit_timestamp_ms, 0, transaction.txn_id)

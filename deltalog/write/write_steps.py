@@ -1,0 +1,61 @@
+"""Steps that the verbs that write rows share: schema checks, the check of recorded txn pairs, the WRITE commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.commit_result import CommitResult
+from deltalog.errors import CallError
+from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema_enforcement import check_writable
+from deltalog.write.commit_info import UserMetadata
+from deltalog.write.input_streams import as_reader
+from deltalog.write.transaction import Transaction
+
+
+def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
+    """Whether the table has recorded this version of an application (txn), or a later one. Raises CallError."""
+    if txn is None or transaction.snapshot is None:
+        return False
+    if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
+        raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
+    assert transaction.latest is not None
+    recorded = transaction.latest.transaction_version(txn[0])
+    return recorded is not None and recorded >= txn[1]
+
+
+def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
+    """The rows as a stream whose columns fit the table's; with ``merge``, columns not in the table are added to it.
+    Raises CallError, SchemaMismatchError."""
+    reader = as_reader(data)
+    given = StructType.from_arrow(reader.schema)
+    if merge:
+        transaction.merge_schema(given)
+    check_writable(transaction.schema, given)
+    return reader
+
+
+def write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:
+    """Write rows and stage their files. Returns the operation metrics."""
+    rows = transaction.write(reader)
+    return {"numOutputRows": str(rows), **transaction.staged.metrics()}
+
+
+def commit_write(
+    transaction: Transaction,
+    mode: str,
+    metrics: Mapping[str, Any],
+    user_metadata: UserMetadata,
+    txn: tuple[str, int] | None,
+    **more: Any,
+) -> CommitResult:
+    """Commit what is staged as a WRITE, with ``txn`` where it is given."""
+    if txn is not None:
+        transaction.set_transaction(*txn)
+    partition_by = canonical_json(list(transaction.metadata.partition_columns))
+    parameters = {"mode": mode, "partitionBy": partition_by, **more}
+    return transaction.commit("WRITE", parameters, metrics, user_metadata)
