@@ -53,6 +53,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         "[vectors, partitioned, changes, ids, by name]",
         f"{SPARK}/test_row_merges.py::test_several_matches_of_one_row_are_refused",
         f"{SPARK}/test_row_merges.py::test_a_source_that_changes_in_between_is_noticed",
+        f"{SPARK}/test_rewritten_rows.py::test_matched_rows_that_no_clause_changes_are_not_inserted[true]",
         f"{INTEROP}/test_interop_merge.py::test_both_engines_merge_alike[vectors, changes, ids, by name-partitioned]",
         f"{INTEROP}/test_interop_merge.py::test_both_engines_refuse_rows_that_several_match",
         f"{_PARITY}[MERGE with all kinds of clauses]",
