@@ -126,6 +126,7 @@ if typing.TYPE_CHECKING:
     from deltalog.transactions.resync_plan import TableResync
     from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, TableObject
     from deltalog.transactions.transaction import ManagedTransaction
+    from deltalog.write.table_rules import TableRules
     from deltalog.write.transaction import Transaction
     from deltalog.write_contract.staging import StagedFiles, WriteOptions
     from deltalog.write_contract.stream import StreamWriter
@@ -240,6 +241,7 @@ __all__ = [
     "TableRecord",
     "TableReplacedError",
     "TableResync",
+    "TableRules",
     "TableStream",
     "TimestampAheadError",
     "TimestampExplanation",
@@ -350,6 +352,7 @@ _MODULES = {
     "TableObject": "deltalog.transactions.table_objects",
     "TableRecord": "deltalog.catalog.records",
     "TableResync": "deltalog.transactions.resync_plan",
+    "TableRules": "deltalog.write.table_rules",
     "TableStream": "deltalog.read.table_stream",
     "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.write.transaction",

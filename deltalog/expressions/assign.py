@@ -1,7 +1,7 @@
-"""New values of columns, computed from the old values of their row: the SET of an UPDATE. Pure.
+"""Computes new column values from the old values of each row: the SET of an UPDATE. Pure.
 
-Values are cast to the type of their column as Spark casts on assignment in ANSI mode: what does not fit is an error.
-All are computed from the old rows, whatever their order.
+Values are cast to the type of their column as in Spark's ANSI store assignment: a value that does not fit is an error.
+All new values are computed from the old rows, regardless of order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from deltalog.protocol.schema import DataType, StructField, StructType
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A column, by its path of names, and what it becomes: the value of an expression, or one value for all rows."""
+    """The new value of a column (a path of names): an expression, or one value for all rows."""
 
     path: tuple[str, ...]
     value: CompiledExpression | pa.Scalar
 
     @property
     def name(self) -> str:
-        """The column, as ``col`` takes it."""
+        """The column, in the form that ``col`` takes."""
         return path_text(self.path)
 
     @classmethod
@@ -50,11 +50,11 @@ class Assignment:
         now: datetime.datetime,
         wanted: DataType | None,
     ) -> Assignment:
-        """The value of an expression over ``schema``, cast to ``wanted``. Raises CallError."""
+        """An assignment of an expression over ``schema``, cast to ``wanted``. Raises CallError."""
         return cls(path, compile_tree(tree, text, Binder(schema, now), wanted))
 
-    def of(self, rows: pa.Table) -> Any:
-        """The new value for each row, as an Arrow array. Raises CallError for a row that has none."""
+    def evaluate(self, rows: pa.Table) -> Any:
+        """The new values of the rows, as an Arrow array. Raises CallError for a row whose value cannot be computed."""
         if isinstance(self.value, pa.Scalar):
             return pa.repeat(self.value, rows.num_rows)
         try:
@@ -69,22 +69,22 @@ class Assignment:
 def assignments(
     updates: Mapping[str, Any], new_values: Mapping[str, Any], schema: StructType, now: datetime.datetime
 ) -> list[Assignment]:
-    """The assignments to columns of ``schema``, which are named up to case; ``a.b`` is a field of a struct.
+    """The assignments to columns of ``schema``. Names are case-insensitive; ``a.b`` is a field of a struct.
 
-    ``updates``: SQL expressions, as text or made with ``col``. ``new_values``: values in Python. ``now``: the value of
-    CURRENT_TIMESTAMP. Raises CallError for a column that is not there or assigned twice, for an expression that is not
-    supported, and for a value that is none of the column's type.
+    ``updates``: SQL expressions, as text or built with ``col``. ``new_values``: Python values. ``now``: the value of
+    CURRENT_TIMESTAMP. Raises CallError for a column that does not exist or is assigned twice, for an unsupported
+    expression, and for a value that does not fit its column's type.
     """
-    found = [_of_expression(name, value, schema, now) for name, value in updates.items()]
-    found += [_of_value(name, value, schema) for name, value in new_values.items()]
+    found = [_expression_assignment(name, value, schema, now) for name, value in updates.items()]
+    found += [_value_assignment(name, value, schema) for name, value in new_values.items()]
     if not found:
-        raise CallError("There is no column to update: updates and new_values are empty.")
+        raise CallError("No columns to update: updates and new_values are empty.")
     check_once(found)
     return found
 
 
 def check_once(found: Sequence[Assignment]) -> None:
-    """Raise CallError for a column that is assigned twice, or with a field of its own."""
+    """Raise CallError for a column that is assigned twice, or together with one of its fields."""
     paths = sorted(each.path for each in found)
     for path, after in itertools.pairwise(paths):
         if after[: len(path)] == path:
@@ -92,9 +92,9 @@ def check_once(found: Sequence[Assignment]) -> None:
 
 
 def assigned(rows: pa.Table, changes: Sequence[Assignment], computed_from: pa.Table | None = None) -> pa.Table:
-    """The rows with the new values. A struct that is null becomes one with null fields where a field is assigned.
-    ``computed_from``: rows with the columns of the expressions, where these are others. Raises CallError."""
-    values = [change.of(rows if computed_from is None else computed_from) for change in changes]
+    """The rows with the new values. Assigning a field of a null struct makes the struct non-null with null fields.
+    ``computed_from``: the rows to evaluate the expressions on, if not ``rows``. Raises CallError."""
+    values = [change.evaluate(rows if computed_from is None else computed_from) for change in changes]
     for change, new in zip(changes, values, strict=True):
         index = rows.schema.get_field_index(change.path[0])
         whole = _with_field(combined(rows.column(index)), change.path[1:], new)
@@ -113,37 +113,37 @@ def _with_field(values: Any, path: Sequence[str], new: Any) -> Any:
 
 
 def find_assigned(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField]:
-    """The column that a key of updates names: its path and itself. Raises CallError."""
+    """The column that a key of updates names, with its path. Raises CallError."""
     if not isinstance(name, str):
-        raise CallError(f"The keys of updates are names of columns; got {name!r}.")
+        raise CallError(f"The keys of updates must be column names; got {name!r}.")
     fields = find_fields(parse_path(name), schema)
     return tuple(field.name for field in fields), fields[-1]
 
 
-def _of_expression(name: str, value: Any, schema: StructType, now: datetime.datetime) -> Assignment:
+def _expression_assignment(name: str, value: Any, schema: StructType, now: datetime.datetime) -> Assignment:
     path, column = find_assigned(name, schema)
     return Assignment.of_tree(path, *parsed_value(path, value), schema, now, column.data_type)
 
 
 def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:
-    """The new value of a column, SQL text or made with ``col``, as a tree and as text. Raises CallError."""
+    """The new value of a column, given as SQL text or built with ``col``, as a tree and as text. Raises CallError."""
     if isinstance(value, str):
         return parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
     if isinstance(value, (Column, Predicate)):
         tree = Name(value.path) if isinstance(value, Column) else value
         return tree, shown(tree)
     raise CallError(
-        f"The new value of {path_text(path)} is SQL text or made with col(…), not {type(value).__name__}. Pass "
-        "values of Python in new_values."
+        f"The new value of {path_text(path)} must be SQL text or built with col(…), not {type(value).__name__}. Pass "
+        "Python values in new_values."
     )
 
 
-def _of_value(name: str, value: Any, schema: StructType) -> Assignment:
+def _value_assignment(name: str, value: Any, schema: StructType) -> Assignment:
     path, column = find_assigned(name, schema)
     try:
         return Assignment(path, as_scalar(value, column.data_type))
     except (CallError, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         why = str(error).rstrip(".")
         raise CallError(
-            f"{arguments.shown(value)} is no value of column {path_text(path)}, which is {column.data_type}: {why}."
+            f"{arguments.shown(value)} is not a value for column {path_text(path)}, which is {column.data_type}: {why}."
         ) from None

@@ -1,8 +1,8 @@
-"""Expressions bound to a schema: columns resolved, types checked, every operator with what evaluates it. Pure.
+"""Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
-A literal beside a column is read as a value of the column's type where nothing is lost, which gives what Spark's wider
-comparison gives; where something would be lost, both sides are brought to one type as Spark does it. What is not known
-to mean the same as in Spark is refused, by name.
+A literal next to a column is read as a value of the column's type if that loses nothing, which gives the same result as
+Spark's wider comparison; otherwise both sides are cast to a common type as in Spark. Whatever is not known to mean the
+same as in Spark is refused by name.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ from deltalog.protocol.timestamps import parse_iso
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
-_EXACT_IN_DOUBLE = 2**53  # no other whole number is rounded to one below this
-_DIGITS_IN_DOUBLE = 15  # decimals of as many digits are as different as doubles
+_EXACT_IN_DOUBLE = 2**53  # below this, no two integers round to the same double
+_DIGITS_IN_DOUBLE = 15  # decimals with up to this many digits stay distinct as doubles
 
 
 def bind(condition: Expression, schema: StructType) -> Bound:
-    """A condition over the columns of a schema. Raises CallError for a column that is not there, for a value that its
-    type cannot hold, and for what is not supported or no condition."""
+    """Bind a condition to a schema. Raises CallError for a column that does not exist, a value that its type cannot
+    hold, an unsupported expression, and an expression that is not a condition."""
     try:
         return Binder(schema).condition(_settled(condition, schema))
     except RecursionError:
@@ -113,7 +113,8 @@ def bind(condition: Expression, schema: StructType) -> Bound:
 
 
 def _settled(condition: Expression, schema: StructType) -> Expression:
-    """The condition with the instant of its statement for CURRENT_TIMESTAMP and its like, which no column is called."""
+    """The condition with the statement's instant in place of CURRENT_TIMESTAMP and the like, unless a column has that
+    name."""
 
     def of_statement(each: Expression) -> Expression | None:
         if not isinstance(each, Moment):
@@ -127,18 +128,18 @@ def _settled(condition: Expression, schema: StructType) -> Expression:
 
 
 def check_no_column(text: str, schema: StructType) -> None:
-    """Raise CallError where a text that is written in double quotes is the name of a column."""
+    """Raise CallError if a double-quoted string is the name of a column."""
     column = schema.find(text)
     if column is not None:
         quoted = column.name.replace("`", "``")
         raise CallError(
-            f'"{text}" in double quotes is a text in Spark\'s SQL, and there is a column of this name. Write '
-            f"`{quoted}` for the column, and '{text}' for the text."
+            f'"{text}" in double quotes is a string in Spark\'s SQL, and there is a column with this name. Write '
+            f"`{quoted}` for the column, or '{text}' for the string."
         )
 
 
 def find_column(path: Sequence[str], schema: StructType) -> BoundColumn:
-    """The column in a schema, up to case. Raises CallError."""
+    """The column at a path, ignoring case. Raises CallError."""
     return _bound_column(find_fields(path, schema))
 
 
@@ -147,7 +148,7 @@ def _bound_column(fields: Sequence[StructField]) -> BoundColumn:
 
 
 def find_fields(path: Sequence[str], schema: StructType) -> tuple[StructField, ...]:
-    """A column in a schema, up to case, and before it the structs that it is in. Raises CallError."""
+    """The column at a path, ignoring case, preceded by the structs that contain it. Raises CallError."""
     fields: list[StructField] = []
     level: DataType = schema
     for name in path:
@@ -162,17 +163,17 @@ def find_fields(path: Sequence[str], schema: StructType) -> tuple[StructField, .
 def _hint(path: Sequence[str], schema: StructType) -> str:
     joined = ".".join(path)
     if len(path) > 1 and schema.find(joined) is not None:
-        return f"For the column whose name contains dots, write `{joined}` in backquotes."
+        return f"For the column whose name contains dots, write `{joined}` in backticks."
     return f"Columns: {', '.join(path_text([name]) for name in schema.names[:_SHOWN_NAMES])}."
 
 
 def _check_comparable(column: BoundColumn, fields: Sequence[StructField]) -> None:
-    """Raises CallError for text with a collation, whose order is not that of its bytes, and for char(n) in a struct."""
+    """Raise CallError for a column with a collation, which does not order by bytes, and for char(n) inside a struct."""
     top = fields[0]
     if len(fields) > 1 and has_char_inside(top) and column.data_type == STRING:
         raise CallError(
-            f"Column {column.name} is part of {top.metadata[SIZED_KEY]}, where Spark pads the values "
-            "and not the literals. Leave it out of where, and filter the rows."
+            f"Column {column.name} is part of {top.metadata[SIZED_KEY]}, where Spark pads the values but not the "
+            "literals. Leave it out of where, and filter the rows."
         )
     if any(_COLLATIONS in each.metadata for each in fields):
         raise CallError(
@@ -183,22 +184,22 @@ def _check_comparable(column: BoundColumn, fields: Sequence[StructField]) -> Non
 
 @dataclass(slots=True)
 class Binder:
-    """Binds expressions to one schema and notes the columns that they read.
+    """Binds expressions to one schema and records the columns that they read.
 
-    ``now``: what CURRENT_TIMESTAMP and CURRENT_DATE are; without it they are refused. ``naive_is_utc``: a timestamp
-    without a zone counts in UTC, as in the expressions of a table; without it such a literal is refused.
+    ``now``: the value of CURRENT_TIMESTAMP and CURRENT_DATE; without it they are refused. ``naive_is_utc``: timestamps
+    without a zone are UTC, as in a table's own expressions; without it such literals are refused.
     """
 
     schema: StructType
     now: datetime.datetime | None = None
     naive_is_utc: bool = False
     columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
-    is_inside: bool = False  # of another expression: of a condition only its node is used
+    is_inside: bool = False  # whether the condition is nested in another expression, which uses only its node
 
     # ------------------------------------------------------------------------------------------ conditions
 
     def condition(self, tree: Expression) -> Bound:
-        """A condition, with negations in its leaves."""
+        """Bind a condition, pushing negations into its leaves."""
         if isinstance(tree, (And, Or)):
             left, right = self.condition(tree.left), self.condition(tree.right)
             return BoundAnd(left, right) if isinstance(tree, And) else BoundOr(left, right)
@@ -266,7 +267,7 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """A literal and a value of which only one names an instant are refused, unless the other counts in UTC."""
+        """Refuse to compare a literal with a value if only one of them names an instant, unless the other is UTC."""
         for node, other in ((left, right), (right, left)):
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
@@ -300,7 +301,7 @@ class Binder:
         self._check_quoted(tree.doubtful)
         column = self._column(tree.operand)
         if all(value is None for value in tree.values):
-            return BoundConstant(None)  # values of every type are beside a null, those that have no order too
+            return BoundConstant(None)  # any type can be compared with null, even one without an order
         if not all(_is_exact_value(value, column.data_type) for value in _floats(tree.values)):
             return self._value(tree, self._membership(self._column_node(column), tree))
         try:
@@ -313,8 +314,8 @@ class Binder:
         if column.char_length is not None:
             if None in values:
                 raise CallError(
-                    f"Column {column.name} is char({column.char_length}), which Spark compares without padding where "
-                    "a list has a NULL. Leave the NULL out."
+                    f"Column {column.name} is char({column.char_length}), which Spark compares without padding if the "
+                    "list contains NULL. Leave the NULL out."
                 )
             width = max(column.char_length, *map(len, values))
             values = tuple(value.ljust(width) for value in values)
@@ -331,14 +332,14 @@ class Binder:
         column = self._column(name)
         if column.data_type != STRING:
             raise CallError(
-                f"Column {column.name} is {column.data_type}, and startswith and LIKE compare strings only."
+                f"Column {column.name} is {column.data_type}, but startswith and LIKE compare only strings."
             )
         return BoundStartsWith(column, prefix)
 
     # ---------------------------------------------------------------------------------------------- values
 
     def node(self, tree: Expression) -> Node:
-        """A value of each row."""
+        """Bind an expression that has a value for each row."""
         if isinstance(tree, Name):
             return self._moment(tree) or self._column_node(self._column(tree))
         if isinstance(tree, Literal):
@@ -385,7 +386,7 @@ class Binder:
         raise CallError(f"{tree!r} is not an expression.")
 
     def _folded(self, tree: Expression) -> Expression:
-        """A literal for an expression of literals only, so that files are skipped by it; else the tree as it is."""
+        """The expression as a literal if it consists of literals only, so that it can skip files; else unchanged."""
         if self.is_inside:
             return tree
         if isinstance(tree, (Literal, Name)) and (not isinstance(tree, Name) or self._moment(tree) is None):
@@ -400,7 +401,7 @@ class Binder:
                 return tree
             value = node.value if node.is_literal else node.run(nodes.Rows({}, 0)).as_py()
         except (CallError, pa.ArrowException, ValueError, OverflowError):
-            return tree  # an error of the rows, if there are any
+            return tree  # becomes an error of the rows, if there are any
         if node.data_type == TIMESTAMP and isinstance(value, datetime.datetime):
             value = value.astimezone(datetime.timezone.utc)
         return tree if value is None else Literal(value, _NEEDED.get(node.data_type))
@@ -410,7 +411,7 @@ class Binder:
             self._check_quoted((literal.value,))
 
     def _check_quoted(self, texts: Sequence[str]) -> None:
-        """Raise CallError for a text in double quotes that a user of another engine means as a column."""
+        """Raise CallError for a double-quoted string that users of other engines would mean as a column."""
         for each in texts:
             check_no_column(each, self.schema)
 
@@ -447,7 +448,7 @@ class Binder:
         raise refuse(f"The literal {value!r}")
 
     def _in_zone(self, literal: Literal) -> Literal:
-        """A timestamp literal of which the text names no zone: in UTC, or as what it may be compared with."""
+        """A timestamp literal whose text has no zone, as UTC, or as a literal without a zone to be compared."""
         value = literal.value
         if literal.data_type != TIMESTAMP or not isinstance(value, datetime.datetime) or value.tzinfo is not None:
             return literal
@@ -456,12 +457,12 @@ class Binder:
         return Literal(value)
 
     def _moment(self, name: Name) -> Node | None:
-        """CURRENT_TIMESTAMP and its like, if ``name`` is one of them and no column."""
+        """The node for CURRENT_TIMESTAMP and the like, if ``name`` is one of them and not a column."""
         folded = name.path[0].lower()
         if folded not in MOMENTS or len(name.path) > 1 or name.is_quoted or self.schema.find(folded) is not None:
             return None
         if self.now is None:
-            raise refuse(f"The function {name.path[0]}, whose value is another one each time,")
+            raise refuse(f"The function {name.path[0]}, whose value changes with each call,")
         if folded in ("current_timestamp", "now"):
             return nodes.literal(self.now, TIMESTAMP)
         return nodes.literal(self.now.date(), DATE)
@@ -481,10 +482,10 @@ class Binder:
         return nodes.column(column.path, column.data_type, column.char_length)
 
 
-_MOST_FOLDED_STEPS = 100  # a threshold has fewer
-# Of what is computed: other literals have the type of the column that they are compared with.
+_MOST_FOLDED_STEPS = 100  # enough for thresholds
+# Types to keep on folded literals; other literals take the type of the column that they are compared with.
 _NEEDED: dict[DataType, DataType] = {kind: kind for kind in (BYTE, SHORT, LONG, FLOAT, DOUBLE, *INTERVALS)}
-# bool before int; datetime is taken care of before date.
+# bool comes before int; datetime is handled before date.
 _NATURAL: dict[type, DataType] = {
     bool: BOOLEAN,
     float: DOUBLE,
@@ -496,7 +497,7 @@ _NATURAL: dict[type, DataType] = {
 
 
 def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound:
-    """A column beside a value of its type, or null."""
+    """A column compared with a value of its type, or with null."""
     if operator == "<=>" and value is None:
         return BoundIsNull(column)
     if operator == "<=>":
@@ -505,7 +506,7 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
 
 
 def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
-    """A date beside a column of timestamps is its first instant, in UTC."""
+    """A date compared with a timestamp column means its first instant, in UTC."""
     value = literal.value
     if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return literal
@@ -514,7 +515,7 @@ def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
 
 
 def _is_exact(literal: Literal, data_type: DataType) -> bool:
-    """Whether reading a literal as a value of a column's type gives what Spark gives, which widens both."""
+    """Whether reading a literal as a value of the column's type gives the same result as Spark, which widens both."""
     if literal.data_type == FLOAT:
         return False
     return not isinstance(literal.value, float) or _is_exact_value(literal.value, data_type, literal.data_type)
@@ -523,7 +524,7 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A number of Python is the decimal that it is written as; a double of SQL makes a double of the column.
+    # A Python float is the decimal that it is written as; a double in SQL turns the column into doubles.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 

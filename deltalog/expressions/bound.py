@@ -1,9 +1,10 @@
-"""Expressions that are bound to a schema: columns with their types, literals of the columns' types. Pure.
+"""Expressions bound to a schema: columns with their types, literals in the columns' types. Pure.
 
-The condition that ``bind`` gives is a tree of AND and OR over leaves; negations are pushed into the leaves, so that
-each leaf can be judged by itself. A comparison of one column with literals is a ``ColumnCondition``, which data
-skipping knows; any other condition is a ``BoundValue``. Each gives the node that evaluates it, so that all are
-evaluated in one way. Two are equal when they say the same of the same columns.
+``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that each leaf can be judged
+separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping understands; any
+other
+condition is a ``BoundValue``. Both have a node that evaluates them, so there is one way of evaluation. Conditions are
+equal if they say the same about the same columns.
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
-    """A column, with its names as the schema has them.
+    """A column, with its names as spelled in the schema.
 
-    ``char_length``: n of a column char(n), whose values are compared as they are when padded with blanks to n
-    characters.
+    ``char_length``: n of a char(n) column, whose values are compared after padding with blanks to n characters.
     """
 
     path: tuple[str, ...]
@@ -53,7 +53,7 @@ class BoundColumn:
 
     @property
     def name(self) -> str:
-        """The column in messages."""
+        """The column's name for messages."""
         return path_text(self.path)
 
     @property
@@ -68,12 +68,12 @@ class Bound:
 
     @property
     def node(self) -> Node:
-        """What evaluates it."""
+        """The node that evaluates the condition."""
         raise NotImplementedError
 
     @property
     def expression(self) -> Expression:
-        """The same as a tree without types, from which text is made."""
+        """The condition as an untyped tree, from which text is made."""
         raise NotImplementedError
 
 
@@ -137,7 +137,7 @@ class BoundConstant(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundComparison(Bound):
-    """A column beside a value of its type, which is not null; the operator is not ``<=>``."""
+    """A column compared with a non-null value of its type; the operator is not ``<=>``."""
 
     operator: Operator
     column: BoundColumn
@@ -145,7 +145,7 @@ class BoundComparison(Bound):
 
     @property
     def width(self) -> int | None:
-        """To how many characters a column char(n) is padded: as the literal is, which has n or more."""
+        """The length to which values of a char(n) column are padded: the literal's, which is at least n."""
         return None if self.column.char_length is None else len(self.value)
 
     @property
@@ -160,7 +160,7 @@ class BoundComparison(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundIn(Bound):
-    """A column beside values of its type. ``value_set``: the same values in the form in which they are searched."""
+    """A column tested against values of its type. ``value_set``: the same values, prepared for look-up."""
 
     column: BoundColumn
     values: tuple[Any, ...]
@@ -168,7 +168,7 @@ class BoundIn(Bound):
 
     @property
     def width(self) -> int | None:
-        """As that of BoundComparison."""
+        """As ``BoundComparison.width``."""
         return None if self.column.char_length is None else len(self.values[0])
 
     @property
@@ -214,7 +214,7 @@ class BoundStartsWith(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundValue(Bound):
-    """Any other condition. ``tree``: as it was written, with columns as the schema spells them."""
+    """Any other condition. ``tree``: as written, with columns as spelled in the schema."""
 
     tree: Expression
     columns: tuple[BoundColumn, ...]
@@ -229,7 +229,7 @@ class BoundValue(Bound):
         return self.tree
 
 
-# What data skipping knows: one column beside literals.
+# The conditions that data skipping understands: one column against literals.
 ColumnCondition = BoundComparison | BoundIn | BoundIsNull | BoundStartsWith
 
 
@@ -256,7 +256,7 @@ def negated(bound: Bound) -> Bound:
 
 
 def complement(bound: Bound) -> Bound:
-    """True for exactly the rows for which a condition is not: where it is false, and where it is unknown."""
+    """A condition that is true for exactly the rows where ``bound`` is false or unknown."""
     if isinstance(bound, BoundAnd):
         return BoundOr(complement(bound.left), complement(bound.right))
     if isinstance(bound, BoundOr):
@@ -274,7 +274,7 @@ def complement(bound: Bound) -> Bound:
         return BoundNot(holds)
     if isinstance(inner, BoundIn) and None in inner.values:
         if inner is not bound:
-            return BoundConstant(True)  # NOT IN of a list with null is never true
+            return BoundConstant(True)  # NOT IN a list with null is never true
         others = tuple(value for value in inner.values if value is not None)
         inner = bound = BoundIn(inner.column, others, inner.value_set.without_null())
     assert isinstance(inner, (BoundComparison, BoundIn, BoundStartsWith))
@@ -282,7 +282,7 @@ def complement(bound: Bound) -> Bound:
 
 
 def leaves_of(bound: Bound) -> Iterator[Bound]:
-    """The conditions that AND, OR and NOT combine."""
+    """The conditions combined by AND, OR and NOT."""
     todo = [bound]
     while todo:
         each = todo.pop()
@@ -295,7 +295,7 @@ def leaves_of(bound: Bound) -> Iterator[Bound]:
 
 
 def columns_of(bound: Bound) -> list[BoundColumn]:
-    """The columns that a condition checks, each once."""
+    """The columns that a condition reads, without duplicates."""
     found: dict[tuple[str, ...], BoundColumn] = {}
     for leaf in leaves_of(bound):
         for column in _columns(leaf):
@@ -310,7 +310,7 @@ def _columns(leaf: Bound) -> Iterable[BoundColumn]:
 
 
 def number_of_values(bound: Bound) -> int:
-    """How many values the lists of a condition have."""
+    """The total number of values in the IN lists of a condition."""
     found = 0
     for leaf in leaves_of(bound):
         if isinstance(leaf, BoundIn):

@@ -1,10 +1,10 @@
-"""Conditions in Python: ``col`` and the operators of what it gives. Pure.
+"""Conditions in Python: ``col`` and the operators of the Column it returns. Pure.
 
     from deltalog import col
     col("day") >= datetime.date(2026, 1, 1)
     (col("carrier") == "AA") & ~col("dep_delay").is_null()
 
-A ``Column`` only builds trees and is no part of them, so that trees are compared by ``==`` and hashed.
+A ``Column`` only builds trees and is never part of one, so that trees can be compared by ``==`` and hashed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltalog.protocol.column_paths import parse_path, path_text
 
 
 class Column:
-    """A column, by its path of names. Comparisons with values and with other columns make predicates."""
+    """A column, by its path of names. Comparing it with values and other columns builds predicates."""
 
     __slots__ = ("path",)
 
@@ -56,22 +56,22 @@ class Column:
         return IsNull(self._tree)
 
     def isin(self, values: Iterable[Any]) -> Predicate:
-        """True where the value is one of ``values``; unknown instead of false where they hold a null.
+        """True where the value is one of ``values``; if ``values`` contains a null, unknown instead of false.
 
-        ``values``: any number, in a list, an Arrow or NumPy array, or a series; they are looked up in one pass over the
-        rows. Raises CallError for a single text.
+        ``values``: any number, in a list, an Arrow or NumPy array, or a series; all are looked up in one pass over the
+        rows. Raises CallError for a single string.
         """
         return In(self._tree, plain_values(values))
 
     def startswith(self, prefix: str) -> Predicate:
-        """True where a text begins so. Raises CallError for a prefix that is no text."""
+        """True where a string begins with ``prefix``. Raises CallError if ``prefix`` is not a string."""
         if not isinstance(prefix, str):
-            raise CallError(f"startswith takes a text, not {prefix!r}.")
+            raise CallError(f"startswith takes a string, not {prefix!r}.")
         return StartsWith(self._tree, str(prefix))
 
     @property
     def name(self) -> str:
-        """The path as ``col`` takes it."""
+        """The path as text that ``col`` accepts."""
         return path_text(self.path)
 
     @property
@@ -85,7 +85,7 @@ class Column:
 
 @checked
 def col(name: str) -> Column:
-    """A column; ``a.b`` is the field b of the struct a, and a name that has dots is put in backquotes: `` `a.b` ``.
+    """A column; ``a.b`` is the field b of the struct a. A name that contains dots is put in backticks: `` `a.b` ``.
 
     Raises CallError.
     """

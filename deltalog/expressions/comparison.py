@@ -1,7 +1,7 @@
-"""How values compare, over Arrow: as in Spark. Pure.
+"""Comparison of values over Arrow, as in Spark. Pure.
 
-NaN equals itself and is greater than every other number, and -0.0 equals 0.0. A value is held in the widest type of its
-kind, so that 300 can be compared with a byte.
+NaN equals itself and is greater than every other number, and -0.0 equals 0.0. Values are compared in the widest type of
+their kind, so that 300 can be compared with a byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalog.protocol.schema import DataType
 
 
 def compare(values: Any, operator: str, value: Any, data_type: DataType) -> Any:
-    """Values of a type against a literal. Null where a value is null."""
+    """Compare values of a type with a literal. Null where a value is null."""
     wide = comparable_type(data_type)
     kernels = FLOAT_COMPARISONS if pa.types.is_floating(wide) else COMPARISONS
     return kernels[operator](_widened(values, wide), scalar(value, wide))
@@ -60,39 +60,40 @@ FLOAT_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 # ------------------------------------------------------------------------------------------ sets of values
 
-# Below as many rows, a set is cut to the values between the least and the greatest row before it is hashed.
+# For fewer rows than this, a set is cut to the range between the least and the greatest row before it is hashed.
 _FEW_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
 class ValueSet:
-    """Values of one type, for one pass over any number of rows. ``array``: sorted, each value once, no null."""
+    """Values of one type, to be searched for in any number of rows in one pass. ``array``: sorted and unique, no
+    null."""
 
     array: Any
     has_null: bool = False
 
     @classmethod
     def of(cls, values: Sequence[Any], data_type: DataType) -> ValueSet:
-        """A set of values that ``coerced_values`` has given; None is null."""
+        """The set of values that ``coerced_values`` returned; None is null."""
         return cls.of_array(array_of([v for v in values if v is not None], comparable_type(data_type)), None in values)
 
     @classmethod
     def of_array(cls, array: Any, has_null: bool = False) -> ValueSet:
-        """A set of the values of an Arrow array without nulls."""
+        """The set of values of an Arrow array without nulls."""
         unique = _hashable(combined(array)).unique()
         return cls(unique.take(pc.sort_indices(unique)), has_null)
 
     def without_null(self) -> ValueSet:
-        """The same values, without the null."""
+        """The same values, without null."""
         return ValueSet(self.array)
 
     @cached_property
     def has_nan(self) -> bool:
-        """Whether NaN is one of the values."""
+        """Whether the set contains NaN."""
         return pa.types.is_floating(self.array.type) and bool(pc.any(pc.is_nan(self.array)).as_py())
 
     def contains(self, values: Any) -> Any:
-        """Whether each value is in the set; null where it is null, and instead of false where the set has a null."""
+        """Whether each value is in the set. Null for a null, and instead of false if the set contains null."""
         values = _hashable(_widened(values, self.array.type))
         found = pc.is_in(values, value_set=self._between_ends(values))
         if self.has_null:
@@ -100,7 +101,7 @@ class ValueSet:
         return pc.if_else(pc.is_valid(values), found, None) if values.null_count else found
 
     def any_between(self, low: Any, high: Any) -> Any:
-        """For each pair of bounds, whether a value lies between them, both included; null where a bound is null."""
+        """For each pair of bounds, whether the set has a value between them, both included; null for a null bound."""
         numbers = self._numbers
         pairs = zip(_numbered(low).to_pylist(), _numbered(high).to_pylist(), strict=True)
         found = [None if a is None or b is None else _has_between(numbers, a, b) for a, b in pairs]
@@ -119,7 +120,7 @@ class ValueSet:
 
     @cached_property
     def _numbers(self) -> list[Any]:
-        """The values as Python values in their order, without NaN; times as their numbers, since Python's years end."""
+        """The values as sorted Python values, without NaN; times as integers, because Python's range of years ends."""
         values = self.array
         if pa.types.is_floating(values.type):
             values = values.filter(pc.invert(pc.is_nan(values)))
@@ -129,11 +130,11 @@ class ValueSet:
 
 def _has_between(numbers: Sequence[Any], low: Any, high: Any) -> bool:
     place = bisect_left(numbers, low)
-    return place < len(numbers) and not numbers[place] > high  # no number is greater than a bound that is NaN
+    return place < len(numbers) and not numbers[place] > high  # no number is greater than NaN
 
 
 def _hashable(values: Any) -> Any:
-    """The values without -0.0, which Arrow's hash tables distinguish from 0.0."""
+    """The values with -0.0 replaced by 0.0, from which Arrow's hash tables distinguish it."""
     return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
 
 

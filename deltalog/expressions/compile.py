@@ -1,10 +1,13 @@
-"""SQL expressions of a table, over Arrow rows: CHECK constraints, invariants, generated and default columns. Pure.
+"""Compiles a table's SQL expressions to run on Arrow rows: CHECK constraints, invariants, generated and default
+columns.
+Pure.
 
     expression = compile_expression("CAST(ts AS DATE)", schema)
     expression.evaluate(table)
 
-They are written in the language of ``where``, which ``bind`` defines. Their text comes from other writers: it is
-limited, and timestamps without a zone count in UTC.
+They are written in the language of ``where``, defined by ``bind``. Their text comes from other writers, so its length
+is
+limited, and timestamps without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from deltalog.protocol.schema import DataType, StructField, StructType
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
-    """An expression that fits a schema: its text, the type of its values, the columns that it reads."""
+    """An expression compiled for a schema: its text, its result type, and the columns that it reads."""
 
     text: str
     data_type: DataType
@@ -38,20 +41,20 @@ class CompiledExpression:
     _node: Node
 
     def evaluate(self, table: pa.Table) -> Any:
-        """A value for each row of a table with these columns, as an Arrow array. Raises pyarrow.ArrowInvalid."""
+        """Evaluate for each row of a table with these columns, as an Arrow array. Raises pyarrow.ArrowInvalid."""
         return evaluate(self._node, rows_of(self.columns, table))
 
 
 def compile_expression(
     text: str, schema: StructType, wanted: DataType | None = None, now: datetime.datetime | None = None
 ) -> CompiledExpression:
-    """The expression over the columns of ``schema``; with ``wanted``, cast to that type.
+    """Compile an expression over the columns of ``schema``; with ``wanted``, cast to that type.
 
-    ``now``: what CURRENT_TIMESTAMP and CURRENT_DATE are; without it they are refused. Raises CallError for what cannot
-    be parsed, names no column, or is not supported.
+    ``now``: the value of CURRENT_TIMESTAMP and CURRENT_DATE; without it they are refused. Raises CallError for an
+    expression that cannot be parsed, names an unknown column, or is not supported.
     """
     what = f"The expression {short(text)}"
-    # Engines disagree on what a backslash in a text means, and versions of Spark do.
+    # Engines, and versions of Spark, disagree on the meaning of a backslash in a string.
     if "\\" in text:
         raise CallError(f"{what}: a backslash is not supported.")
     tree = parse(text, what, limits.MAX_EXPRESSION_CHARS)
@@ -59,8 +62,9 @@ def compile_expression(
 
 
 def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType | None = None) -> CompiledExpression:
-    """A parsed expression over the columns of the binder's schema; with ``wanted``, cast to that type. ``text``: for
-    messages. Raises CallError."""
+    """Compile a parsed expression over the columns of the binder's schema; with ``wanted``, cast to that type.
+    ``text``:
+    for messages. Raises CallError."""
     what = f"The expression {short(text)}"
     try:
         node = binder.node(tree)
@@ -76,10 +80,11 @@ def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType |
 
 
 def equal_to_column(expression: CompiledExpression, column: StructField) -> CompiledExpression:
-    """Whether a column is what an expression says, null being equal to null. Raises CallError for types that cannot
-    be compared."""
+    """A condition: the column equals the expression, null being equal to null. Raises CallError for types that cannot
+    be
+    compared."""
     path, char = (column.name,), char_length([column])
-    # What is generated for a char(n) is padded when it is stored.
+    # A value generated for a char(n) column is padded when it is stored.
     generated = expression._node if char is None else comparisons.as_char(expression._node, char)
     condition = comparisons.compare("<=>", nodes.column(path, column.data_type, char), generated)
     paths = tuple(dict.fromkeys((path, *expression.columns)))
@@ -87,12 +92,12 @@ def equal_to_column(expression: CompiledExpression, column: StructField) -> Comp
 
 
 def null_if_empty(expression: CompiledExpression) -> CompiledExpression:
-    """The expression with null for empty text, or bytes, as a partition column holds its values."""
-    node = nodes.made(expression.data_type, without_empty, expression._node)
+    """The expression with empty strings and binaries replaced by null, as a partition column stores them."""
+    node = nodes.apply_kernel(expression.data_type, without_empty, expression._node)
     return CompiledExpression(expression.text, expression.data_type, expression.columns, node)
 
 
 def without_empty(values: Any) -> Any:
-    """Text or bytes of Arrow, with null for empty ones."""
+    """Arrow strings or binaries with empty ones replaced by null."""
     is_empty = pc.equal(pc.binary_length(values), 0)
     return pc.if_else(is_empty, pa.nulls(1, values.type)[0], values) if pc.any(is_empty).as_py() else values

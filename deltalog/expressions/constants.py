@@ -1,4 +1,4 @@
-"""Literals of SQL text: numbers, texts, times and intervals as Spark reads them. Pure."""
+"""Literals in SQL text: numbers, strings, times and intervals, as Spark reads them. Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _SUFFIXES: Mapping[str, DataType] = {"y": BYTE, "s": SHORT, "l": LONG, "f": FLOA
 
 
 def number(text: str, sign: str = "") -> Literal:
-    """A number: without a suffix whole or a decimal by its digits, a double with an exponent. Raises CallError."""
+    """Parse a number: an integer, or with a point a decimal, or with an exponent a double; or the type of its suffix.
+    Raises CallError."""
     match = _NUMBER.fullmatch(text)
     if match is None or not text.isascii():
         raise refuse(f"The number {text[:50]}")
     digits, exponent, suffix = sign + match[1], match[2] or "", (match[3] or "").lower()
-    if len(digits) > _MOST_DIGITS or len(exponent) > _MOST_DIGITS:  # Python does not read a number of any length
+    if len(digits) > _MOST_DIGITS or len(exponent) > _MOST_DIGITS:  # Python refuses to parse very long integers
         raise refuse(f"A number of {max(len(digits), len(exponent))} digits")
     is_whole = "." not in digits and not exponent
     kind = _SUFFIXES.get(suffix)
@@ -69,16 +70,16 @@ def _finite(text: str) -> float:
 
 
 def text(token: str) -> Literal:
-    """A quoted text. Raises CallError."""
+    """Parse a quoted string. Raises CallError."""
     return Literal(text_value(token), None, token.startswith('"'))
 
 
 def typed(name: str, value: Literal) -> Literal:
-    """A text behind the name of a type, as in DATE '…', TIMESTAMP '…' and X'…'. Raises CallError."""
+    """Parse a string that follows a type name, as in DATE '…', TIMESTAMP '…' and X'…'. Raises CallError."""
     folded, words = name.lower(), str(value.value)
     if folded == "x":
         if not re.fullmatch(r"[0-9a-fA-F]*", words):
-            raise CallError(f"X'{words[:50]}' is not binary: it has other characters than 0 to 9 and A to F")
+            raise CallError(f"X'{words[:50]}' is not binary: it contains characters other than 0 to 9 and A to F")
         return Literal(bytes.fromhex("0" * (len(words) % 2) + words), BINARY)
     kinds = {"date": DATE, "timestamp": TIMESTAMP, "timestamp_ltz": TIMESTAMP, "timestamp_ntz": TIMESTAMP_NTZ}
     if folded not in kinds:
@@ -87,7 +88,7 @@ def typed(name: str, value: Literal) -> Literal:
 
 
 def read_as(literal: Literal, wanted: DataType) -> Expression | None:
-    """A literal that CAST reads from a text; None where the cast is one of any value. Raises CallError."""
+    """The literal that CAST reads from a string literal; None if the cast must be computed. Raises CallError."""
     if not isinstance(literal.value, str):
         return None
     if wanted in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
@@ -131,7 +132,7 @@ _MOST_MICROS, _MOST_MONTHS = 2**63 - 1, 2**31 - 1
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word is a unit of intervals, such as DAY and DAYS."""
+    """Whether a word is a unit of intervals, such as DAY or DAYS."""
     return _unit(word) in _MICROS or _unit(word) in _MONTHS
 
 
@@ -140,7 +141,7 @@ def _unit(word: str) -> str:
 
 
 def interval(parts: Sequence[tuple[str, str]]) -> Literal:
-    """Numbers with their units, added up. Raises CallError for an unknown unit, and for months beside days."""
+    """The sum of numbers with units. Raises CallError for an unknown unit, and for months combined with days."""
     micros, months, units = 0, 0, {_unit(unit) for _, unit in parts}
     if not all(map(is_unit, units)):
         raise refuse(f"INTERVAL with {', '.join(sorted(each for each in units if not is_unit(each)))[:100]}")
@@ -154,7 +155,7 @@ def interval(parts: Sequence[tuple[str, str]]) -> Literal:
             micros += _whole(value) * _MICROS[_unit(unit)]
     if units & set(_MONTHS):
         if units - set(_MONTHS):
-            raise CallError("an INTERVAL has months or years beside days or times, whose length differs")
+            raise CallError("an INTERVAL combines months or years with days or times, whose lengths vary")
         return _checked(months, _MOST_MONTHS, Literal(months, YEAR_MONTH))
     return _day_time(micros, DAYS if units <= {"day", "week"} else DAY_TIME)
 
@@ -185,7 +186,7 @@ def _seconds(value: str) -> int:
 
 
 def interval_of_text(text: str) -> Literal:
-    """INTERVAL '90 days'. Raises CallError."""
+    """Parse the string of INTERVAL '90 days'. Raises CallError."""
     words = text.split()
     words = words[1:] if words[:1] == ["interval"] else words
     if not words or len(words) % 2:
@@ -197,7 +198,7 @@ _FIELDS = ("day", "hour", "minute", "second")
 
 
 def interval_between(text: str, first: str, last: str) -> Literal:
-    """INTERVAL '1 2:03:04.5' DAY TO SECOND, and YEAR TO MONTH. Raises CallError."""
+    """Parse INTERVAL '1 2:03:04.5' DAY TO SECOND, and YEAR TO MONTH. Raises CallError."""
     first, last, bare = _unit(first), _unit(last), text.strip()
     sign = -1 if bare.startswith("-") else 1
     numbers = re.split(r"[ :]", bare.lstrip("+-"))

@@ -1,4 +1,4 @@
-"""Bound expressions evaluated on Arrow rows. Pure."""
+"""Evaluates bound expressions on Arrow rows. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from deltalog.expressions.sql_text import shown
 
 
 def evaluate(node: Node, rows: Rows) -> Any:
-    """A value for each row, as an Arrow array.
+    """The value of each row, as an Arrow array.
 
-    Raises pyarrow.ArrowInvalid where Spark's ANSI mode has an error too: overflow, division by zero, a cast that
-    loses; and for a few values that only Spark can compute (UPPER of text beyond ASCII).
+    Raises pyarrow.ArrowInvalid where Spark's ANSI mode also raises (overflow, division by zero, a lossy cast), and for
+    a
+    few values that only Spark can compute (UPPER of non-ASCII strings).
     """
     try:
         return rows.array(node.run(rows))
@@ -26,14 +27,14 @@ def evaluate(node: Node, rows: Rows) -> Any:
         raise pa.ArrowInvalid("the expression is nested too deeply") from None
     except pa.ArrowInvalid:
         raise
-    except pa.ArrowException as error:  # a text of more than 2 GiB, and memory that there is not
+    except pa.ArrowException as error:  # strings of more than 2 GiB, and lack of memory
         raise pa.ArrowInvalid(str(error)) from None
 
 
 def matches(bound: Bound, table: pa.Table) -> Any:
-    """For each row of an Arrow table of the table's types: true, false, or null for unknown.
+    """The condition for each row of an Arrow table with the schema's types: true, false, or null for unknown.
 
-    Raises CallError where the condition has no value for a row, as in Spark: for example a division by zero.
+    Raises CallError if the condition cannot be evaluated for a row, as in Spark: for example a division by zero.
     """
     try:
         return evaluate(bound.node, rows_of((column.path for column in columns_of(bound)), table))
@@ -41,8 +42,9 @@ def matches(bound: Bound, table: pa.Table) -> Any:
         raise CallError("The condition is nested too deeply. For many values of a column, use IN or isin.") from None
     except (pa.ArrowInvalid, OverflowError) as error:
         raise CallError(
-            f"The condition {shown(bound.expression)} has no value for a row: {error}. Exclude such rows in the "
-            "condition first: AND evaluates its right side only where the left side is not false."
+            f"The condition {shown(bound.expression)} cannot be evaluated for a row: {error}. Exclude such rows "
+            "earlier "
+            "in the condition: AND evaluates its right side only where the left side is not false."
         ) from None
 
 
@@ -52,7 +54,7 @@ def rows_of(paths: Iterable[tuple[str, ...]], table: pa.Table) -> Rows:
 
 
 def values_of(path: tuple[str, ...], table: pa.Table) -> Any:
-    """A column of an Arrow table by its path of names; null where a struct on the way is null."""
+    """The column of an Arrow table at a path of names; null where a struct on the way is null."""
     values = combined(table.column(path[0]))
     for name in path[1:]:
         values = values.flatten()[values.type.get_field_index(name)]

@@ -1,4 +1,4 @@
-"""Values in Python as literals: brought to plain values, and to the type of the column they are compared with. Pure."""
+"""Python values as literals: converted to plain values, and to the type of the column they are compared with. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from deltalog.protocol.timestamps import parse_iso
 
 _MOST_DIGITS = 400  # a double has 309
 _PLAIN_MODULES = ("builtins", "datetime", "decimal")
-# The Python type whose values are those of a column's type as they are.
+# The Python type whose values need no conversion to the column type.
 _OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
 
 
 def plain(value: Any) -> Any:
-    """A scalar of Arrow, NumPy or pandas as a Python value; other values unchanged.
+    """An Arrow, NumPy or pandas scalar as a Python value; other values unchanged.
 
-    Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot hold.
+    Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot represent.
     """
     kind = type(value)
     if kind.__module__ in _PLAIN_MODULES:
@@ -38,21 +38,21 @@ def plain(value: Any) -> Any:
         return None
     if package == "pandas" and kind.__name__ == "Timestamp":
         if value.nanosecond:
-            raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
+            raise CallError(f"{value!r} cannot be compared: timestamps in tables have microsecond precision.")
         return value.to_pydatetime()
     return value
 
 
 def _from_numpy(value: Any) -> Any:
     if value.dtype.kind == "m":
-        return value  # of no type that columns have
+        return value  # a timedelta, which no column type matches
     if value.dtype.kind != "M":
         return value.item()
     if value != value:
         return None
     micros = value if value.dtype.str.endswith("[D]") else value.astype("datetime64[us]")
     if micros != value:
-        raise CallError(f"{value!r} cannot be compared: timestamps in tables have microseconds.")
+        raise CallError(f"{value!r} cannot be compared: timestamps in tables have microsecond precision.")
     return micros.item()
 
 
@@ -66,9 +66,9 @@ def _from_arrow(value: pa.Scalar) -> Any:
 
 
 def plain_values(values: Any) -> tuple[Any, ...]:
-    """A list of values, an array of Arrow or NumPy, or a series, as Python values. Raises CallError."""
+    """A list of values, an Arrow or NumPy array, or a series, as Python values. Raises CallError."""
     if isinstance(values, (str, bytes, bytearray)) or not isinstance(values, Iterable):
-        raise CallError(f"isin takes a list of values, not {values!r}. For one value write isin([value]), or use ==.")
+        raise CallError(f"isin takes a list of values, not {values!r}. For one value, write isin([value]) or use ==.")
     if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_timestamp(values.type):
         try:
             values = values.cast(pa.timestamp("us", values.type.tz))
@@ -86,7 +86,7 @@ def plain_values(values: Any) -> tuple[Any, ...]:
 
 
 def coerced(value: Any, data_type: DataType, column: str) -> Any:
-    """A literal as a Python value of a column's type, without loss. Raises CallError."""
+    """A literal converted without loss to a Python value of a column's type. Raises CallError."""
     if value is None:
         return None
     try:
@@ -100,7 +100,7 @@ def coerced(value: Any, data_type: DataType, column: str) -> Any:
 
 
 def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> tuple[Any, ...]:
-    """As ``coerced``, of many values at once."""
+    """As ``coerced``, for many values at once."""
     name = str(data_type)
     try:
         if set(map(type, values)) == {_OWN_KINDS.get(name)}:
@@ -121,7 +121,7 @@ _UNFIT = (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.Arro
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
+    except ValueError:  # Python does not print integers of more than 4300 digits
         return f"A number of {value.bit_length()} bits"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
@@ -129,7 +129,7 @@ def _shown(value: Any) -> str:
 def _coerced(value: Any, name: str) -> Any:
     number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
     if isinstance(value, decimal.Decimal) and value.adjusted() > _MOST_DIGITS:
-        return None  # as an int it could take all memory
+        return None  # as an int it could use up all memory
     if name in ("byte", "short", "integer", "long"):
         return int(value) if number and int(value) == value else None
     if name in ("float", "double"):
@@ -148,17 +148,17 @@ def _coerced(value: Any, name: str) -> Any:
             return moment.date() if isinstance(value, str) else None
         return moment if isinstance(moment, datetime.date) else None
     if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
-        return None  # a naive value names no instant, and an aware one is not a wall clock
+        return None  # a naive value names no instant, and an aware value is not a wall-clock time
     return moment
 
 
 def _one_nan(value: float) -> float:
-    """Every NaN as the same object, so that the trees that hold one are equal."""
+    """Replace any NaN by one object, so that trees that contain it are equal."""
     return math.nan if value != value else value
 
 
 def comparable_type(data_type: DataType) -> pa.DataType:
-    """The type in which values of a column are compared."""
+    """The Arrow type in which values of a column type are compared."""
     name = str(data_type)
     if name in ("byte", "short", "integer", "long"):
         return pa.int64()

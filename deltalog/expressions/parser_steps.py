@@ -1,7 +1,7 @@
-"""Parsers of sqlglot whose steps are counted. Pure.
+"""sqlglot parsers with a bounded number of steps. Pure.
 
-sqlglot tries some constructs in several ways, one after the other: struct(…) within each other takes twice as long with
-each level.
+sqlglot tries some constructs in several ways, one after the other: nested struct(…) takes twice as long with each
+level.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _AT_LEAST = 50  # tokens
 
 
 def with_counted_steps(parser: Any) -> Any:
-    """A class of parsers as ``parser``, of sqlglot, which raise CallError after MAX_PARSER_STEPS steps for each token:
-    in time proportional to the length of the text."""
+    """A subclass of sqlglot's class ``parser`` that raises CallError after MAX_PARSER_STEPS steps per token, so that
+    parsing takes time proportional to the length of the text."""
 
     class Counted(parser):  # type: ignore[misc]
         _steps_left = 0
@@ -29,7 +29,7 @@ def with_counted_steps(parser: Any) -> Any:
             self._steps_left -= 1
             if self._steps_left < 0:
                 steps = limits.MAX_PARSER_STEPS + 1
-                raise CallError(f"the number of steps for each of its tokens {limits.over('MAX_PARSER_STEPS', steps)}")
+                raise CallError(f"the number of steps per token {limits.over('MAX_PARSER_STEPS', steps)}")
             super()._advance(times)
 
     return Counted

@@ -1,6 +1,6 @@
-"""Values of Python for columns, checked at every depth: what Arrow would round, cut off or drop is refused. Pure.
+"""Python values for columns, checked at every depth: values that Arrow would round, cut off or drop are refused. Pure.
 
-Records, and the new values of an update, go through the same checks. They raise ValueError, which says what is wrong.
+Both records and the new values of an update are checked here. Checks raise ValueError that says what is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalog.errors import CallError
 from deltalog.expressions.literals import coerced, plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType, type_to_arrow
 
-_MAX_FLOAT32 = 3.4028235677973362e38  # values above are rounded to infinity
+_MAX_FLOAT32 = 3.4028235677973362e38  # larger values round to infinity
 _NO_TIME = datetime.time()
 _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 
@@ -29,8 +29,8 @@ _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
     """A value as an Arrow scalar of a column's type.
 
-    At every depth numbers may have any type of Python or NumPy that holds the same number, and dates and times may be
-    text in ISO 8601. Structs are mappings that have every field, and no other. Raises ValueError, TypeError and
+    At every depth, numbers can have any Python or NumPy type that holds the same number, and dates and times can be ISO
+    8601 text. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError and
     pyarrow.ArrowInvalid for a value that does not fit.
     """
     kind = type_to_arrow(data_type)
@@ -40,30 +40,30 @@ def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
 
 
 def _converted(value: Any, data_type: DataType, where: str) -> Any:
-    """``where``: the path of the value, with ``: `` at its end; empty for the whole."""
+    """``where``: the path of the value followed by ``: ``; empty at the top level."""
     if value is None:
         return None
     if isinstance(data_type, StructType):
         return _struct_value(value, data_type, where)
     if isinstance(data_type, ArrayType):
         if isinstance(value, _NO_LISTS) or not isinstance(value, Iterable):
-            raise ValueError(f"{where}a list is expected, and not {type(value).__name__}")
+            raise ValueError(f"{where}expected a list, not {type(value).__name__}")
         return [_converted(plain(each), data_type.element_type, _below(where, "element")) for each in value]
     if isinstance(data_type, MapType):
         return _map_value(value, data_type, where)
     if str(data_type) in ("float", "double") and type(value) is int:
-        return value  # Arrow refuses those that it would have to round
+        return value  # Arrow refuses integers that it would have to round
     try:
         return coerced(value, data_type, "")
     except CallError:
-        raise ValueError(f"{where}{shown(value)} is no {data_type}") from None
+        raise ValueError(f"{where}{shown(value)} is not a {data_type}") from None
 
 
 def _struct_value(value: Any, data_type: StructType, where: str) -> dict[str, Any]:
     _check_fields(value, data_type.names, where)
     missing = [name for name in data_type.names if name not in value]
     if missing:
-        raise ValueError(f"{where}it lacks the field {missing[0]!r}; give None for null")
+        raise ValueError(f"{where}it lacks the field {missing[0]!r}; pass None for null")
     return {
         each.name: _converted(plain(value[each.name]), each.data_type, _below(where, each.name))
         for each in data_type.fields
@@ -76,7 +76,7 @@ def _map_value(value: Any, data_type: MapType, where: str) -> list[tuple[Any, An
     known = set[Any]()
     for entry in entries:
         if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-            raise ValueError(f"{where}a map is a mapping, or pairs of key and value")
+            raise ValueError(f"{where}a map must be a mapping, or pairs of key and value")
         key = _converted(plain(entry[0]), data_type.key_type, _below(where, "key"))
         mark = repr(key) if isinstance(key, (dict, list)) else key
         if key is None or mark in known:
@@ -92,11 +92,11 @@ def _below(where: str, name: str) -> str:
 
 def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where}a struct is a mapping from names to values, and not {type(value).__name__}")
+        raise ValueError(f"{where}a struct must be a mapping from names to values, not {type(value).__name__}")
     unknown = value.keys() - names
     if unknown:
         raise ValueError(
-            f"{where}it has a field {sorted(map(str, unknown))[0]!r}, and its fields are {', '.join(names)}"
+            f"{where}it has a field {sorted(map(str, unknown))[0]!r}, but its fields are {', '.join(names)}"
         )
 
 
@@ -104,15 +104,15 @@ def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
 
 
 class Check(NamedTuple):
-    """How values of a type are checked before Arrow converts them. ``lossless``: Python types that Arrow converts
-    without loss, or refuses. ``check``: raises ValueError for a value of another type that Arrow would truncate."""
+    """How to check values of a type before Arrow converts them. ``lossless``: Python types that Arrow converts without
+    loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would truncate."""
 
     lossless: frozenset[type]
     check: Callable[[Any], None]
 
 
 def check_values(values: Iterable[Any], check: Check | None) -> None:
-    """Raise ValueError for a value of which Arrow would lose a part."""
+    """Raise ValueError for a value that Arrow would convert with loss."""
     if check is None:
         return
     lossless, check_value = check
@@ -123,7 +123,7 @@ def check_values(values: Iterable[Any], check: Check | None) -> None:
 
 
 def check_of(wanted: pa.DataType) -> Check | None:
-    """The check for a type; None where Arrow converts every value without loss, or refuses it."""
+    """The check for a type; None if Arrow converts every value without loss or refuses it."""
     types = pa.types
     if types.is_struct(wanted):
         return _struct({field.name: check_of(field.type) for field in wanted})
@@ -169,16 +169,16 @@ def _map(wanted: pa.MapType) -> Check:
 def _list(element: Check | None) -> Check | None:
     def check_value(value: Any) -> None:
         kind = getattr(value, "__array_interface__", _NO_ARRAY)["typestr"][1:]
-        if kind.startswith("M8") and kind != "M8[us]":  # Arrow takes the numbers, and makes microseconds of them
-            raise ValueError(f"{value.dtype} is an array of times in another unit than microseconds")
-        # Checking the numbers of an array is much faster as Python numbers.
+        if kind.startswith("M8") and kind != "M8[us]":  # Arrow would take the numbers as microseconds
+            raise ValueError(f"{value.dtype} is an array of times in a unit other than microseconds")
+        # Converted to Python numbers, the values of an array are checked much faster.
         check_values(value.tolist() if hasattr(value, "tolist") else value, element)
 
     return None if element is None else Check(_ABSENT, check_value)
 
 
 def _check_whole(value: Any) -> None:
-    # Arrow calls __int__ where it exists: on numbers of other libraries, and on their arrays of dimension 0.
+    # Arrow calls __int__ if it exists: on numbers of other libraries, and on their zero-dimensional arrays.
     if isinstance(value, Number) or hasattr(value, "__int__"):
         with contextlib.suppress(TypeError):  # the value is not a number
             if value % 1:

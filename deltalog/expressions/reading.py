@@ -1,4 +1,4 @@
-"""What stands in a row of tokens: literals of more than one token, names of fields, types. Pure."""
+"""Reads from a sequence of tokens: multi-token literals, field names and types. Pure."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from deltalog.protocol.schema import DataType, DecimalType
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":", "?", "@", "{", "|>"})
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
-# They are not the name of a column unless they are quoted.
+# Not column names unless quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# They are no unit behind INTERVAL '90 days', which has its units in it, and no type before a text.
+# Not units after INTERVAL '90 days', which contains its units, and not type names before a string.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 
 class Unparsable(CallError):
-    """The text is no expression, of whichever dialect."""
+    """The text is not an expression in any dialect."""
 
 
 class TokenReader:
-    """The tokens of an expression, in their order. Each method reads what begins with the next one, and raises
-    CallError for what is not of its kind: Unparsable where the text ends."""
+    """The tokens of an expression, in order. Each method reads the construct that begins with the next token, and
+    raises
+    CallError if it is of another kind: Unparsable if the text ends."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]
         self._at = 0
         self.next = tokens[0]
-        self.before = tokens[-1]  # none, at first
+        self.before = tokens[-1]  # a placeholder until the first token is taken
 
     @property
     def after(self) -> Token:
-        """The token behind the next one."""
+        """The token after the next one."""
         return self._tokens[self._at + 1]
 
     def take(self) -> Token:
@@ -57,16 +58,16 @@ class TokenReader:
         if before.kind == "name" and token.kind not in ("mark", "end"):  # as in SELECT 1, and in BETWEEN SYMMETRIC 1
             words = f"{before.text[:50]} before {token.text[:50]} at character {token.start + 1}"
             raise refuse(f"it cannot be parsed: {words}")
-        behind = f" behind {before.text[:50]!r}" if self._at else ""
+        behind = f" after {before.text[:50]!r}" if self._at else ""
         raise CallError(f"it cannot be parsed: {token.text[:50]!r} is at character {token.start + 1}{behind}, {why}")
 
     def field(self) -> Token:
-        """The name behind a dot."""
+        """Read the name after a dot."""
         self.take()
         token = self.next
         if token.kind == "text" and token.text.startswith('"'):
             name = text_value(token.text).replace("`", "``")
-            raise CallError(f"{token.text} is a text in Spark's SQL, where a name is expected. Write `{name}`")
+            raise CallError(f"{token.text} is a string in Spark's SQL, where a name is expected. Write `{name}`")
         if token.kind not in ("name", "quoted"):
             self.unexpected("where a name is expected")
         if self.after.word == "(":
@@ -74,7 +75,7 @@ class TokenReader:
         return self.take()
 
     def data_type(self) -> DataType:
-        """The type of a cast."""
+        """Read the type of a cast."""
         token, sizes = self.next, list[str]()
         if token.kind != "name":
             self.unexpected("where a type is expected")
@@ -108,11 +109,11 @@ class TokenReader:
             return after.kind in ("number", "text") or after.word in ("-", "+")
         if token.kind == "name":
             return after.kind == "text" and token.word not in _WORDS
-        # Spark reads the sign with the number: the least of a type has no positive counterpart.
+        # Spark reads the sign as part of the number: the least value of a type has no positive counterpart.
         return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
-        """Literals with commas between them, each of which is a whole element of a list."""
+        """Read literals separated by commas, each a whole element of a list."""
         found, end = [self.literal()], self._at
         while self.next.word == ",":
             self.take()
@@ -140,7 +141,7 @@ class TokenReader:
         return constants.number(self.take().text, "-" if token.word == "-" else "")
 
     def _text(self) -> Literal:
-        """Texts beside each other, which are one."""
+        """Read adjacent strings, which are concatenated."""
         token = self.take()
         if self.next.kind != "text":
             return constants.text(token.text)
@@ -150,7 +151,7 @@ class TokenReader:
         return Literal("".join(values))
 
     def _interval(self) -> Literal:
-        """INTERVAL with numbers or texts and their units."""
+        """Read INTERVAL with numbers or strings and their units."""
         self.take()
         parts: list[tuple[str, str]] = []
         while True:
@@ -174,7 +175,7 @@ class TokenReader:
                 return constants.interval(parts)
 
     def _is_signed_part(self) -> bool:
-        """Whether a sign, a number and a unit follow, which belong to the interval before them."""
+        """Whether a sign, a number and a unit follow that belong to the interval before them."""
         return (
             self.next.word in ("-", "+")
             and self.after.kind in ("number", "text")

@@ -1,7 +1,8 @@
-"""Names of two relations in one expression: those of the target and the source of a merge. Pure.
+"""Resolves names in expressions over two relations, the target and the source of a merge. Pure.
 
-Each column has a flat name, alias and name with a dot between, so that the expressions of a merge are bound and
-evaluated as those over one table.
+Each column gets a flat name, alias and name joined by a dot, so that a merge's expressions are bound and evaluated as
+if
+over one table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from deltalog.protocol.schema import StructField, StructType
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows with an alias."""
+    """A table or query with an alias."""
 
     alias: str
     schema: StructType
@@ -30,19 +31,20 @@ class Relation:
         return f"{self.alias}.{column}"
 
     def flat_table(self, rows: pa.Table) -> pa.Table:
-        """Rows of some columns, under flat names."""
+        """The rows with their columns under flat names."""
         return rows.rename_columns([self.flat(name) for name in rows.schema.names])
 
     def flat_fields(self) -> Iterator[StructField]:
-        """The columns, under flat names."""
+        """The columns under flat names."""
         return (StructField(self.flat(f.name), f.data_type, f.nullable, f.metadata) for f in self.schema.fields)
 
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations that an expression may name. ``hidden``: those of the merge that it may not; ``why``: in messages.
+    """The relations that an expression may name. ``hidden``: relations of the merge that it may not name; ``why``: the
+    reason, for messages.
 
-    A name is ``alias.column``, or the column alone where only one relation has it.
+    A name is ``alias.column``, or just the column if only one relation has it.
     """
 
     shown: Sequence[Relation]
@@ -55,8 +57,8 @@ class Relations:
         object.__setattr__(self, "schema", StructType(tuple(fields)))
 
     def resolved(self, tree: Expression) -> Expression:
-        """The tree with flat names. Raises CallError for a name that no relation has, or that several have, and for a
-        text in double quotes that is one."""
+        """The tree with flat names. Raises CallError for a name that no relation or several relations have, and for a
+        double-quoted string that is a column name."""
         for each in walked(tree):
             texts = each.doubtful if isinstance(each, In) else ()
             if isinstance(each, Literal) and each.in_double_quotes:
@@ -84,7 +86,7 @@ class Relations:
         text = path_text(name.path)
         if found:
             choices = " or ".join(path_text((relation.alias, *rest)) for relation, rest in found)
-            raise CallError(f"The column {text!r} is in the source and in the target. Write {choices}.")
+            raise CallError(f"The column {text!r} is in both the source and the target. Write {choices}.")
         if len(name.path) == 1 and not name.is_quoted and name.path[0].lower() in MOMENTS:
             return name
         if any(_holders(name.path, self.hidden)):
@@ -94,7 +96,8 @@ class Relations:
 
 
 def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tuple[Relation, tuple[str, ...]]]:
-    """The relations that have a column, and its path there. An alias comes before a column of the same name."""
+    """The relations that have a column, with its path there. An alias takes precedence over a column of the same
+    name."""
     relations = list(relations)
     for relation in relations:
         if len(path) > 1 and path[0].lower() == relation.alias.lower() and relation.schema.find(path[1]) is not None:
@@ -106,12 +109,12 @@ def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tup
 
 
 def flat_columns(tree: Expression) -> set[str]:
-    """The flat names of the columns in a resolved tree."""
+    """The flat column names in a resolved tree."""
     return {each.path[0] for each in walked(tree) if isinstance(each, Name)}
 
 
 def restored(tree: Expression, relation: Relation) -> Expression:
-    """A resolved tree with names of one relation, as a tree over the rows of that relation alone."""
+    """A resolved tree that names only one relation, rewritten for the rows of that relation alone."""
     columns = {relation.flat(name): name for name in relation.schema.names}
 
     def alone(name: Name) -> Name:
@@ -122,7 +125,7 @@ def restored(tree: Expression, relation: Relation) -> Expression:
 
 
 def conjuncts(tree: Expression) -> Iterator[Expression]:
-    """The parts of ``a AND b``, in their order."""
+    """The parts of ``a AND b``, in order."""
     todo = [tree]
     while todo:
         each = todo.pop()
@@ -133,7 +136,7 @@ def conjuncts(tree: Expression) -> Iterator[Expression]:
 
 
 def joined(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by AND; None for none."""
+    """The parts joined by AND; None if there are none."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else And(found, part)
@@ -141,7 +144,7 @@ def joined(parts: Sequence[Expression]) -> Expression | None:
 
 
 def any_of(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by OR; None for none."""
+    """The parts joined by OR; None if there are none."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else Or(found, part)

@@ -1,7 +1,7 @@
-"""Expressions as SQL text in Spark's dialect, read. Pure.
+"""Parses SQL expressions in Spark's dialect. Pure.
 
-Text is never evaluated as code: sqlglot parses it, each kind of its tree is looked up by name and becomes a tree of
-``tree``, and what is not known here is refused. The steps of the parser are bounded by the length of the text.
+Text is never evaluated as code: sqlglot parses it, each node type of its tree is looked up by name and converted to a
+tree of ``tree``, and unknown nodes are refused. The number of parser steps is bounded by the length of the text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SHOWN_CHARS = 1000
 
 
 def parse(text: str, what: str | None = None, most_chars: int | None = None) -> Expression:
-    """The tree of one SQL expression, which messages call ``what``. ``most_chars``: how long it may be, if not
+    """Parse one SQL expression, which messages call ``what``. ``most_chars``: its maximum length, by default
     MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
@@ -68,35 +68,36 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
-    """A condition in either form, or None. ``now``: the instant that CURRENT_TIMESTAMP and its like are, in all uses of
-    the condition; without it a binder says what they are. Raises CallError."""
+    """A condition from either form, or None. ``now``: the value of CURRENT_TIMESTAMP and the like in every use of the
+    condition; without it, the binder supplies it. Raises CallError."""
     if where is None or isinstance(where, Predicate):
         return where
     if isinstance(where, str):
         tree = parse(where)
         if isinstance(tree, Literal) and isinstance(tree.value, str):
-            raise CallError(f"The predicate {short(where)} is a text, not a condition.")
+            raise CallError(f"The predicate {short(where)} is a string, not a condition.")
         condition = tree if isinstance(tree, Predicate) else Comparison("=", tree, Literal(True))
         found = condition if now is None else at_instant(condition, now)
         assert isinstance(found, Predicate)
         return found
-    raise CallError(f"where is SQL text or a predicate made with col(…), not {type(where).__name__}.")
+    raise CallError(f"where must be SQL text or a predicate built with col(…), not {type(where).__name__}.")
 
 
 _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 
 
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
-    """A condition in which CURRENT_TIMESTAMP and its like are one instant, however often it is used; one without them
-    is as it was. Raises CallError."""
+    """The condition with CURRENT_TIMESTAMP and the like fixed to one instant for all its uses; unchanged if it has
+    none.
+    Raises CallError."""
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
 
 
 def names_in(text: str) -> frozenset[str] | None:
-    """The names in an expression of a table, in lower case: columns, their qualifiers and fields. None where the text
-    cannot be parsed, and may use any column. Of expressions of Spark that ``parse`` refuses, all words count."""
+    """The names in a table's expression, in lower case: columns, their qualifiers, and fields. None if the text cannot
+    be parsed and may use any column. If ``parse`` refuses an expression of Spark, all its words count."""
     try:
         tokens = tokens_of(text, limits.MAX_EXPRESSION_CHARS)
     except CallError:
@@ -116,7 +117,7 @@ def names_in(text: str) -> frozenset[str] | None:
 
 
 def short(text: str) -> str:
-    """A text in messages."""
+    """A text shortened for messages."""
     return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
 
 
@@ -124,7 +125,7 @@ def short(text: str) -> str:
 
 
 def _tree(tokens: Sequence[Token], text: str) -> Expression:
-    """Raises CallError, of which Unparsable; RecursionError."""
+    """Raises CallError, including Unparsable, and RecursionError."""
     from sqlglot import exp
     from sqlglot.errors import ParseError
 
@@ -133,9 +134,9 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
             (tree,) = _dialect().parser().parse_into(exp.Condition, given.tokens, text)
         except ParseError as error:
             reason = error.errors[0].get("description") if error.errors else None
-            raise Unparsable(f"it cannot be parsed: {reason or 'it is no expression'}") from None
+            raise Unparsable(f"it cannot be parsed: {reason or 'it is not an expression'}") from None
         if tree is None:
-            raise Unparsable("it cannot be parsed: it is no expression")
+            raise Unparsable("it cannot be parsed: it is not an expression")
         return _TreeBuilder(given).expression(tree)
 
     found = parsed(parser_input(tokens, parsed))
@@ -146,8 +147,9 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 
 @functools.cache
 def _dialect() -> Any:
-    """Spark's dialect with the operators of ``syntax``, without tables of functions (sqlglot rewrites calls, we want
-    them as they are written), and without what no expression has: queries, windows, lambdas, aliases."""
+    """Spark's dialect with the operators of ``syntax``, without function tables (sqlglot rewrites calls; we need them
+    as
+    written), and without queries, windows, lambdas and aliases, which no expression has."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 
@@ -163,22 +165,22 @@ def _dialect() -> Any:
         TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
         FACTOR: ClassVar[Any] = {
             TokenType.DIV: exp.IntDiv,
-            TokenType.MOD: exp.Mod,  # which some versions take for a sum
+            TokenType.MOD: exp.Mod,  # some versions give it the precedence of a sum
             TokenType.SLASH: exp.Div,
             TokenType.STAR: exp.Mul,
         }
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
-            """A type, which is one token."""
+            """A type: a single token."""
             return exp.Var(this=self._prev.text) if self._match(TokenType.INT) else None
 
         def _parse_type(self, *args: Any, **options: Any) -> Any:
-            """An operand: a value, brackets, a call or CASE, and what is behind it."""
+            """An operand (a value, brackets, a call or CASE) and the accessors after it."""
             operand = self._parse_primary() or self._parse_function()
             return None if operand is None else self._parse_column_ops(operand)
 
         def _parse_assignment(self, *args: Any, **options: Any) -> Any:
-            """What stands in brackets and between commas."""
+            """The content of brackets, and elements between commas."""
             return self._parse_disjunction()
 
         _parse_expression = _parse_lambda = _parse_bracket_key_value = _parse_select_or_expression = _parse_assignment
@@ -200,13 +202,13 @@ def _dialect() -> Any:
 
 
 class _TreeBuilder:
-    """Builds the expression for the parser's tree."""
+    """Converts sqlglot's tree to an expression."""
 
     def __init__(self, given: ParserInput) -> None:
         self._values: list[Any] = given.values
 
     def expression(self, tree: Any) -> Expression:
-        links = []  # of a chain of operators, from the last on: it may be a thousand long
+        links = []  # a chain of operators, last first; iterative because it can be a thousand long
         while type(tree).__name__ in _BINARY:
             links.append(tree)
             tree = tree.this
@@ -223,7 +225,7 @@ class _TreeBuilder:
         parts, read = known
         _check_parts(tree, parts)
         found = read(self, tree)
-        # Some versions of sqlglot say NOT LIKE by an argument of LIKE.
+        # Some versions of sqlglot express NOT LIKE as an argument of LIKE.
         return Not(found) if tree.args.get("negate") else found
 
     def field(self, tree: Any) -> Expression:
@@ -324,14 +326,14 @@ def _like(word: str, value: Expression, pattern: Expression) -> Expression:
 
 
 def _check_parts(tree: Any, parts: Sequence[str]) -> None:
-    """Refuse a part that is not known: it is another meaning."""
+    """Refuse unknown parts: they would change the meaning."""
     strange = [key for key, value in tree.args.items() if value and key not in parts]
     if strange:
         raise refuse(f"{_words(tree)} (with {', '.join(strange)})")
 
 
 def _words(tree: Any) -> str:
-    """What a part of an expression is called in a message."""
+    """The name of a part of an expression, for messages."""
     return f"{type(tree).__name__} in SQL"
 
 
@@ -367,7 +369,7 @@ _BINARY: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "DPipe": _arithmetic("||"),
 }
 _TWO = ("this", "expression", "negate")
-# For each kind of the parser's tree: the parts that it may have, and what makes a tree of it.
+# For each node type of sqlglot's tree: the arguments that it may have, and the function that converts it.
 _KINDS: Mapping[str, tuple[Sequence[str], Callable[[_TreeBuilder, Any], Expression]]] = {
     "Paren": (("this",), lambda builder, tree: builder.expression(tree.this)),
     "Not": (("this",), lambda builder, tree: Not(builder.expression(tree.this))),

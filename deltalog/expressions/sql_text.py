@@ -1,7 +1,7 @@
-"""Trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
+"""Writes trees as SQL text in Spark's dialect: for the log, for messages, and for other processes. Pure.
 
-``sql.parse`` reads it. A literal whose text would mean another value is written all the same: who relies on the text
-parses and binds it, and compares.
+``sql.parse`` reads the text. A literal is written even if its text would be read as another value: callers that rely on
+the text parse it, bind it, and compare.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER:
 
 
 def shown(where: Expression | str) -> str:
-    """A condition in messages and in the log, where a long list of values is not written in full."""
+    """A condition for messages and the log; long lists of values are shortened."""
     text = where if isinstance(where, str) else to_sql(where, _SHOWN_VALUES)
     return text if len(text) <= 10 * _SHOWN_CHARS else f"{text[: 10 * _SHOWN_CHARS]}…"
 
 
 def to_sql(tree: Expression, most: int | None = None) -> str:
-    """An expression as text; ``most`` values of a list are written, then dots."""
+    """An expression as text; at most ``most`` values of a list are written, followed by dots."""
 
     def text(part: Expression) -> str:
         return to_sql(part, most)
@@ -73,7 +73,7 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
         return _name(tree)
     if isinstance(tree, Literal):
         return _literal(tree)
-    if isinstance(tree, (And, Or)):  # without ``text``: a chain of a thousand is as deep
+    if isinstance(tree, (And, Or)):  # not through ``text``, which would double the depth of a long chain
         return f"({to_sql(tree.left, most)} {'AND' if isinstance(tree, And) else 'OR'} {to_sql(tree.right, most)})"
     if isinstance(tree, Not):
         return f"(NOT {text(tree.operand)})"
@@ -171,5 +171,5 @@ def _value(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"DOUBLE('{value}')"
     if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value.adjusted()) <= _MOST_DIGITS:
-        return f"{value:f}"  # an exponent would make it a double
+        return f"{value:f}"  # with an exponent it would be a double
     return str(value)

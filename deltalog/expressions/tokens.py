@@ -1,7 +1,7 @@
-"""SQL text as tokens, and what quoted texts mean. Pure.
+"""Splits SQL text into tokens, and decodes quoted strings. Pure.
 
-Every text that becomes an expression passes here first: it is split in time proportional to its length, and its length
-and nesting are bounded before it is parsed.
+Every text that becomes an expression passes through here first. It is split in time proportional to its length, and its
+length and nesting are bounded before it is parsed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Kind = Literal["name", "quoted", "text", "number", "mark", "end"]
 
 
 class Token(NamedTuple):
-    """``text``: as it is written, except that a ``quoted`` name is without its backticks. ``start``, ``end``: where.
-    ``word``: a name without quotes in lower case, or a mark; empty for others."""
+    """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: its position. ``word``: an
+    unquoted name in lower case, or a mark; empty for other kinds."""
 
     kind: Kind
     text: str
@@ -44,8 +44,8 @@ _BEFORE_OPERAND = frozenset({"not", "!", "-", "+", "~", "case", "interval"})
 
 
 def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
-    """The tokens, without comments and white space; the last one is of the kind ``end``. Raises CallError, also for a
-    text that is too long, or nested too deeply. ``most_chars``: None for the cap on conditions of callers."""
+    """Split text into tokens, without comments and white space; the last token has the kind ``end``. Raises CallError,
+    also for a text that is too long or nested too deeply. ``most_chars``: None for the cap on callers' conditions."""
     cap = limits.MAX_CONDITION_CHARS if most_chars is None else most_chars
     if len(text) > cap:
         name = "MAX_CONDITION_CHARS" if most_chars is None else "MAX_EXPRESSION_CHARS"
@@ -53,7 +53,7 @@ def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise CallError("it has a character that Unicode does not have") from None
+        raise CallError("it contains a lone surrogate, which is not a Unicode character") from None
     found = list(_tokens(text))
     _check_nesting(found)
     return found
@@ -80,16 +80,16 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _check_comment(comment: str, start: int) -> None:
-    """Raise CallError for a comment that Spark ends somewhere else."""
+    """Raise CallError for a comment whose end Spark would place elsewhere."""
     if comment.startswith("--"):
         if comment.endswith("\\"):
             raise CallError("it cannot be parsed: a comment ends with a backslash, after which Spark continues it")
     elif "/*" in comment[2:-2] or comment[2] == "+":
-        raise CallError(f"it cannot be parsed: a comment at character {start + 1} has another in it, or is a hint")
+        raise CallError(f"it cannot be parsed: the comment at character {start + 1} contains another one or is a hint")
 
 
 def _check_nesting(tokens: list[Token]) -> None:
-    """Raise CallError for brackets, CASE and signs within each other over the cap, and for brackets that do not fit."""
+    """Raise CallError if brackets, CASE and unary operators are nested beyond the cap, or if brackets do not match."""
     open_: list[str] = []
     signs, deepest, before = 0, 0, ""
     for token in tokens:
@@ -100,9 +100,9 @@ def _check_nesting(tokens: list[Token]) -> None:
             open_.append("end")
         elif token.kind == "mark" and word in (")", "]", "}"):
             while open_ and open_[-1] == "end":
-                open_.pop()  # a column may be called case
+                open_.pop()  # a column named case
             if not open_ or open_.pop() != word:
-                raise CallError(f"it cannot be parsed: there is a {word} too many at character {token.start + 1}")
+                raise CallError(f"it cannot be parsed: there is an unmatched {word} at character {token.start + 1}")
         elif word == "end" and open_ and open_[-1] == "end":
             open_.pop()
         signs = signs + 1 if word in _BEFORE_OPERAND else 0
@@ -119,18 +119,18 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 def text_value(token: str) -> str:
-    """What a quoted text means in Spark 4: two quotes are one, and a backslash escapes. Raises CallError."""
+    """The value of a quoted string in Spark 4: doubled quotes are one, and backslash escapes. Raises CallError."""
     quote = token[0]
     if "\\" not in token:
         return token[1:-1].replace(quote * 2, quote)
-    # A quote after a backslash is no half of two.
+    # A quote after a backslash is not half of a doubled quote.
     parts = re.findall(rf"\\.|{quote}{quote}|[^\\{quote}]+", token[1:-1], re.DOTALL)
     joined = "".join(quote if part == quote * 2 else part for part in parts)
     try:
-        # A character may be written as its two halves in UTF-16.
+        # A character may be written as two UTF-16 surrogates.
         return _ESCAPE.sub(_unescaped, joined).encode("utf-16", "surrogatepass").decode("utf-16")
     except (ValueError, OverflowError):
-        raise CallError(f"the text {token[:100]} has an escape that is no character") from None
+        raise CallError(f"the string {token[:100]} contains an escape that is not a character") from None
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -1,7 +1,8 @@
 """Expressions as trees, before they are bound to a schema. Pure.
 
-One tree for conditions (``where``, CHECK) and for values (generated and default columns). ``col`` makes it in Python,
-and ``sql.parse`` from text. Two trees are equal when they are written alike: 1, 1.0 and true are three literals.
+One kind of tree serves for conditions (``where``, CHECK) and for values (generated and default columns). It is built in
+Python with ``col``, and from text by ``sql.parse``. Two trees are equal if they are written alike: 1, 1.0 and true are
+three different literals.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from deltalog.protocol.schema import DataType
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%", "DIV", "||"]
-MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # functions whose parentheses may be left out
+MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # functions whose parentheses are optional
 MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """A value of each row."""
+    """An expression that has a value for each row."""
 
 
 class Predicate(Expression, frozen=True):
@@ -40,14 +41,14 @@ class Predicate(Expression, frozen=True):
         return Not(self)
 
     def __bool__(self) -> bool:
-        raise CallError("A predicate has no truth of its own. Combine predicates with &, | and ~, not and, or, not.")
+        raise CallError("A predicate has no truth value. Combine predicates with &, | and ~, not with and, or, not.")
 
 
 # -------------------------------------------------------------------------------------------------- values
 
 
 class Name(Expression, frozen=True):
-    """A column by its path of names, up to case; ``is_quoted``: in backquotes, so that it is no function."""
+    """A column by its path of names, ignoring case; ``is_quoted``: in backticks, so that it cannot be a function."""
 
     path: tuple[str, ...]
     is_quoted: bool = False
@@ -60,12 +61,12 @@ class Name(Expression, frozen=True):
 
 
 class Literal(Expression, frozen=True):
-    """A value. ``data_type`` where the text names one, as 5L and TIMESTAMP '…' do; else it follows from the value, or
-    from the column that the value is compared with."""
+    """A literal. ``data_type``: set if the text names it, as 5L and TIMESTAMP '…' do; otherwise it follows from the
+    value, or from the column that the value is compared with."""
 
     value: Any
     data_type: DataType | None = None
-    in_double_quotes: bool = False  # to other engines it is the name of a column
+    in_double_quotes: bool = False  # in other engines this is a column name
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -77,12 +78,12 @@ class Literal(Expression, frozen=True):
 
 
 def written_alike(one: Any, other: Any) -> bool:
-    """Whether two values are of one Python type and equal, NaN being equal to itself and 0.0 not to -0.0."""
+    """Whether two values have the same Python type and are equal; NaN equals itself, and 0.0 does not equal -0.0."""
     return type(one) is type(other) and (one == other or one != one) and repr(one) == repr(other)
 
 
 class Arithmetic(Expression, frozen=True):
-    """An operator between two values; ``||`` concatenates text."""
+    """An operator between two values; ``||`` concatenates strings."""
 
     operator: ArithmeticOperator
     left: Expression
@@ -94,7 +95,7 @@ class Negative(Expression, frozen=True):
 
 
 class Call(Expression, frozen=True):
-    """A function by its name in SQL."""
+    """A function call, by SQL name."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -106,29 +107,29 @@ class Cast(Expression, frozen=True):
 
 
 class Field(Expression, frozen=True):
-    """A field of a value that is a struct."""
+    """A field of a struct value."""
 
     operand: Expression
     name: str
 
 
 class Element(Expression, frozen=True):
-    """An element of an array by its position from 0, the value of a map by its key, or a field by its name."""
+    """An array element by position from 0, a map value by key, or a struct field by name."""
 
     operand: Expression
     key: Expression
 
 
 class Moment(Expression, frozen=True):
-    """CURRENT_TIMESTAMP and its like in a statement: ``written`` is a column where the table has one of that name, and
-    ``literal`` the instant of the statement elsewhere."""
+    """CURRENT_TIMESTAMP and the like in a statement. ``written``: the name or call as written, which is a column if the
+    table has one of that name; ``literal``: otherwise, the instant of the statement."""
 
     written: Name | Call
     literal: Literal
 
 
 class Case(Expression, frozen=True):
-    """``branches``: conditions, or values that ``subject`` is compared with, each with its result."""
+    """``branches``: conditions (or values to compare with ``subject``), each with its result."""
 
     subject: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -156,8 +157,8 @@ class IsBoolean(Predicate, frozen=True):
 
 
 class In(Predicate, frozen=True):
-    """``values``: literals without a type of their own, of any number; ``others``: any expressions. ``doubtful``: the
-    texts among the values that were written in double quotes."""
+    """``values``: any number of literals without a type of their own; ``others``: other expressions. ``doubtful``: the
+    strings among the values that were written in double quotes."""
 
     operand: Expression
     values: tuple[Any, ...]
@@ -183,7 +184,7 @@ class Between(Predicate, frozen=True):
 
 
 class Like(Predicate, frozen=True):
-    """``pattern``: with ``%`` for any text and ``_`` for one character, without escapes. ``any_case``: ILIKE."""
+    """``pattern``: ``%`` matches any string and ``_`` one character; there are no escapes. ``any_case``: ILIKE."""
 
     operand: Expression
     pattern: Expression
@@ -191,7 +192,7 @@ class Like(Predicate, frozen=True):
 
 
 class RegexLike(Predicate, frozen=True):
-    """RLIKE: a regular expression of Java is found somewhere in a text."""
+    """RLIKE: whether a Java regular expression matches anywhere in a string."""
 
     operand: Expression
     pattern: Expression
@@ -217,13 +218,14 @@ class Not(Predicate, frozen=True):
 
 
 def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expression:
-    """The same tree with other names of columns."""
+    """The same tree with columns renamed."""
     return replaced(expression, lambda each: rename(each) if isinstance(each, Name) else None)
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """The same tree with other trees in it: what ``replacement`` gives, or None to look further inside."""
-    links = []  # of a chain of AND and OR, from the last on: it may be a thousand long
+    """The same tree with parts replaced. ``replacement`` returns the replacement of a part, or None to look inside
+    it."""
+    links = []  # a chain of AND and OR, last first; iterative because it can be a thousand long
     while isinstance(expression, (And, Or)):
         links.append(expression)
         expression = expression.left
@@ -248,7 +250,7 @@ def _replaced(expression: Expression, replacement: Callable[[Expression], Expres
 
 
 def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
-    """The same tree, in which CURRENT_TIMESTAMP and its like are one instant, in UTC."""
+    """The same tree with CURRENT_TIMESTAMP and the like fixed to one instant, in UTC."""
 
     def moment(each: Expression) -> Expression | None:
         if isinstance(each, Name):
@@ -265,7 +267,7 @@ def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
-    """A tree and all trees in it."""
+    """A tree and all its subtrees."""
     todo: list[Any] = [expression]
     while todo:
         each = todo.pop()
@@ -277,7 +279,7 @@ def walked(expression: Expression) -> Iterator[Expression]:
 
 
 def height(expression: Expression) -> int:
-    """How many trees are within each other."""
+    """The height of a tree."""
     highest, todo = 0, [(expression, 1)]
     while todo:
         each, depth = todo.pop()
@@ -291,7 +293,7 @@ def height(expression: Expression) -> int:
 
 
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    """The operands of an expression by the names of their fields."""
+    """The operands of an expression, by field name."""
     names = expression.__struct_fields__
     return ((name, getattr(expression, name)) for name in names if name not in _NO_OPERANDS)
 

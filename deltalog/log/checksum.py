@@ -1,8 +1,8 @@
-"""The checksum (``.crc``) of a version: its protocol, metadata and totals, so that a reader need not replay the log.
+"""The version checksum (``.crc``): protocol, metadata and totals of a version, so that readers need not replay the log.
 Pure.
 
 Spec: PROTOCOL.md#version-checksum-file, #version-checksum-file-schema, #reader-requirements. A checksum is used only
-when its txnId or in-commit timestamp is that of the commit file of its version, so a stale one, or one of another
+if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or one of another
 table, has no effect.
 """
 
@@ -28,7 +28,7 @@ from deltalog.protocol.properties import (
     SET_TRANSACTION_RETENTION_MS,
 )
 
-# Larger lists are left out, which PROTOCOL.md allows: readers take them from the log.
+# Longer lists are left out, which PROTOCOL.md allows: readers then take the actions from the log.
 MAX_TRANSACTIONS = 10_000
 MAX_DOMAINS = 10_000
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -40,7 +40,7 @@ class VersionChecksum:
     """A parsed ``.crc``.
 
     ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
-    ``domains`` are None where the file omits them. ``all_files``: ``allFiles`` as JSON, not decoded.
+    ``domains`` are None if the file omits them. ``all_files``: ``allFiles`` as JSON, not decoded.
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
 
@@ -54,7 +54,7 @@ class VersionChecksum:
     all_files: bytes | None = None
 
     def matches(self, info: CommitInfo | None) -> bool:
-        """Whether this is the checksum of the commit with the commitInfo ``info``."""
+        """Whether this checksum belongs to the commit with the commitInfo ``info``."""
         if info is None:
             return False
         if self.txn_id is not None and info.txn_id is not None:
@@ -63,7 +63,7 @@ class VersionChecksum:
         return ict is not None and ict == self.in_commit_timestamp_ms
 
     def state(self) -> State | None:
-        """The state; None where the checksum omits transactions or domains."""
+        """The state of the version; None if the checksum omits transactions or domains."""
         if self.transactions is None or self.domains is None:
             return None
         transactions = {t.app_id: t for t in self.transactions}
@@ -72,7 +72,7 @@ class VersionChecksum:
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """The checksum; None when it is truncated, invalid, incomplete or larger than ``limits.MAX_CHECKSUM_BYTES``."""
+    """Parse a checksum; None if it is truncated, invalid, incomplete or larger than ``limits.MAX_CHECKSUM_BYTES``."""
     if len(data) > limits.MAX_CHECKSUM_BYTES:
         return None
     try:
@@ -105,7 +105,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
-    """The histogram of file sizes, where its bins are SIZE_BINS. Versions of delta-spark differ in its name."""
+    """The histogram of file sizes, if its bins are SIZE_BINS. Its name differs between versions of delta-spark."""
     histogram = body.get("fileSizeHistogram") or body.get("histogramOpt")
     if not isinstance(histogram, dict) or histogram.get("sortedBinBoundaries") != list(SIZE_BINS):
         return None
@@ -116,7 +116,7 @@ def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
 
 
 def _counts_in(body: dict[str, Any], key: str, length: int) -> tuple[int, ...]:
-    """The list at ``key``; empty where it is not a list of ``length`` counts."""
+    """The list at ``key``; empty unless it is a list of ``length`` counts."""
     counts = body.get(key)
     is_valid = isinstance(counts, list) and len(counts) == length and _are_counts(counts)
     return tuple(counts or ()) if is_valid else ()
@@ -133,23 +133,23 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 
 
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
-    """Compare protocol and metadata of ``state``, which a ``.crc`` may have given, with those in ``commits``.
+    """Compare protocol and metadata of ``state``, which may come from a ``.crc``, with those in ``commits``.
 
-    ``commits``: ascending, up to ``version``; an action that none of them has is not compared. Raises
+    ``commits``: ascending, up to ``version``; an action that they do not contain is not compared. Raises
     CorruptTableError.
     """
     different = differences(state, advance(PartialState(), commits))
     if different:
         raise CorruptTableError(
             f"{table}: {checksum_path(version)} contradicts the commits in {' and '.join(different)}. The commits "
-            "are authoritative: delete that file, and the state is read from the log."
+            "are authoritative: delete that file, and the state will be read from the log."
         )
 
 
 def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
-    """Which of protocol and metaData differ, by the names of the actions; what one of them lacks does not.
+    """The names of the actions, protocol and metaData, in which two states differ; an action that one lacks is ignored.
 
-    Only the parts that define rows are compared, and schemas by what they say: writers differ in white space.
+    Compares only the parts that define rows, and schemas by content, because writers differ in white space.
     """
     first, second = _comparable(one), _comparable(other)
     return [
@@ -160,7 +160,7 @@ def differences(one: State | PartialState, other: State | PartialState) -> list[
 
 
 def _same_metadata(one: State | PartialState, other: State | PartialState, name: str) -> bool:
-    """Whether metaData differs in the form of the schema's text only."""
+    """Whether two metaData actions differ only in the form of the schema text."""
     if name != "metaData" or one.metadata is None or other.metadata is None:
         return False
     try:
@@ -172,8 +172,8 @@ def _same_metadata(one: State | PartialState, other: State | PartialState, name:
 
 
 def _comparable(state: State | PartialState) -> dict[str, object]:
-    """The parts of protocol and metaData that define rows, without those whose form differs between writers, by the
-    names of the actions; None for an action that is missing."""
+    """The parts of protocol and metaData that define rows, by action name, without parts whose form differs between
+    writers; None for a missing action."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (
@@ -191,12 +191,12 @@ def encode_checksum(
 ) -> bytes:
     """The ``.crc`` of a version, with only the fields that are known and apply to the table.
 
-    Transactions are omitted above MAX_TRANSACTIONS and where the table sets a retention for them, domains above
-    MAX_DOMAINS; ``files`` where ``FileList.encoded`` or a property of the table says so.
+    Omits transactions above MAX_TRANSACTIONS or if the table sets a retention for them, domains above MAX_DOMAINS, and
+    ``files`` if ``FileList.encoded`` or a table property excludes them.
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
-    # With a retention, which transactions are live depends on the time of the read.
+    # With a retention, the time of reading decides which transactions are live.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,
@@ -231,9 +231,9 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the files of a table with these properties are listed: not where checkpoints lose the text of the
-    statistics, so that a replay gives other files than the list, and, as in delta-spark, not where more columns than
-    by default have statistics."""
+    """Whether the checksum of a table with these properties lists its files. Not if checkpoints drop the text of
+    statistics, because a replay would then differ from the list; and, as in delta-spark, not if more columns than the
+    default have statistics."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

@@ -1,7 +1,7 @@
-"""Log clean-up: decides which files of the log no version within the retention needs, and deletes them.
+"""Log clean-up: decides which log files no version within the retention needs, and deletes them.
 
-Spec: PROTOCOL.md#metadata-cleanup. The time of a commit is the one that time travel uses: its in-commit timestamp, or
-before the enablement its monotonised file time.
+Spec: PROTOCOL.md#metadata-cleanup. Commit times are those of time travel: the in-commit timestamp, or the monotonised
+file time before the enablement.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from deltalog.storage.base import FileMeta
 
 _NOT_A_LOG_FILE = "not a file that log clean-up deletes"
 _WORK = "log clean-up"
-# Over a network: as many deletions, one by one, take about a second.
+# Over a network, this many consecutive deletions take about a second.
 _DELETED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupDecision:
-    """Whether a file of the log is deleted, and why. ``path``: below the table root."""
+    """Whether a log file is deleted, and why. ``path``: relative to the table root."""
 
     path: str
     deleted: bool
@@ -51,12 +51,11 @@ class CleanupDecision:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """The result of a clean-up; with ``dry_run``, of one that was only planned.
+    """The result of a clean-up, or with ``dry_run`` the plan for one.
 
-    ``cutoff_ms``: older commits have expired. ``first_version``: the first version that can be read afterwards; None
-    where nothing is deleted. ``reason``: why. ``unreachable``: the first and the last version that could be read
-    before and cannot be read any longer. ``files``: every file of the log, first the deleted ones, in the order of
-    their deletion.
+    ``cutoff_ms``: commits before this time have expired. ``first_version``: the first readable version afterwards; None
+    if nothing is deleted. ``reason``: the reason for the decision. ``unreachable``: the first and the last of the
+    versions that become unreadable. ``files``: all files of the log, first the deleted ones in order of deletion.
     """
 
     table: str
@@ -69,12 +68,12 @@ class CleanupReport:
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        """The paths of the deleted files, below the table root."""
+        """The paths of the deleted files, relative to the table root."""
         return tuple(file.path for file in self.files if file.deleted)
 
     @half_made
     def __repr__(self) -> str:
-        """The fields, with numbers in the place of files."""
+        """The fields, with counts instead of files."""
         return (
             f"CleanupReport(table={self.table!r}, dry_run={self.dry_run}, cutoff_ms={self.cutoff_ms}, "
             f"first_version={self.first_version}, reason={self.reason!r}, unreachable={self.unreachable}, "
@@ -94,7 +93,7 @@ class CleanupReport:
         }
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of a label and a text."""
+        """The report as pairs of label and text."""
         verb = "would be deleted" if self.dry_run else "deleted"
         facts = [
             ("Table", self.table),
@@ -113,7 +112,7 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``first_version``: the log is kept from this version on (None: all of it). ``reason``: why."""
+    """``first_version``: the log is kept from this version on (None: all of it). ``reason``: the reason for it."""
 
     first_version: int | None
     reason: str
@@ -125,18 +124,18 @@ def clean_up(
     """Delete the expired files of the log; with ``dry_run``, only report them.
 
     Clean-up keeps the newest checkpoint at or before the cut-off and all files after it, so that every version within
-    the retention can be read, by its number and by its time. The cut-off is the last midnight UTC before
+    the retention stays readable, by number and by time. The cut-off is the last midnight UTC before
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
-    deleted first, so that an interruption leaves a readable log. Temporary files of writers that were killed, which
-    local disks have, are deleted after a day. Where another clean-up deletes files during the call, it starts again
-    once. Another table in the place of this one has files of the same names: before some are deleted, the latest
-    version must still be in the log.
+    deleted first, so that an interruption leaves a readable log. Temporary files that killed writers left on local
+    disks are deleted after a day. If another clean-up deletes files during the call, this one starts again once. A
+    table that replaced this one would have files of the same names, so clean-up checks before each batch of deletions
+    that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
-    where file times apply), the small columns of the checkpoint that is kept first, the names of sidecars in all that
-    are kept, 1 DELETE for each file, and 1 HEAD for each 16 of them; on a store without a network 1 for each, and 1
-    more. Spec: PROTOCOL.md#metadata-cleanup.
+    if file times apply), the small columns of the first kept checkpoint, the sidecar names in all kept checkpoints, 1
+    DELETE for each file, and 1 HEAD for each 16 of them; on a store without a network 1 for each, and 1 more. Spec:
+    PROTOCOL.md#metadata-cleanup.
     """
     history = LogHistory(reader)
     try:
@@ -163,7 +162,7 @@ def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_
             latest.tip.check_is_there(reader, _WORK)
             for path in expired[start : start + size]:
                 reader.store.delete(path)
-        reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # of writers that were killed
+        reader.store.remove_orphans(LOG_DIRECTORY, clock_ms - DAY_MS)  # left by killed writers
     readable = first_readable(history.listing)
     lost = readable is not None and decision.first_version is not None and readable < decision.first_version
     return CleanupReport(
@@ -181,15 +180,16 @@ def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_
 
 
 def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
-    """The version from which on the log is kept: that of the newest readable checkpoint at or before the cut-off
-    after which all commits keep their times."""
+    """Where the kept log begins: at the newest readable checkpoint at or before the cut-off after which all commits
+    keep
+    their times."""
     listing = history.listing
     log = timeline(listing.commits, history.latest.in_commit_timestamps_enabled, history.enablement)
     if not listing.commits:
         return Decision(None, "The log has no commit files.")
     newest = resolve(cutoff_ms, log, history.ict_of, history.file_times_of)
     if newest.timestamp_ms > cutoff_ms:
-        return Decision(None, f"No commit is older than the cut-off; the oldest is of {describe(newest.timestamp_ms)}.")
+        return Decision(None, f"No commit is older than the cut-off; the oldest is at {describe(newest.timestamp_ms)}.")
     keeps_times = _time_preserving_starts(history, log.file_versions)
     for checkpoint in reversed(listing.checkpoints):
         version = checkpoint.version
@@ -207,19 +207,19 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
         return Decision(
             version,
             f"Version {newest.version} is the last one at the cut-off, and the checkpoint of version {version} is the "
-            "newest from which it and all later ones can be read.",
+            "newest from which it and all later versions can be read.",
         )
     return Decision(
         None,
         f"Version {newest.version} is the last one at the cut-off, and no checkpoint at or before it can replace the "
-        "commits before.",
+        "commits before it.",
     )
 
 
 def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -> Callable[[int], bool]:
-    """A predicate on versions: whether a log that begins there has the same commit times as now.
+    """A predicate on versions: whether a log that begins at a version keeps the commit times it has now.
 
-    File times are monotonised from the first commit on: a commit whose time was raised above its file's, because of
+    File times are monotonised from the first commit on: a commit whose time was raised above its file time, because of
     the commits before it, cannot become the first.
     """
     if not file_versions:
@@ -231,13 +231,13 @@ def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -
 
 
 def _is_followed(listing: Listing, version: int) -> bool:
-    """Whether the log has the commit of a checkpoint's version, from which its time is read, and every later one."""
+    """Whether the log has the commit of a checkpoint's version, which holds its time, and every later commit."""
     after = [v for v in listing.commits if v >= version]
     return bool(after) and after == list(range(version, listing.commits[-1] + 1))
 
 
 def _is_readable(reader: LogReader, checkpoint: Checkpoint) -> bool:
-    """Whether the small actions of a checkpoint can be read, and its sidecars exist. File actions are not read."""
+    """Whether a checkpoint's small actions can be read and its sidecars exist. File actions are not read."""
     try:
         reader.checkpoint(checkpoint).state()
         named = {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
@@ -257,15 +257,15 @@ def _protected_before(history: LogHistory) -> int:
 
 
 def decide_files(names: Iterable[str], first_version: int | None) -> list[CleanupDecision]:
-    """The decision on each file of ``_delta_log``: first those to delete, oldest first, then the others. Pure.
+    """The decision on each file of ``_delta_log``: first the files to delete, oldest first, then the rest. Pure.
 
-    ``names``: in ``_delta_log``. ``first_version``: as ``Decision.first_version``. Of one version the commit is
-    deleted before its checkpoints: every commit that is left can then be read.
+    ``names``: in ``_delta_log``. ``first_version``: as in ``Decision``. The commit of a version is deleted before its
+    checkpoints, so that every remaining commit is readable.
     """
     deleted: list[tuple[int, int, str, str]] = []
     kept: list[CleanupDecision] = []
     for name in sorted(names):
-        # Hadoop keeps a checksum beside each file of a local disk.
+        # On a local disk, Hadoop keeps a checksum next to each file.
         side_file = name.startswith(".") and name.endswith(".crc")
         parsed = parse_log_file(name[1:-4] if side_file else name)
         if parsed is None:
@@ -297,8 +297,9 @@ _ORDER = {
 def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """The decision on each sidecar: deleted where no kept checkpoint names it and it is older than a day, so that it
-    is not one of a checkpoint that is being written. ``deleted``: paths of the files that are deleted."""
+    """The decision on each sidecar: deleted if no kept checkpoint names it and it is older than a day, so that it
+    cannot
+    belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []
@@ -309,7 +310,7 @@ def _decide_sidecars(
         try:
             named |= {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
         except InvalidCheckpointError:
-            reason = f"the checkpoint {checkpoint.names[0]} cannot be read, and may name it"
+            reason = f"the checkpoint {checkpoint.names[0]} cannot be read and may name it"
             return [CleanupDecision(_sidecar(meta), False, reason) for meta in metas]
     cutoff_ms = midnight_ms(clock_ms) - DAY_MS
     return sorted((_decide_sidecar(meta, named, cutoff_ms) for meta in metas), key=lambda file: not file.deleted)
@@ -318,12 +319,12 @@ def _decide_sidecars(
 def _decide_sidecar(meta: FileMeta, named: Collection[str], cutoff_ms: int) -> CleanupDecision:
     path = _sidecar(meta)
     if path in named:
-        return CleanupDecision(path, False, "a checkpoint that is kept names it")
+        return CleanupDecision(path, False, "a kept checkpoint names it")
     if not meta.name.endswith(".parquet"):
         return CleanupDecision(path, False, _NOT_A_LOG_FILE)
     if meta.modification_time_ms is None or meta.modification_time_ms >= cutoff_ms:
         return CleanupDecision(path, False, "younger than a day: its checkpoint may not be written yet")
-    return CleanupDecision(path, True, "no checkpoint that is kept names it")
+    return CleanupDecision(path, True, "no kept checkpoint names it")
 
 
 def _sidecar(meta: FileMeta) -> str:

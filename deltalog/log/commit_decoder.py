@@ -1,9 +1,10 @@
-"""Decodes commits. In long runs of commits the adds and removes are decoded as Arrow columns, and the other actions of
-many commits in one call, which takes a fraction of the time of decoding commit by commit.
+"""Decodes commits. In long runs of commits, adds and removes are decoded as Arrow columns, and the other actions of
+many
+commits in one call; this takes a fraction of the time of decoding commit by commit.
 
-Columns are used only where they must give the same result as actions: an add or remove has a line to itself, with
-known fields only, none of them repeated, no required one missing. A run that holds anything else is halved until that
-is in a short run, whose commits are decoded one by one, which refuses invalid ones.
+Columns are used only if they must give the same result as actions: every add or remove is on a line of its own, with
+known fields only, none repeated and no required field missing. A run that contains anything else is halved repeatedly;
+the short run that remains is decoded commit by commit, which refuses invalid commits.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -29,7 +30,7 @@ from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit, decode_small_actions, partition_names
 
-# Shorter runs gain little; blocks bound the memory of longer ones.
+# Shorter runs gain little; the block size bounds the memory for longer ones.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
 _ADD, _REMOVE = b'{"add":{"path":"', b'{"remove":{"path":"'
 _FILES, _NEXT_ADD = (_ADD, _REMOVE), b"\n" + _ADD
@@ -45,7 +46,7 @@ _VECTOR = pa.struct(
 )
 _STORAGE_TYPES = strings(["u", "i", "p"])
 _LARGEST_INT = int64s([2**31 - 1])[0]
-# The columns that Arrow parses, besides the partition values, and those of them that each action must have.
+# The columns that Arrow parses, besides partition values, and the fields that each action must have.
 _ADDS = {
     "path": pa.string(),
     "size": pa.int64(),
@@ -75,8 +76,8 @@ _REQUIRED_OF_REMOVES = ("path", "dataChange")
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Disables the garbage collector while very many objects without cycles are created: traversing them takes longer
-    than creating them. Threads may nest it; a collector that the caller disabled stays disabled."""
+    """Disable the garbage collector while very many acyclic objects are created: traversing them takes longer than
+    creating them. Threads may nest it; a collector that the caller disabled stays disabled."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -87,7 +88,7 @@ def garbage_collection_paused() -> Iterator[None]:
 
 
 def decode_commits(versions: Sequence[int], data: Sequence[bytes]) -> Commits:
-    """The commits ``versions`` (ascending) from the bytes of their files. Raises InvalidCommitError."""
+    """Decode the commits ``versions`` (ascending) from the bytes of their files. Raises InvalidCommitError."""
     files = list(zip(versions, data, strict=True))
     with garbage_collection_paused():
         return _joined(in_order(partial(_decode_block, block) for block in _blocks(files)))
@@ -112,7 +113,7 @@ def _blocks(files: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, byte
 
 
 def _decode_block(block: Sequence[tuple[int, bytes]]) -> Iterator[Commits]:
-    """The commits of a block; what cannot be decoded as columns is found by halving."""
+    """The commits of a block; halving isolates commits that cannot be decoded as columns."""
     size = sum(len(data) for _, data in block)
     if not _MIN_BYTES <= size <= _BLOCK_BYTES:
         yield Commits([decode_commit(data, version) for version, data in block])
@@ -131,7 +132,7 @@ def _decode_block(block: Sequence[tuple[int, bytes]]) -> Iterator[Commits]:
 
 
 def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
-    """Raises pyarrow.ArrowException, ValueError or InvalidCommitError where a commit must be decoded as actions."""
+    """Raises pyarrow.ArrowException, ValueError or InvalidCommitError if a commit must be decoded as actions."""
     heads: list[tuple[int, list[bytes]]] = []
     texts: list[bytes] = []
     has_removes = False
@@ -142,7 +143,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
             if line[:1] != b"{" or line[-1:] != b"}":
                 raise ValueError("an action that may be on several lines")
         heads.append((version, head))
-        # Of a file that is removed and added in one commit, the add counts.
+        # Removes first: if a commit removes and adds a file, keep the add.
         texts += removes
         texts += adds
         has_removes |= bool(removes)
@@ -160,7 +161,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, removes, adds. Lines that follow one another may be one element."""
+    """The lines of a commit: small actions, removes, adds. An element can hold several consecutive lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
@@ -180,12 +181,12 @@ def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
 def _file_actions(
     lines: bytes, partition_columns: Sequence[str], has_removes: bool
 ) -> tuple[pa.Table, pa.Table, list[bool]]:
-    """Lines of adds and removes as rows of FILES and of TOMBSTONES; and whether each line is an add.
+    """Decode lines of adds and removes as rows of FILES and of TOMBSTONES; also whether each line is an add.
 
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
     values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
-    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]  # each column costs time for each line
+    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]  # each column costs time on every line
     schema = pa.schema({key: pa.struct({**fields, "partitionValues": values}) for key, fields in kinds})
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pj.ReadOptions(block_size=len(lines) + 1, use_threads=False)
@@ -202,7 +203,7 @@ def _file_actions(
 
 
 def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The actions that are not null as rows of ``schema``. Raises ValueError, pyarrow.ArrowInvalid."""
+    """The non-null actions as rows of ``schema``. Raises ValueError, pyarrow.ArrowInvalid."""
     if actions.null_count:
         actions = actions.drop_null()
     column = {field.name: actions.field(index) for index, field in enumerate(actions.type.fields)}
@@ -210,7 +211,7 @@ def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], 
         raise ValueError("a required field is missing")
     if "modificationTime" in required and not _is_within(column["size"], None):
         raise ValueError("a negative size")
-    actions.validate(full=True)  # that text is UTF-8
+    actions.validate(full=True)  # checks that text is UTF-8
     column["partitionValues"] = _map(column["partitionValues"], names)
     column["deletionVector"] = _vectors(column["deletionVector"])
     columns = [
@@ -220,7 +221,7 @@ def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], 
 
 
 def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
-    """Whether all values that are not null are at least 0, and at most ``largest``."""
+    """Whether all non-null values are at least 0, and at most ``largest``."""
     extremes = pc.min_max(values)
     if not extremes["min"].is_valid:
         return True
@@ -228,7 +229,7 @@ def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
 
 
 def _vectors(vectors: pa.StructArray) -> Any:
-    """Descriptors of deletion vectors. Raises ValueError for one that an action must not have."""
+    """Descriptors of deletion vectors. Raises ValueError for one that is not valid in an action."""
     if vectors.null_count == len(vectors):
         return nulls(len(vectors), DELETION_VECTOR)
     present = vectors.drop_null()
@@ -246,7 +247,7 @@ def _vectors(vectors: pa.StructArray) -> Any:
 
 
 def _map(values: pa.StructArray, names: Sequence[str]) -> Any:
-    """A struct of texts as a map from its field names."""
+    """A struct of texts, converted to a map from field name to text."""
     rows, width = len(values), len(names)
     if values.null_count == rows:
         return nulls(rows, STRINGS_MAP)

@@ -1,7 +1,6 @@
-"""The summary of one commit: the files, row counts, times and author's metadata that it added. Pure.
+"""The summary of a commit: the files, row counts, times and author's metadata that it added. Pure.
 
-Spec: PROTOCOL.md#commit-provenance-information. It allows writers to add custom keys: that of deltalog is
-``deltalog``.
+Spec: PROTOCOL.md#commit-provenance-information, which allows custom keys; deltalog uses the key ``deltalog``.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ CHECKSUM_TAG = "deltalog.sha256"
 class AddedFileSummary:
     """A file that a version added.
 
-    ``path``: relative to the table, as in the log. ``sha256``: None where the writer recorded none. ``row_count`` and
-    ``statistics`` (of PROTOCOL.md#per-file-statistics, parsed): None without statistics.
+    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer recorded none. ``row_count`` and
+    ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
     """
 
     path: str
@@ -39,13 +38,14 @@ class AddedFileSummary:
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """What a version added to the one before it, its ``parent`` (None for version 0).
+    """What a version added to its predecessor, ``parent`` (None for version 0).
 
     ``created_ms``: the in-commit timestamp, else the time by the writer's clock, in milliseconds since 1970.
-    ``metadata``: the mapping that the author of the write gave; None where the commit has none, as those of other
-    writers. ``row_count``: the rows in ``files``, None when a file has no row count. ``min_timestamp_us`` and
-    ``max_timestamp_us``: of ``timestamp_column``, in microseconds since 1970; None where no column was declared or it
-    has only nulls. ``blob``: the blob that a stream of bytes was written to; ``files`` then hold the row that names it.
+    ``metadata``: the mapping that the author passed to the write; None if the commit has none, as other writers'
+    commits. ``row_count``: the rows in ``files``; None if the row count of a file is unknown. ``min_timestamp_us`` and
+    ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since 1970; None if no column was declared
+    or it has only nulls. ``blob``: the blob to which a stream of bytes was written; ``files`` then holds the row that
+    names it.
     """
 
     version: int
@@ -63,7 +63,7 @@ class CommitSummary:
 
 
 def summary_of(commit: CommitActions) -> CommitSummary:
-    """The summary of a commit. Raises InvalidCommitError when it names a parent other than the version before it."""
+    """The summary of a commit. Raises InvalidCommitError if it names a parent other than the previous version."""
     info = commit.commit_info or CommitInfo({})
     annotations = mapping_or_empty(info.body.get(ANNOTATIONS_KEY))
     parent = commit.version - 1 if commit.version else None

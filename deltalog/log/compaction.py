@@ -1,7 +1,7 @@
 """Log compaction files: the reconciled actions of a run of commits in one file.
 
-Spec: PROTOCOL.md#log-compaction-files, #action-reconciliation. They are optional: where one is missing or cannot be
-read, readers read the commits.
+Spec: PROTOCOL.md#log-compaction-files, #action-reconciliation. Compactions are optional: if one is missing or
+unreadable, readers read the commits.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from deltalog.storage.base import PutOutcome
 
 
 def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyAction]:
-    """The reconciled actions of ``commits`` (ascending): the last one on each file, application id and domain, and the
-    last protocol and metaData. Pure.
+    """The reconciled actions of ``commits`` (ascending): the last action on each file, application id and domain, and
+    the last protocol and metaData. Pure.
 
-    Removes and removed domains are kept, since they apply to versions before the first commit. Actions without effect
-    on the state are dropped: commitInfo, cdc, and actions that deltalog does not know.
+    Removes and removed domains are kept, because they apply to versions before the first commit. Actions without effect
+    on the state are dropped: commitInfo, cdc and unknown actions.
     """
     latest: dict[tuple[str, str], AnyAction] = {}
     for actions in commits:
         for action in actions:
             key = _key(action)
             if key is not None:
-                latest.pop(key, None)  # so that it is ordered by its last action
+                latest.pop(key, None)  # moves the key to the end: keys are ordered by their last action
                 latest[key] = action  # type: ignore[assignment]
     return list(latest.values())
 
 
 def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
-    """The key by which a later action replaces an earlier one; None for an action that is dropped."""
+    """The key by which a later action replaces an earlier one; None for actions that are dropped."""
     if isinstance(action, (AddFile, RemoveFile)):
         return "file", file_key(action.path, action.deletion_vector)
     if isinstance(action, SetTransaction):
@@ -56,26 +56,26 @@ def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
 
 def write_compaction(latest: LogSnapshot, start: int, end: int) -> Compaction:
     """Write the compaction of the commits from ``start`` to ``end``, both included; an existing one is kept.
-    ``latest``: this version or a later one, from the log that the commits are read from.
+    ``latest``: version ``end`` or a later one, read from the same log.
 
-    Raises CallError for less than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
-    where the log has lost ``latest`` meanwhile, and the file is deleted again. Cost: 1 GET for each commit, 1 PUT, 1
-    HEAD. Memory: the commits.
+    Raises CallError for fewer than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
+    if the log lost ``latest`` meanwhile, after deleting the file. Cost: 1 GET for each commit, 1 PUT, 1 HEAD. Memory:
+    the commits.
     """
     if not 0 <= start < end:
         raise CallError(f"A log compaction covers at least two versions; got {start} to {end}.")
     reader, versions = latest.reader, range(start, end + 1)
     files = reader.commit_files(versions)
     for version, data in zip(versions, files, strict=True):
-        decode_commit(data, version)  # raises for a commit that readers refuse
+        decode_commit(data, version)  # raises for a commit that readers would refuse
     lines = [encode_action(action) for action in reconciled(decode_actions(data) for data in files)]
     compaction = Compaction(start, end)
     outcome = reader.store.put_if_absent(log_path(compaction.name), b"".join(line + b"\n" for line in lines))
     if outcome is PutOutcome.COMMITTED and not latest.is_in_log():
         reader.store.delete(log_path(compaction.name))
         raise TableReplacedError(
-            f"{reader.store.url}: the table was deleted or replaced while {compaction.name} was written. That file was "
-            "deleted again.",
+            f"{reader.store.url}: the table was deleted or replaced while {compaction.name} was written. The file was "
+            "deleted.",
             version=latest.version,
         )
     return compaction

@@ -1,4 +1,4 @@
-"""The file actions of a version: live files and tombstones, read from the log at their first use, and cached."""
+"""The file actions of a version, live files and tombstones: read from the log on first use, then cached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
 
-# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint reads nothing.
+# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -38,8 +38,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint that was just written. ``totals``: of its live files; None where they were not counted.
-    ``tombstones``: schema TOMBSTONES, or None where they are more than FEW_FILES."""
+    """A checkpoint that was just written. ``totals``: of its live files; None if they were not counted.
+    ``tombstones``: schema TOMBSTONES; None for more than FEW_FILES."""
 
     checkpoint: Checkpoint
     totals: Totals | None
@@ -48,7 +48,7 @@ class NewCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Live files in memory: ``files`` (schema FILES) of an earlier version, and the commits since."""
+    """Live files in memory: ``files`` (schema FILES) of an earlier version, and the commits since then."""
 
     files: pa.Table
     since: tuple[CommitActions, ...] = ()
@@ -58,18 +58,18 @@ class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
     A table handle holds the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` pass its contents
-    on to the next snapshot, so that a version that follows another reads new files only. Filling a cache changes no
-    result: an older snapshot keeps its own. Threads may share it.
+    on to the next snapshot, so that the next version reads only new files. Filling a cache changes no result: an older
+    snapshot keeps its own. Threads may share it.
 
-    ``tip``: which commit the version is. ``state``: the state of the version, which the commits must not contradict.
-    ``totals``: of the live files, where they are known. ``commits``: those of the segment, where they were read.
-    ``loaded``: the live files, where they are in memory. ``tombstones``: those in the checkpoint, where they are in
-    memory. ``unusable``: checkpoints that cannot be read. ``checksum``: the version's ``.crc``, where it was read.
-    ``listed``: the live files for the ``.crc`` of a version that was just committed.
+    ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
+    contradict. ``totals``: of the live files, if known. ``commits``: those of the segment, if read. ``loaded``: the
+    live files, if in memory. ``tombstones``: those in the checkpoint, if in memory. ``unusable``: unreadable
+    checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for the ``.crc`` of a version
+    that was just committed.
     """
 
-    # Reading replaces an attribute by an equivalent one. Another thread may do so at any moment, so a method reads
-    # each attribute once.
+    # Reads replace attributes by equivalent ones, and another thread may do so at any moment: a method reads each
+    # attribute only once.
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class FileCache:
         self._unusable = unusable
         self._checksum = checksum
         self._listed = listed
-        #: Whether a commit of the segment was gone when it was to be read: the log was cleaned up since it was listed.
+        #: Whether reading found a commit of the segment gone: the log was cleaned up after it was listed.
         self.is_outdated = False
 
     # ------------------------------------------------------------------------------------------- live files
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row per live file; columns as deltalog.log.file_tables.FILES, or those of them that are named.
+        """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
-        Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
-        commit after it; all columns are kept for the next call, and named ones are read anew.
+        Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
+        A call without ``columns`` caches its result; a call with ``columns`` reads anew.
         """
         if columns is None:
             return self._all_files()
@@ -122,7 +122,7 @@ class FileCache:
         if loaded is None:
             files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
             if self._listed is not None and not self._listed.names_paths_of(files):
-                self._listed = None  # it began with a .crc, and the log takes precedence
+                self._listed = None  # it came from a .crc, and the log takes precedence
         elif loaded.since:
             files = live_files(loaded.files, loaded.since)
         else:
@@ -136,11 +136,12 @@ class FileCache:
         columns: Sequence[str] = tuple(FILES.names),
         leaves: Sequence[Leaf] | None = None,
     ) -> list[Piece]:
-        """``convert`` of the live files, in pieces of at most _SLICE_ROWS rows: a large table is never in memory whole.
+        """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that a large table is never
+        whole in memory.
 
-        ``convert`` gets the named columns, always path and deletion_vector, and with ``leaves`` the column that
-        deltalog.log.file_statistics.of_files reads their statistics from; then ``stats``, where it is named, may
-        have to be made by ``with_text``. Threads call it. Cost: as ``files``.
+        ``convert`` receives ``columns``, always path and deletion_vector, and with ``leaves`` the column from which
+        deltalog.log.file_statistics.of_files reads their statistics; a requested ``stats`` column may then be missing,
+        and ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -154,10 +155,12 @@ class FileCache:
         leaves: Sequence[Leaf] | None = None,
         parallelism: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
-        """As ``file_pieces``, as an iterator.
+        """As ``file_pieces``, but as an iterator.
 
-        Raises InvalidCheckpointError, possibly after all pieces: also where the checkpoint lacks files by its own count
-        or by the ``.crc``. The cache that ``without_checkpoint`` returns then reads an older checkpoint or the commits.
+        Raises InvalidCheckpointError, possibly after all pieces: also if the checkpoint lacks files according to its
+        own
+        count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an older
+        checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -182,9 +185,10 @@ class FileCache:
                 yield from in_order(_slices(after().files, convert))
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
-        """Raise InvalidCheckpointError where files of the ``.crc`` are neither among the live ones (``found``) nor in
-        the checkpoint (``read``) and the commits by addition, as writers count: a commit that removes a file which is
-        not live, or adds one that is, changes the one number and not the other."""
+        """Raise InvalidCheckpointError if there are fewer files than the ``.crc`` states, both by counting the live
+        ones
+        (``found``) and by adding those in the checkpoint (``read``) and in the commits, as writers count. The two
+        differ if a commit removes a file that is not live or adds one that is."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
@@ -197,29 +201,29 @@ class FileCache:
 
     @property
     def totals(self) -> Totals:
-        """The totals of the live files. Cost: none where ``known_totals`` has them, else as ``files``."""
+        """The totals of the live files. Cost: none if ``known_totals`` has them, else as ``files``."""
         return self.known_totals or self._counted
 
     @Lazy
     def _counted(self) -> Totals:
-        """The totals counted from the files, which take precedence over those of a ``.crc``."""
+        """The totals counted from the files; they take precedence over a ``.crc``."""
         return totals_of(self.files())
 
     @property
     def known_totals(self) -> Totals | None:
-        """The totals of the live files, where they are known without reading the files. Cost: none."""
+        """The totals of the live files, if known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
 
     @property
     def listed(self) -> FileList | None:
-        """The live files for the version's ``.crc``, where they are known without reading. Cost: none."""
+        """The live files for the version's ``.crc``, if known without reading. Cost: none."""
         return self._listed
 
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The tombstones that had not expired at ``cutoff_ms``; columns as deltalog.log.file_tables.TOMBSTONES.
+        """The tombstones not expired at ``cutoff_ms``, with the columns of deltalog.log.file_tables.TOMBSTONES.
 
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
@@ -234,8 +238,8 @@ class FileCache:
         columns: Sequence[str] = tuple(TOMBSTONES.names),
         parallelism: ReadParallelism = LEAN,
     ) -> Iterator[pa.Table]:
-        """As ``tombstones``, as an iterator over pieces with the named columns, path, deletion_timestamp and
-        deletion_vector among them. Raises InvalidCheckpointError, as ``stream_files``."""
+        """As ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
+        deletion_timestamp and deletion_vector. Raises InvalidCheckpointError, as ``stream_files``."""
         schema = pa.schema([TOMBSTONES.field(name) for name in columns])
         checkpoint = self.segment.checkpoint
         with self._tail() as after:
@@ -250,16 +254,17 @@ class FileCache:
             yield after().tombstones(cutoff_ms).select(schema.names)
 
     def _tail(self) -> AbstractContextManager[Callable[[], Tail]]:
-        """What the commits after the checkpoint change; on a remote store they are read beside the checkpoint."""
+        """The changes of the commits after the checkpoint; a remote store reads them concurrently with the
+        checkpoint."""
         is_apart = self._reader.store.is_remote and self.segment.checkpoint is not None and self._commits is None
         return meanwhile(lambda: tail(self.commits()), is_apart)
 
     # ---------------------------------------------------------------------------------------------- commits
 
     def commits(self) -> Commits:
-        """The commits after the checkpoint. Raises CorruptTableError where they contradict the version's state,
-        TableReplacedError where the log has another commit of this version. Cost: 1 GET each, at the first call; and
-        as ``Tip.check_after_read``."""
+        """The commits after the checkpoint. Raises CorruptTableError if they contradict the version's state,
+        TableReplacedError if the log has another commit of this version. Cost: on the first call, 1 GET each and
+        the cost of ``Tip.check_after_read``."""
         commits = self._commits
         if commits is None:
             try:
@@ -275,14 +280,14 @@ class FileCache:
 
     @property
     def known_commits(self) -> Sequence[CommitActions]:
-        """The commits after the checkpoint, where they are in memory; else empty. Cost: none."""
+        """The commits after the checkpoint, if in memory; else empty. Cost: none."""
         commits = self._commits
         return () if commits is None else commits.actions
 
     # ------------------------------------------------------------------------------------------- succession
 
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
-        """The cache of the next version, that of ``commit``. ``new``: paths that it adds and that were never added
+        """The cache of the next version, created by ``commit``. ``new``: paths that it adds and that no commit added
         before. Cost: none."""
         totals = totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(
@@ -299,7 +304,7 @@ class FileCache:
         )
 
     def _listed_after(self, commit: CommitActions, totals: Totals | None) -> FileList | None:
-        """The list of the next version: of the commit alone where that adds all files, else by the list before it."""
+        """The list for the next version: from the commit alone if it adds all files, else from the previous list."""
         if totals is None or totals.num_files > MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
@@ -308,7 +313,7 @@ class FileCache:
         return None if before is None else before.after(commit)
 
     def _known_list(self) -> FileList | None:
-        """By the commits before it, else by the files in memory, else by the version's ``.crc``."""
+        """The list from the previous commit, else from the files in memory, else from the version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= MAX_FILES:
             if loaded is not None:
@@ -319,7 +324,7 @@ class FileCache:
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """Those of the paths that may be added again that are not live, as far as the files in memory say."""
+        """Of the paths that may be added again, those that are not live according to the files in memory."""
         loaded = self._loaded
         wanted = [] if loaded is None else maybe_again(commit)
         if loaded is None or not wanted:
@@ -332,8 +337,8 @@ class FileCache:
         return set(wanted) - live
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
-        """The commits after the checkpoint with ``commit``, which stay in memory up to FEW_FILES file actions: the next
-        checkpoint need not read them again."""
+        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions stay in memory, so that
+        the next checkpoint need not read them again."""
         known = self._commits
         if known is None or known.runs:
             return None
@@ -348,7 +353,7 @@ class FileCache:
         return LoadedFiles(loaded.files, (*loaded.since, commit))
 
     def on_checkpoint(self, written: NewCheckpoint, segment: Segment) -> FileCache:
-        """The cache of the same version on a checkpoint of it that was just written. Cost: none."""
+        """The cache of the same version, based on a checkpoint of it that was just written. Cost: none."""
         return FileCache(
             self._reader,
             segment,
@@ -363,7 +368,7 @@ class FileCache:
         )
 
     def through(self, reader: LogReader) -> FileCache:
-        """The cache of the same version, reached through another reader of the same table. Cost: none."""
+        """The cache of the same version with another reader of the same table. Cost: none."""
         return FileCache(
             reader,
             self.segment,
@@ -379,8 +384,8 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable: from
-        an older one, or from the commits alone. Raises ``error`` when those are missing. Cost: 1 LIST."""
+        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable: based
+        on an older checkpoint or on the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

@@ -1,8 +1,8 @@
-"""Per-file statistics as Arrow columns, from the JSON text of an action or the struct of a checkpoint; and typed
-partition values. Pure.
+"""Per-file statistics as Arrow columns, from the JSON text of an action or a checkpoint's structs; and typed partition
+values. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). A statistic that cannot be read is null, and
-data skipping does not use it.
+Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). A statistic that cannot be read becomes null,
+and data skipping ignores it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that can have statistics. ``path``: its names in the table, from the top level down; ``physical``: those
-    in the statistics."""
+    """A column that can have statistics. ``path``: its names in the table, from the top level down. ``physical``: its
+    names in the statistics."""
 
     path: tuple[str, ...]
     physical: tuple[str, ...]
@@ -53,24 +53,24 @@ class Leaf:
 
     @classmethod
     def of(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
-        """The leaf of the last of ``fields``; the others are the structs that contain it, outermost first."""
+        """The leaf for the last of ``fields``; the others are the structs that contain it, outermost first."""
         physical = tuple(column_mapping.physical_name(f, mapping) for f in fields)
         return cls(tuple(f.name for f in fields), physical, fields[-1].data_type)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of statistics that it can have. Lists, maps, booleans and binaries have no bounds."""
+        """The groups of statistics that the column can have. Lists, maps, booleans and binaries have no bounds."""
         return GROUPS if has_bounds(self.data_type) else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
-        """The Arrow type of its statistic in a group."""
+        """The Arrow type of the column's statistic in a group."""
         return pa.int64() if group == "nullCount" else type_to_arrow(self.data_type)
 
 
 def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
     """The leaves of a schema, depth first.
 
-    ``schema``: without the partition columns, which have no statistics. ``above``: the structs that contain it.
+    ``schema``: without partition columns, which have no statistics. ``above``: the structs that contain it.
     """
     leaves: list[Leaf] = []
     for column in schema.fields:
@@ -83,9 +83,9 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
 
 
 def indexed_leaves(metadata: Metadata, clustered_by: Collection[tuple[str, ...]]) -> list[Leaf]:
-    """The leaves that have statistics: those that the table's properties select (delta.dataSkippingStatsColumns, else
-    delta.dataSkippingNumIndexedCols; all where the list of names cannot be parsed), and the columns, given as paths,
-    that the table is clustered by. Raises InvalidPropertyError."""
+    """The leaves that have statistics: those selected by the table properties (delta.dataSkippingStatsColumns, else
+    delta.dataSkippingNumIndexedCols; all leaves if the list of names cannot be parsed), and the clustering columns
+    ``clustered_by`` (paths). Raises InvalidPropertyError."""
     configuration = metadata.configuration
     data = StructType(tuple(field for field in metadata.schema if field.name not in metadata.partition_columns))
     leaves = leaves_of(data, column_mapping.mode_of(configuration))
@@ -107,14 +107,14 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of a leaf's column in the tables of ``of_files``; unique for each leaf and group."""
+    """The name of a leaf's column in the tables that ``of_files`` returns; unique per leaf and group."""
     return "\0".join((group, *leaf.physical))
 
 
 def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A row per file: ``numRecords``, ``tightBounds`` and a column for each leaf and group, in the leaf's type.
+    """The statistics, one row per file: ``numRecords``, ``tightBounds`` and a typed column for each leaf and group.
 
-    ``files``: with the struct column ``stats_parsed``, or the JSON column ``stats``.
+    ``files``: with the struct column ``stats_parsed`` or the JSON column ``stats``.
     """
     if "stats_parsed" in files.schema.names:
         return _from_structs(files.column("stats_parsed"), leaves)
@@ -122,8 +122,9 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
-    """As ``of_files`` in a fraction of its time, with the bounds only: its other columns are null. None where the
-    statistics are no JSON text, or one of them is not as expected; ``of_files`` takes those."""
+    """As ``of_files``, but several times faster and with bounds only: all other columns are null. None if the
+    statistics
+    are not JSON text, or if one of them is not as expected; use ``of_files`` then."""
     if "stats_parsed" in files.schema.names or any(
         isinstance(leaf.data_type, DecimalType) or not has_bounds(leaf.data_type) for leaf in leaves
     ):
@@ -135,7 +136,7 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
     columns: dict[str, Any] = {}
     try:
         decoder, paths = _bounds_decoder(tuple(leaves))
-        # No object goes on in the next text: a brace and a line feed are not followed by a brace within an object.
+        # No object can continue in the next text: inside an object, no brace follows a brace and a line feed.
         rows = decoder.decode_lines(memoryview(_as_lines(texts)))
         if len(rows) != len(texts):
             return None
@@ -152,8 +153,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
 
 @lru_cache(maxsize=64)
 def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
-    """Decodes the bounds of ``leaves`` and skips all else; with the attributes that lead to each leaf in a group.
-    Raises ValueError for names that need escapes."""
+    """A decoder for the bounds of ``leaves`` that skips everything else, and for each leaf the attribute path within a
+    group. Raises ValueError for names that need escapes."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         kind = _stored_type(leaf.data_type)
@@ -180,7 +181,7 @@ def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
-    """The names of attributes to the end of a path."""
+    """The dotted attribute names along a path."""
     names = []
     for name in path:
         names.append(f"c{list(tree).index(name)}")
@@ -189,20 +190,20 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
 
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
-    """The number of rows of each file by its statistics, less those that its deletion vector deletes; null where it has
-    no statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
+    """The number of live rows of each file: rows by its statistics, less those that its deletion vector deletes; null
+    without statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
     return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO))
 
 
 def live_rows(files: pa.Table) -> int | None:
-    """The sum of ``live_rows_of_each``; None where a file has no statistics."""
+    """The sum of ``live_rows_of_each``; None if a file has no statistics."""
     rows = live_rows_of_each(files)
     return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
 
 def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
-    """The values of a partition column, one for each file, in its type. Raises CorruptTableError."""
+    """The values of a partition column, one per file, in the column's type. Raises CorruptTableError."""
     key = strings([column_mapping.physical_name(column, mapping)])[0]
     texts = _looked_up(combined(files.column("partition_values")), key).dictionary_encode()
     parsed = [partitions.parse(text, column.data_type, column.name) for text in texts.dictionary.to_pylist()]
@@ -210,8 +211,8 @@ def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any
 
 
 def _looked_up(maps: Any, key: pa.Scalar) -> Any:
-    """The first value at a key of each map. Arrow's lookup goes through the maps one by one; where each has the key
-    once, as in a table whose partition columns never changed, its place among all keys says the same."""
+    """The first value at a key of each map. Arrow's lookup walks the maps one by one. If each map has the key exactly
+    once, as in a table whose partition columns never changed, the key's positions among all keys give the same."""
     offsets = maps.offsets
     begin, end = offsets[0].as_py(), offsets[-1].as_py()
     places = pc.indices_nonzero(pc.equal(maps.keys.slice(begin, end - begin), key)).cast(pa.int64())
@@ -224,7 +225,7 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The groups of ``of_files`` as struct arrays. ``names``: the path of each leaf in them."""
+    """The groups of ``of_files`` as struct arrays. ``names`` returns the path of a leaf in them."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
@@ -248,7 +249,7 @@ def _struct_array(tree: dict[str, Any]) -> pa.StructArray:
 
 
 def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Table:
-    """A table of ``rows`` rows for ``leaves``; columns that ``columns`` lacks are null."""
+    """A table of ``rows`` rows for ``leaves``; columns missing in ``columns`` are null."""
     wanted = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
     for leaf in leaves:
         for group in leaf.groups:
@@ -276,7 +277,7 @@ def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
-    """Whether a struct type has a field at the end of a path of names."""
+    """Whether a struct type has a field at a path of names."""
     for name in path:
         index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if index < 0:
@@ -286,15 +287,15 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 class _Tree:
-    """A struct array that is flattened once, at the first access to one of its fields."""
+    """A struct array that is flattened once, on the first access to one of its fields."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
         self._fields: dict[str, _Tree] | None = None
 
     def at(self, path: tuple[str, ...]) -> Any:
-        """The values at the end of a path of names, null where a struct on it is null; None where there is no such
-        field, or more than one."""
+        """The values at a path of names, null where a struct along it is null; None if there is no such field, or more
+        than one."""
         tree = self
         for name in path:
             child = tree._children().get(name)
@@ -314,12 +315,12 @@ class _Tree:
 
 
 def _fit(values: Any, kind: pa.DataType) -> Any:
-    """``values`` cast to ``kind``; all null where one of them cannot be cast."""
+    """``values`` cast to ``kind``; all null if one of them cannot be cast."""
     if values.type == kind:
         return values
     try:
         if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(kind):
-            # A timestamp without a zone in a file is UTC in Delta; fractions of a microsecond are cut off.
+            # In Delta, a timestamp without a zone in a file is UTC; fractions of a microsecond are cut off.
             return as_micros(values, exact=False).cast(kind)
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -327,12 +328,12 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
 
 
 def as_json(values: Any) -> pa.StringArray:
-    """Struct statistics of a checkpoint as the JSON text of an action."""
+    """A checkpoint's struct statistics as the JSON text of an action."""
     return strings([None if row is None else _encoder.encode(_encodable(row)).decode() for row in values.to_pylist()])
 
 
 def with_text(files: pa.Table) -> pa.Table:
-    """``files`` with the column ``stats``, made from ``stats_parsed`` where a checkpoint has structs only."""
+    """``files`` with the column ``stats``, converted from ``stats_parsed`` if the checkpoint has only structs."""
     if "stats" in files.schema.names:
         return files
     return files.append_column("stats", as_json(combined(files["stats_parsed"])))
@@ -342,7 +343,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def _encodable(value: Any) -> Any:
-    """Without nulls, binaries and NaN, which JSON statistics cannot express."""
+    """The value without nulls, binaries and NaN, which JSON statistics cannot express."""
     if not isinstance(value, dict):
         return value
     return {k: _encodable(v) for k, v in value.items() if not (v is None or isinstance(v, bytes) or v != v)}
@@ -372,10 +373,10 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """The texts that are an object on one line; an empty object, which has no statistics, for each other one.
+    """The texts that are an object on one line; every other text is replaced by an empty object, without statistics.
 
-    A null in the place of an object crashes Arrow's reader. Line feeds are searched for only where a text does not
-    begin with a brace: elsewhere ``_parse_lines`` detects them by the number of rows.
+    A null instead of an object crashes Arrow's reader. Line feeds are searched for only if some text does not begin
+    with a brace; otherwise ``_parse_lines`` detects them by the number of rows.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
         return texts
@@ -385,7 +386,7 @@ def _one_line_each(texts: Any) -> Any:
 
 
 def _json_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """The schema of the statistics of ``leaves``; the parser ignores all other fields."""
+    """The schema for the statistics of ``leaves``; the parser ignores all other fields."""
     trees: dict[Group, dict[str, Any]] = {group: {} for group in GROUPS}
     for leaf in leaves:
         for group in leaf.groups:
@@ -401,7 +402,7 @@ def _struct_type(tree: Any) -> pa.DataType:
 
 
 def _stored_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which a bound is parsed from JSON: numbers as numbers, dates and timestamps as text."""
+    """The Arrow type for parsing a bound from JSON: numbers as numbers, dates and timestamps as text."""
     name = str(data_type)
     if name in _WHOLE:
         return pa.int64()
@@ -413,7 +414,7 @@ def _stored_type(data_type: DataType) -> pa.DataType:
 def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
     lines = _as_lines(texts)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # The pieces of a checkpoint are already parsed in parallel.
+    # The pieces of a checkpoint are already parsed in parallel, hence no threads here.
     read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)
     parsed = pj.read_json(pa.BufferReader(lines), read, options)
     if parsed.num_rows != len(texts):
@@ -422,13 +423,13 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
 
 
 def _as_lines(texts: Any) -> pa.Buffer:
-    """Each text with a line feed after it."""
-    lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)  # their bytes are one after the other in memory
+    """The texts, each followed by a line feed."""
+    lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)  # their bytes are contiguous in memory
     return lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
 
 
 def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
-    """Bounds as values of the column's type; null where one cannot be converted."""
+    """Bounds as values of the column's type; null if they cannot be converted."""
     kind = type_to_arrow(leaf.data_type)
     if values.type == kind:
         return values
@@ -441,8 +442,8 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
-    """As ``_from_json``, text by text, where a text does not have the expected schema: a value of another type is
-    null."""
+    """As ``_from_json``, but text by text, for texts that do not have the expected schema: a value of another type
+    becomes null."""
     bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]
@@ -459,7 +460,7 @@ def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def decoded(text: str) -> dict[str, Any]:
-    """The JSON text of statistics, with fractions as decimals; empty where it is no JSON object."""
+    """The JSON text of statistics, decoded, with fractions as decimals; empty if it is not a JSON object."""
     try:
         body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, decimal.DecimalException):
@@ -478,7 +479,7 @@ def _count(value: Any) -> int | None:
 
 
 def _value(value: Any, data_type: DataType, group: Group) -> Any:
-    """A JSON value as one of the column's type; None where it cannot be converted."""
+    """A JSON value as a value of the column's type; None if it cannot be converted."""
     name = str(data_type)
     if isinstance(value, str):
         if name == "string":
@@ -498,7 +499,7 @@ def _value(value: Any, data_type: DataType, group: Group) -> Any:
 
 
 def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
-    """With the column's scale; a bound with more digits is rounded outwards."""
+    """A decimal with the column's scale; a bound with more digits is rounded outwards."""
     rounding = decimal.ROUND_FLOOR if group == "minValues" else decimal.ROUND_CEILING
     context = decimal.Context(prec=data_type.precision, rounding=rounding)
     try:

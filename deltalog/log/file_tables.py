@@ -1,4 +1,4 @@
-"""File actions as rows of Arrow tables, and rows of these as file actions. Pure."""
+"""File actions as rows of Arrow tables, and back. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILES = pa.schema(
         pa.field("clustering_provider", pa.string()),
     ]
 )
-# The schema of tombstones, one per row: the fields of the remove action that checkpoints hold.
+# The schema of tombstones, one per row: the fields of the remove action that checkpoints store.
 TOMBSTONES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -52,7 +52,7 @@ TOMBSTONES = pa.schema(
 
 
 def camel(name: str) -> str:
-    """The name of a snake-case column in the protocol: ``base_row_id`` is baseRowId."""
+    """The protocol's name for a snake-case column: ``base_row_id`` becomes baseRowId."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -133,7 +133,7 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
-    """Remove actions for live files (schema FILES). ``data_change``: False where the rows stay in the table."""
+    """Remove actions for live files (schema FILES). ``data_change``: False if the rows stay in the table."""
     return [
         RemoveFile(
             path=a.path,

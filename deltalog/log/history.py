@@ -1,7 +1,7 @@
-"""Time travel and history: which version was current at an instant, and the commits with their times.
+"""Time travel and history: the version that was current at an instant, and the commits with their times.
 
-Commit files have their versions as names, so a version is found without a listing of the log: some commits are read,
-and prove the answer. Where they cannot, and where file times decide, the log is listed.
+Commit files are named by version, so a version is found without listing the log: some commits are read, and they prove
+the answer. The log is listed only if they cannot, or if file times decide.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
 in deltalog.protocol.timestamps; this module reads the timestamps that they need.
@@ -47,9 +47,10 @@ from deltalog.storage.base import FileMeta
 
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
-# Sizes and times of at most this number of commit files are requested one by one from a remote store; else listed.
+# Sizes and times of at most this many commit files are requested one by one from a remote store; otherwise it is
+# listed.
 _FEW_HEADS = 8
-# How often a log that seems to have a gap is listed again.
+# How often a log that seems to have a gap is listed.
 _LISTINGS = 4
 
 
@@ -57,56 +58,58 @@ class LogHistory:
     """The commits of a log up to the latest version, whose properties decide between in-commit timestamps and file
     times.
 
-    ``latest``: that version, where it is known; else the log is listed and the version loaded first. Cost of creation:
-    none; without ``latest`` 1 LIST, and that of loading it (2 GETs with a usable ``.crc``; on a local disk 1 HEAD).
+    ``latest``: the latest version, if known; otherwise the log is listed and that version loaded first. Cost of
+    creation: none with ``latest``; else 1 LIST and the cost of loading (2 GETs with a usable ``.crc``; on a local disk
+    1 HEAD).
     """
 
     def __init__(self, reader: LogReader, latest: LogSnapshot | None = None) -> None:
         self.reader = reader
         self._listed: Listing | None = None
         if latest is None:
-            self._listed = reader.list_from(stat=reader.store.is_remote)  # there they cost nothing more
+            self._listed = reader.list_from(stat=reader.store.is_remote)  # a remote listing has sizes and times anyway
             latest = load(reader, self._listed, identifies=True)
         self.latest: LogSnapshot = latest
-        # Timestamps that were read to load the latest version are not read again.
+        # Timestamps read while loading the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
         # Sizes and times of commit files, by version.
         self._metas: dict[int, FileMeta] = {}
-        # Parts of the log, each from a checkpoint on or from version 0.
+        # Parts of the log, each starting at a checkpoint or at version 0.
         self._parts: tuple[Listing, ...] = ()
 
     @Lazy
     def listing(self) -> Listing:
-        """The whole log up to ``latest``. Raises VersionNotFoundError where it is cleaned up meanwhile,
-        TableReplacedError where it ends before ``latest``. Cost: as ``LogReader.list_range``, twice where the log has a
-        gap, unless it was listed to load that version."""
-        # Commits that landed since ``latest`` was read may have changed the properties that decide.
+        """The whole log up to ``latest``. Raises VersionNotFoundError if log clean-up deletes commits meanwhile,
+        TableReplacedError if the log ends before ``latest``. Cost: none if the log was listed to load that version;
+        else
+        as ``LogReader.list_range``, twice if the log has a gap."""
+        # Exclude later commits: they may have changed the properties that decide.
         last = self.latest.version
         listing = self._listed.through(last) if self._listed is not None else self._list()
         for _ in range(_LISTINGS):
             if not listing.has_gap or self._listed is not None:
                 break
-            # What clean-up deletes while a log is listed is in some parts of the listing, and missing in later ones.
+            # Commits that clean-up deletes during a listing are in earlier pages of it and missing in later ones.
             again = self._list()
             if again.commits == listing.commits:
                 break
             listing = again
         else:
             raise VersionNotFoundError(
-                f"{self.reader.store.url}: log clean-up deletes commits while they are listed. Try again.",
+                f"{self.reader.store.url}: log clean-up is deleting commits while they are listed. Try again.",
                 version=last, earliest=None, latest=last,
             )  # fmt: skip
         if listing.last != last:
             raise TableReplacedError(
-                f"{self.reader.store.url}: the table was deleted or replaced after version {last} of it was read: the "
-                "log has no such version any more. Open the table again.",
+                f"{self.reader.store.url}: the table was deleted or replaced after version {last} was read: the log no "
+                "longer has that version. Open the table again.",
                 version=last,
             )
         self._metas.update(listing.metas)
         return listing
 
     def _list(self) -> Listing:
-        # On a remote store sizes and times cost nothing more.
+        # A remote listing includes sizes and times at no extra cost.
         stat = self.reader.store.is_remote or not self.latest.in_commit_timestamps_enabled
         return self.reader.list_range(0, self.latest.version, stat=stat).through(self.latest.version)
 
@@ -122,12 +125,12 @@ class LogHistory:
 
     @Lazy
     def timeline(self) -> Timeline:
-        """The commits that a timestamp can name, and their clocks. Raises VersionNotFoundError when there are none."""
+        """The commits that a timestamp can name, and their clocks. Raises VersionNotFoundError if there are none."""
         versions = self.candidates
         if not versions:
             raise VersionNotFoundError(
-                f"{self.reader.store.url}: no version can be named by a timestamp: the commit files of the "
-                "versions that can be read are missing.",
+                f"{self.reader.store.url}: no timestamp can name a version: the commit files of all readable versions "
+                "are missing.",
                 version=self.latest.version,
                 earliest=None,
                 latest=self.latest.version,
@@ -137,15 +140,16 @@ class LogHistory:
     def version_at(self, timestamp_ms: int, before: str = "error", after: str = "error") -> CommitAt:
         """The last commit at or before an instant, in milliseconds since 1970.
 
-        ``before``, ``after``: for an instant before the first or after the last commit, "error" or that commit
-        ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB a round, in 3 to 6 rounds as a rule, and 1
-        LIST where the log has lost its beginning. Where the instant is before the enablement, or the log has gaps, as
-        ``listing``, and at most ceil(log2 n) + 2 such GETs for n commits; and where the listing lacks the file times,
-        1 LIST, or 1 HEAD for each of at most 8 commits.
+        ``before``, ``after``: what to do for an instant before the first or after the last commit: "error", or return
+        that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
+        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round, usually 3 to 6 rounds, and 1
+        LIST if the beginning of the log was cleaned up. If the instant is before the enablement, or the log has gaps:
+        as ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the listing lacks file times, 1 LIST,
+        or
+        1 HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
-            raise CallError(f"before is one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
+            raise CallError(f"before must be one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
         found = self._searched(timestamp_ms) if self._listed is None else None
         latest = self.latest.version
         if found is None:
@@ -156,9 +160,9 @@ class LogHistory:
         return found
 
     def _searched(self, timestamp_ms: int) -> CommitAt | None:
-        """The last commit at or before an instant, without a listing of the log; None where that cannot prove it. The
-        proof: the commit exists, the next one exists and is after the instant, and the log is readable from an earlier
-        version on."""
+        """The last commit at or before an instant, found without listing the log; None if this cannot prove the answer.
+        The proof: the commit exists, the next commit exists and is after the instant, and the log is readable from an
+        earlier version on."""
         latest, pair = self.latest, self.enablement
         if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
             return None
@@ -180,15 +184,15 @@ class LogHistory:
         return self._in_commit(found)
 
     def _is_readable_from_before(self, version: int) -> bool:
-        """Whether the first readable version is at or before a version. Cost: none where that is known, else 1 HEAD,
-        and in a log that has lost its beginning as ``_part``."""
+        """Whether the first readable version is at or before a version. Cost: none if known, else 1 HEAD, and as
+        ``_part`` if the beginning of the log was cleaned up."""
         if self.latest.segment.checkpoint_version <= version or 0 in self._icts:
             return True
         return self._has_first_commit or self._part(version) is not None
 
     def _part(self, version: int) -> Listing | None:
-        """A part of the log that rebuilds a version; None where none was found. Cost: none where a part that is known
-        does, else as ``LogReader.list_before``."""
+        """A part of the log that rebuilds a version; None if none was found. Cost: none if a known part does, else as
+        ``LogReader.list_before``."""
         for part in self._parts:
             if part.covers(version):
                 return part
@@ -197,8 +201,8 @@ class LogHistory:
         return found
 
     def snapshot(self, version: int) -> LogSnapshot:
-        """A version. Raises as ``loader.load``; TableReplacedError. Cost: as ``LogReader.list_before``, and the
-        version's log files; as ``listing`` where that finds no checkpoint; and as ``Tip.check_after_read``."""
+        """Load a version. Raises as ``loader.load``; TableReplacedError. Cost: as ``LogReader.list_before``, and the
+        version's log files; as ``listing`` if no checkpoint is found; and as ``Tip.check_after_read``."""
         if version == self.latest.version:
             return self.latest
         is_listed = self._listed is not None or not 0 <= version < self.latest.version
@@ -208,8 +212,8 @@ class LogHistory:
         return found
 
     def first_version_from(self, timestamp_ms: int) -> int:
-        """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError after
-        the last commit, and as ``version_at``."""
+        """The first version at or after an instant, in milliseconds since 1970. Raises TimestampOutOfRangeError for an
+        instant after the last commit, and as ``version_at``."""
         at = self.version_at(timestamp_ms, before="earliest", after="latest")
         if at.timestamp_ms >= timestamp_ms:
             return at.version
@@ -229,7 +233,7 @@ class LogHistory:
         return versions[position] if position < len(versions) else None
 
     def _check_enablement(self, found: CommitAt) -> None:
-        """Refuse an enablement pair that contradicts the enabling commit, where that commit was read. Cost: none."""
+        """Refuse an enablement pair that contradicts the enabling commit, if that commit was read. Cost: none."""
         pair = self.enablement
         if pair is None or found.clock != "in-commit" or found.version != pair.version:
             return
@@ -244,9 +248,9 @@ class LogHistory:
     def bounds(self) -> tuple[CommitAt, CommitAt]:
         """The first and the last commit that a timestamp can name.
 
-        In a copy, the files of the commits before the enablement can all be younger than the enablement; then
-        no timestamp names them, and the first one is the enabling commit. Cost: as ``listing``, and two calls of
-        ``commit_at``; where in-commit timestamps decide for all commits 1 HEAD, at most 1 LIST of the first names and 2
+        In a copied table, all commit files from before the enablement can be younger than the enablement. Then no
+        timestamp names these commits, and the first one is the enabling commit. Cost: as ``listing``, and two calls of
+        ``commit_at``; if in-commit timestamps decide for all commits, 1 HEAD, at most 1 LIST of the first names and 2
         GETs of 4 KiB.
         """
         earliest = self._first_in_commit()
@@ -259,8 +263,8 @@ class LogHistory:
         return first, self.commit_at(log.versions[-1])
 
     def _first_in_commit(self) -> int | None:
-        """The first version that a timestamp can name, where in-commit timestamps decide for all commits and no listing
-        of the whole log is needed to find it."""
+        """The first version that a timestamp can name, if in-commit timestamps decide for all commits and it can be
+        found without listing the whole log; else None."""
         if self._listed is not None or not self.latest.in_commit_timestamps_enabled or self.enablement is not None:
             return None
         if 0 in self._icts or self._has_first_commit:
@@ -274,14 +278,15 @@ class LogHistory:
         return self.reader.store.head(commit_path(0)) is not None
 
     def commit_at(self, version: int) -> CommitAt:
-        """A commit with its in-commit timestamp, or before the enablement its monotonised file time. Cost: at most
-        1 GET of 4 KiB, or as ``listing``."""
+        """A commit with its in-commit timestamp, or its monotonised file time before the enablement. Cost: at most 1
+        GET
+        of 4 KiB, or as ``listing``."""
         if self._is_in_ict_era(version):
             return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
 
     def _is_in_ict_era(self, version: int) -> bool:
-        """Whether the in-commit timestamp of a version decides."""
+        """Whether a version's in-commit timestamp decides, not its file time."""
         enabled, pair = self.latest.in_commit_timestamps_enabled, self.enablement
         return enabled and (pair is None or version >= pair.version)
 
@@ -295,14 +300,14 @@ class LogHistory:
 
     def ict_of(self, version: int) -> int:
         """The in-commit timestamp of a commit, in milliseconds since 1970. Raises MissingInCommitTimestampError. Cost:
-        1 GET of 4 KiB at the first call for a version."""
+        1 GET of 4 KiB on the first call for a version."""
         if version not in self._icts:
             self._icts[version] = self.reader.in_commit_timestamp_ms(version)
         return self._icts[version]
 
     def file_times_of(self, versions: Sequence[int]) -> list[int]:
-        """The file modification times of commits as the store has them, in milliseconds since 1970. Raises
-        VersionNotFoundError. Cost: 1 HEAD each, or on a remote store 1 LIST above 8 versions."""
+        """The modification times of commit files in the store, in milliseconds since 1970. Raises VersionNotFoundError.
+        Cost: 1 HEAD each, or on a remote store 1 LIST for more than 8 versions."""
         self._stat_all(versions)
         return [self._file_meta(v)[1] for v in versions]
 
@@ -316,7 +321,7 @@ class LogHistory:
         self._metas.update((v, meta) for v, meta in zip(unknown, heads, strict=True) if meta is not None)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
-        """Size in bytes and modification time in milliseconds of a commit file."""
+        """Size in bytes and modification time in milliseconds of a commit file. Raises VersionNotFoundError."""
         meta = self._metas.get(version)
         if meta is None or meta.modification_time_ms is None or meta.size_bytes is None:
             meta = self.reader.store.head(commit_path(version))
@@ -330,12 +335,12 @@ class LogHistory:
     # ------------------------------------------------------------------------------------------ history
 
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
-        """The commits with a file, newest first; with ``limit``, at most that many. Raises CallError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and for their sizes and times 1 HEAD
-        each; on a remote store above 8 commits 1 LIST for each 450. As ``listing`` besides, unless ``limit`` is given
-        and in-commit timestamps decide for these commits."""
+        """The commits that have a file, newest first; with ``limit``, at most that many. Raises CallError,
+        InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 HEAD each for sizes and times;
+        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. Also as ``listing``, unless
+        ``limit`` is set and in-commit timestamps decide for these commits."""
         if limit is not None and limit < 1:
-            raise CallError(f"limit is a positive number or None; got {limit}.")
+            raise CallError(f"limit must be a positive number or None; got {limit}.")
         entries = None if limit is None else self.recent_entries(limit)
         if entries is not None:
             return entries
@@ -351,7 +356,7 @@ class LogHistory:
         return self._entries(chosen, self._infos_and_metas(chosen), file_times)
 
     def _infos_and_metas(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """The commitInfo of commits; their sizes and times become known."""
+        """The commitInfo of commits; also records their sizes and times."""
         if self.reader.store.is_remote:
             self._stat_all(versions)
             return self.reader.commit_infos(versions)
@@ -360,7 +365,7 @@ class LogHistory:
         return infos
 
     def recent_entries(self, limit: int) -> list[CommitEntry] | None:
-        """The last commits, newest first, without a listing of the whole log; None where that takes one. Raises
+        """The last commits, newest first, without listing the whole log; None if that needs a listing. Raises
         InvalidEnablementError. Cost: as ``entries``."""
         versions = range(max(0, self.latest.version - limit + 1), self.latest.version + 1)
         if self._listed is not None or not self._is_in_ict_era(versions[0]):
@@ -378,8 +383,8 @@ class LogHistory:
     def _entries(
         self, versions: Sequence[int], infos: Sequence[CommitInfo | None], file_times: Mapping[int, int]
     ) -> list[CommitEntry]:
-        """Entries, newest first. ``versions`` are ascending; ``file_times``: monotonised, for those that they decide
-        for."""
+        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions for
+        which they decide."""
         ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
         with garbage_collection_paused():
@@ -397,8 +402,8 @@ class LogHistory:
         return entries
 
     def explain(self, timestamp_ms: int) -> TimestampExplanation:
-        """How an instant, in milliseconds since 1970, is resolved to a version. Raises and costs as ``version_at`` and
-        ``bounds``, but a TimestampOutOfRangeError becomes the ``refusal`` of the explanation."""
+        """Explain how an instant, in milliseconds since 1970, is resolved to a version. Raises and costs as
+        ``version_at`` and ``bounds``, but a TimestampOutOfRangeError becomes the explanation's ``refusal``."""
         log = self.timeline
         in_ict_era = log.in_ict_era(timestamp_ms)
         candidates = log.ict_versions if in_ict_era else log.file_versions

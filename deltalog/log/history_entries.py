@@ -1,4 +1,4 @@
-"""What the history of a table and the explanation of a timestamp have: commits with their times. Pure.
+"""Entries of a table's history, and the explanation of a timestamp: commits with their times. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """
@@ -18,11 +18,11 @@ from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, 
 
 
 class CommitEntry(msgspec.Struct, frozen=True, gc=False):
-    """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None where the commit lacks the
-    in-commit timestamp that it requires; it is not replaced by another time.
+    """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None if the commit lacks a required
+    in-commit timestamp; no other time replaces it.
 
-    It is a mapping, too, of the names and values of ``to_json``: ``entry["operation"]``, ``dict(entry)``, and
-    ``pandas.DataFrame(table.history())`` or ``pyarrow.Table.from_pylist`` with a column of each.
+    Also a mapping of the names and values of ``to_json``: ``entry["operation"]`` and ``dict(entry)`` work, and
+    ``pandas.DataFrame(table.history())`` and ``pyarrow.Table.from_pylist`` make one column per name.
     """
 
     version: int
@@ -34,7 +34,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @half_made
     def __repr__(self) -> str:
-        """The fields, and of commitInfo, which is long, the operation, its figures and the user metadata."""
+        """The fields; of the long commitInfo, only operation, metrics and user metadata."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
         shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
@@ -52,7 +52,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         return self.to_json().items()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a name, or ``default`` where there is no such name."""
+        """The value of a name, or ``default`` if there is no such name."""
         return self.to_json().get(name, default)
 
     def __getitem__(self, name: str) -> Any:
@@ -69,7 +69,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp in the commit, also where the table does not use it."""
+        """The in-commit timestamp in the commit, even if the table does not use it."""
         return CommitInfo(self.commit_info).in_commit_timestamp_ms
 
     @property
@@ -137,7 +137,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-# Not a base class: its metaclass is another one. By this pandas takes entries for rows.
+# Registered, not inherited: the metaclasses conflict. Makes pandas treat entries as rows.
 Mapping.register(CommitEntry)
 
 
@@ -145,9 +145,10 @@ Mapping.register(CommitEntry)
 class TimestampExplanation:
     """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
 
-    Times are in milliseconds since 1970. ``clock``: the kind of timestamp that the instant is compared with.
-    ``candidates``: the first and the last version with that kind. ``answer``: the version that was current, None where
-    ``refusal``, the message of the error, is set. ``next_commit``: the one after the answer. ``earliest``, ``latest``:
+    Times are in milliseconds since 1970. ``clock``: the kind of time that the instant is compared with.
+    ``candidates``: the first and the last version with that kind of time. ``answer``: the version that was current;
+    None
+    if ``refusal``, the error message, is set. ``next_commit``: the commit after the answer. ``earliest``, ``latest``:
     the first and the last commit that a timestamp can name.
     """
 
@@ -164,7 +165,7 @@ class TimestampExplanation:
     refusal: str | None
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of a label and a text."""
+        """The report as pairs of label and text."""
         facts = [
             ("Table", self.table),
             ("Requested", describe(self.requested_ms)),
@@ -186,9 +187,9 @@ class TimestampExplanation:
         if self.clock == "file-modification":
             note = "file modification times change when the table is copied or restored"
             note += (
-                ", so this answer can differ in a copy; commits since the enablement keep theirs."
+                ", so this answer can differ in a copy; commits since the enablement keep their times."
                 if self.enabled
-                else "; enable in-commit timestamps to make answers last."
+                else "; enable in-commit timestamps to get answers that last."
             )
             facts.append(("Note", note))
         return facts

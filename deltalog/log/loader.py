@@ -1,4 +1,4 @@
-"""Loads versions: chooses the log segment from a listing, and the state from the ``.crc`` or by replay.
+"""Loads versions: chooses the log segment from a listing, and reads the state from the ``.crc`` or by replay.
 
 Spec: PROTOCOL.md#action-reconciliation, #version-checksum-file.
 """
@@ -20,20 +20,19 @@ from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import checkpoint_interval
 from deltalog.storage.base import FileMeta, etag_of
 
-# ``load_after`` reads at most this number of commits, and of bytes of them; and leaves at most this number of commits
-# after the checkpoint.
+# Limits of ``load_after``: new commits to read, their total bytes, and commits after the checkpoint.
 MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
-# How often a table that is replaced while it is read is read.
+# How often to read a table that is replaced while it is read.
 _READS = 3
 
 
 def load_latest(reader: LogReader) -> LogSnapshot:
-    """The latest version.
+    """Load the latest version.
 
-    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError where that happens each
-    time while it is read. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
-    checkpoint and 1 GET for each commit after it; on a local disk 1 HEAD more, for what a listing of a remote store
-    shows, and 1 after commits were read, on a remote store where its ETags are not of the bytes.
+    Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError if the table is replaced
+    during every attempt. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
+    checkpoint and 1 GET for each commit after it. 1 HEAD more on a local disk, for what a remote listing includes, and
+    1 after reading commits on a remote store whose ETags do not depend on content alone.
     """
     for number in range(_READS):
         try:
@@ -45,12 +44,12 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
-    """The latest version, from an earlier one and the commits since; the files that are in memory stay there. None
-    where that reads more than loading the latest version does, or cannot be done: there are many commits since, or
-    large ones, or one cannot be read.
+    """Load the latest version from an earlier one and the commits since; files in memory stay there. None if that would
+    read more than loading the latest version, or is not possible: there are many or large commits since, or one cannot
+    be read.
 
-    Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk 1 HEAD or 2 for each commit
-    instead), and 1 GET for each commit; on a remote store whose ETags are not of the bytes 1 HEAD.
+    Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk, 1 or 2 HEADs for each commit
+    instead), and 1 GET for each commit; 1 HEAD on a remote store whose ETags do not depend on content alone.
     """
     known = snapshot
     listing = reader.list_after(snapshot.version, MAX_NEW_COMMITS, checkpoint_interval(snapshot.metadata.configuration))
@@ -83,8 +82,8 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
 
 
 def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) -> bool:
-    """Whether commits that were listed after a version, and then read, follow it: they do not where another table took
-    the place of its own in between. ``files``: their bytes by version. Cost: none, or 1 HEAD where the ETags of the
+    """Whether commits that were listed and read after a known version really follow it, which fails if another table
+    replaced this one in between. ``files``: the commits' bytes by version. Cost: none, or 1 HEAD if the ETags of the
     listing do not tell."""
     reader, tip = known.reader, known.tip
     listed = listing.metas.get(known.version)
@@ -97,7 +96,7 @@ def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) ->
 
 
 def _are_listed(listing: Listing, files: Mapping[int, bytes]) -> bool:
-    """Whether the ETags show that these commits, their bytes by version, are those that were listed."""
+    """Whether the ETags prove that these commits (bytes by version) are the ones listed."""
     return all(
         version in listing.metas and listing.metas[version].etag == etag_of(data) for version, data in files.items()
     )
@@ -111,14 +110,16 @@ def load(
     identifies: bool = False,
     asks: bool = False,
 ) -> LogSnapshot:
-    """A version of a listing (None: the latest), from an older checkpoint where one cannot be read. ``latest``: the
-    protocol of the latest version, if known: where no catalog manages that, all versions are read by their path.
-    ``identifies``: ``tip`` has the commit file, by which a handle knows its version again; ``asks``: by a HEAD also
-    where a listing shows it, perhaps otherwise than a HEAD.
+    """Load a version of a listing (None: the latest), from an older checkpoint if one cannot be read.
 
-    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with ``identifies``
-    TableReplacedError where the commits that were read are not known to be of one table. Cost: as
-    ``load_latest`` after the listing; 1 LIST more where the listing does not reach back far enough.
+    ``latest``: the protocol of the latest version, if known; if no catalog manages that version, all versions are read
+    by path. ``identifies``: record the commit file in ``tip``, so that a handle recognises its version later.
+    ``asks``: use a HEAD for that even if a listing shows the file, because a HEAD may show it differently.
+
+    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
+    ``identifies``,
+    TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest`` after the listing;
+    1 LIST more if the listing does not reach back far enough.
     """
     unusable: tuple[Checkpoint, ...] = ()
     failure: InvalidCheckpointError | None = None
@@ -135,7 +136,7 @@ def load(
 
 
 def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment, asks: bool) -> FileMeta | None:
-    """The commit file of the latest version, where that costs no request over a network, or where ``asks``."""
+    """The commit file of the latest version, if that costs no network request, or with ``asks``."""
     store = reader.store
     if _is_managed(reader) or (store.is_remote and not asks):
         return listing.metas.get(segment.version)
@@ -158,11 +159,11 @@ def _load_segment(
     else:
         listed: list[bool] = []
 
-        def see(versions: Sequence[int], files: Sequence[bytes]) -> None:
+        def on_commits(versions: Sequence[int], files: Sequence[bytes]) -> None:
             listed.append(_are_listed(listing, dict(zip(versions, files, strict=True))))
 
-        state, commits = reader.replay(segment, see if meta is not None and reader.store.is_remote else None)
-        # A checkpoint alone is one file, as a rule.
+        state, commits = reader.replay(segment, on_commits if meta is not None and reader.store.is_remote else None)
+        # A checkpoint alone is usually one file.
         is_as_listed = reader.store.is_remote and all(listed) and not segment.compactions
         if meta is not None and not is_as_listed and not _is_managed(reader):
             _check_is_same(reader, segment, meta)
@@ -178,27 +179,26 @@ def _load_segment(
 
 
 def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> None:
-    """Raise TableReplacedError unless the commit of a version is the file that it was before the version was read:
-    others may be of another table otherwise, which took the place of this one. Cost: 1 HEAD; none of a single file."""
+    """Raise TableReplacedError if the version's commit file changed while the version was read: the files read may
+    belong to another table that replaced this one. Cost: 1 HEAD; none if only one file was read."""
     if segment.checkpoint is None and len(segment.commits) == 1:
         return
     found = reader.store.head(commit_path(segment.version))
     if found is None or not before.may_be(found):
         raise TableReplacedError(
-            f"{reader.store.url}: the table was replaced while version {segment.version} of it was read. Read the "
-            "table that is there now.",
+            f"{reader.store.url}: the table was replaced while version {segment.version} was read. Read the new table "
+            "instead.",
             version=segment.version,
         )
 
 
 def _is_managed(reader: LogReader) -> bool:
-    """Whether a catalog decides which commits the table has: it knows its tables by their ids."""
+    """Whether a catalog decides which commits the table has; a catalog identifies its tables by id."""
     return reader.store.catalog is not None or reader.store.branch is not None
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log and has not been read; ``load`` reads it. ``tip``: which commit it
-    is."""
+    """A version that is known to be in the log but was not read; ``load`` reads it. ``tip``: identifies its commit."""
 
     def __init__(self, reader: LogReader, version: int, txn_id: str | None = None) -> None:
         self.reader = reader
@@ -206,5 +206,5 @@ class UnreadSnapshot:
         self.tip = Tip(version, txn_id)
 
     def load(self) -> LogSnapshot:
-        """The version. Raises as ``loader.load``. Cost: 1 LIST, and as ``loader.load``."""
+        """Load the version. Raises as ``loader.load``. Cost: 1 LIST, and as ``loader.load``."""
         return load(self.reader, self.reader.list_from(), self.version)

@@ -1,4 +1,4 @@
-"""Reads log files from a store: listings, commits, the heads of commits, checksums; and opens checkpoints."""
+"""Reads log files from a store: listings, commits, the first bytes of commits, and checksums; opens checkpoints."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 HEAD_BYTES = 4096
-# How many versions a response to a listing surely has: their commits and checksums, and some checkpoints.
+# The number of versions that surely fit into one page of a listing, with commits, checksums and some checkpoints.
 _VERSIONS_IN_PAGE = 450
-# A directory with the files of fewer versions is read faster than its names are tried.
+# With fewer versions, listing the directory is faster than probing single names.
 _SHORT = 1_000
-# How far back a checkpoint is looked for before the whole log is listed.
+# How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
-# The bytes of as many commits are in memory at once.
+# How many commits to hold as bytes at a time.
 _COMMITS_AT_ONCE = 8192
 
 # Called with versions and the bytes of their commits.
-See = Callable[[Sequence[int], Sequence[bytes]], None]
+OnCommits = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
 class LogReader:
     """Reads the log of one table. A handle has one, and its snapshots and transactions share it.
 
-    ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table where the log may
-    name files; see TableFiles. ``clock_ms``: what CURRENT_TIMESTAMP is in conditions on its rows. ``last_cleanup_ms``:
-    the midnight before the last log clean-up after a commit through it, in milliseconds since 1970; None before the
-    first.
+    ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table in which the log
+    may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
+    ``last_cleanup_ms``: the midnight before the last log clean-up after a commit through this reader, in milliseconds
+    since 1970; None before the first.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """The log from a version on. ``stat``: with sizes and times of the commit files. Cost: 1 LIST for each 1,000
-        names; on a store that lists in pages side by side, after the first ones, with up to half as many more."""
+        """List the log from a version on. ``stat``: include sizes and times of commit files. Cost: 1 LIST per 1,000
+        names; a store that lists in pages runs them concurrently after the first ones, with up to half as many more."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(version, None, stat), stat)
         start = version_prefix(version) if version > 0 else ""
@@ -88,18 +88,16 @@ class LogReader:
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
 
     def list_range(self, first: int, last: int, *, stat: bool = False) -> Listing:
-        """The log from a version on, up to one that exists or further. ``stat``: as for ``list_from``. Cost: on a
-        store that lists in pages 1 LIST of the first names, then 1 for each 450 versions, in rounds of 32; else 1
-        LIST."""
+        """List the log from ``first`` to at least ``last``, which exists. ``stat``: as for ``list_from``. Cost: on a
+        store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else 1 LIST."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(first, last, stat), stat)
         return self.list_from(first, stat=stat)
 
     def list_after(self, version: int, limit: int, interval: int) -> Listing:
-        """The log after a version, with the sizes and times of its commits; on a remote store with that version itself.
-        ``interval``: the number of versions between checkpoints, as a rule. Cost: 1 LIST; on a local disk 1 HEAD for
-        each of the next commits, for one more of them and for each checkpoint that is expected, up to ``limit``
-        commits."""
+        """List the log after a version, with sizes and times of commits; on a remote store including that version.
+        ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local disk 1 HEAD for each of
+        the next commits, for one more, and for each expected checkpoint, up to ``limit`` commits."""
         if self.store.is_remote:
             return self.list_from(version, stat=True)
         metas: dict[int, FileMeta] = {}
@@ -112,12 +110,13 @@ class LogReader:
         return Listing(tuple(metas), tuple(checkpoints), frozenset(), metas=metas)
 
     def list_before(self, version: int, interval: int) -> Listing | None:
-        """A part of the log that ends at a version and begins at a checkpoint, or at version 0 where it is listed;
-        None where none was found nearby. ``interval``: the number of versions between checkpoints, as a rule.
+        """The part of the log that ends at a version and begins at a checkpoint or at version 0; None if none is found
+        nearby. ``interval``: the usual number of versions between checkpoints.
 
-        Cost: on a store that lists in pages 1 LIST for each 450 versions, in one round, or two where the last
-        checkpoint is not where it is expected. On a local disk no LIST, but 1 HEAD for each file: a directory cannot be
-        read in part. None on other stores.
+        Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
+        not
+        where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read in
+        part. Other stores: none, the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -140,13 +139,13 @@ class LogReader:
         return _listing(meta for found, _ in parts for meta in found if meta.name < end)
 
     def _list_parts(self, first: int, last: int | None, stat: bool) -> list[FileMeta]:
-        """The log files of the versions from ``first`` to ``last`` (None: all later ones), listed in parts side by
-        side. Where ``last`` is not known, each round has half as many parts as those before it."""
+        """The log files of the versions ``first`` to ``last`` (None: all later ones), listed in concurrent parts. If
+        ``last`` is unknown, each round has half as many parts as all rounds before it."""
         metas = self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat, limit=LIST_PAGE)
         if len(metas) < LIST_PAGE:
             return metas
         start = _listing(metas).last
-        if start is None:  # other files only
+        if start is None:  # the page has other files only
             return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
         metas = [meta for meta in metas if meta.name < version_prefix(start)]
         done = 1
@@ -160,8 +159,8 @@ class LogReader:
         return metas
 
     def _list_part(self, stat: bool, start: int) -> tuple[list[FileMeta], int | None]:
-        """The log files of _VERSIONS_IN_PAGE versions, and the version with which the next ones begin, beyond a gap if
-        there is one; None where there are none."""
+        """The log files of _VERSIONS_IN_PAGE versions, and the version at which the next ones begin, beyond any gap;
+        None if there are none."""
         end = version_prefix(start + _VERSIONS_IN_PAGE)
         found: list[FileMeta] = []
         name = version_prefix(start)
@@ -173,12 +172,12 @@ class LogReader:
             )
             if later is not None or len(page) < LIST_PAGE:
                 return found, later
-            name = page[-1].name + "\0"  # the next one in order
+            name = page[-1].name + "\0"  # the next possible name
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """As ``list_before``, by the names of single files. ``starts``: where a checkpoint may be, descending. None
-        without a checkpoint there: the interval is not that of the checkpoints, and a directory is listed in less time
-        than the names of all commits since version 0 are tried."""
+        """As ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending. None
+        if there is no checkpoint at one of them: the table's interval is then another, and listing the directory takes
+        less time than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -193,9 +192,9 @@ class LogReader:
         return None
 
     def list_latest(self) -> Listing:
-        """The log from the checkpoint of the hint on, or all of it where the hint is missing or wrong; on a remote
-        store with the sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 where it is wrong)."""
-        stat = self.store.is_remote  # there they cost nothing more
+        """List the log from the checkpoint in the hint on, or whole if the hint is missing or wrong; on a remote store
+        with sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the hint is wrong)."""
+        stat = self.store.is_remote  # a remote listing includes them at no extra cost
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
         except ObjectNotFoundError:
@@ -213,11 +212,11 @@ class LogReader:
         unusable: Collection[Checkpoint] = (),
         failure: InvalidCheckpointError | None = None,
     ) -> Segment:
-        """The segment of a version (None: the latest) without the ``unusable`` checkpoints. Where the listing does not
-        reach back far enough, the whole log is listed.
+        """The segment of a version (None: the latest) without the ``unusable`` checkpoints. Lists the whole log if
+        ``listing`` does not reach back far enough.
 
-        ``failure``: why one of those checkpoints is unusable; raised where the version cannot be rebuilt without
-        them. Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
+        ``failure``: the error that made a checkpoint unusable; raised if the version cannot be rebuilt without it.
+        Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
         """
         reaches_back = listing.commits[:1] == (0,)
         try:
@@ -230,11 +229,11 @@ class LogReader:
         except (MissingVersionError, VersionNotFoundError) as error:
             raise (failure or error) from None
 
-    def replay(self, segment: Segment, see: See | None = None) -> tuple[State, Commits]:
-        """The state of a segment's version, and the commits after its checkpoint. ``see``: as of ``segment_commits``.
-        Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError. Cost: the small
-        columns of the checkpoint, and as ``segment_commits``, side by side on a remote store."""
-        read_commits = partial(self.segment_commits, segment, see)
+    def replay(self, segment: Segment, on_commits: OnCommits | None = None) -> tuple[State, Commits]:
+        """The state of a segment's version, and the commits after its checkpoint. ``on_commits``: see
+        ``segment_commits``. Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError.
+        Cost: the small columns of the checkpoint and as ``segment_commits``, concurrently on a remote store."""
+        read_commits = partial(self.segment_commits, segment, on_commits)
         if segment.checkpoint is None:
             base, commits = PartialState(), read_commits()
         else:
@@ -246,39 +245,38 @@ class LogReader:
         return self.commits([version])[0]
 
     def commits(self, versions: Sequence[int]) -> list[CommitActions]:
-        """The actions of several commits. Raises as ``commit``. Cost: 1 GET each, in parallel where the store does
-        that."""
+        """The actions of several commits. Raises as ``commit``. Cost: 1 GET each, concurrently if the store supports
+        it."""
         files = self.commit_files(versions)
         return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
 
     def commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
-        """The bytes of commits, with ``length`` at most as many of each. Raises MissingVersionError. Cost: 1 GET
-        each."""
+        """The bytes of commits, at most ``length`` of each if set. Raises MissingVersionError. Cost: 1 GET each."""
         try:
             return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:
             raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
-    def segment_commits(self, segment: Segment, see: See | None = None) -> Commits:
-        """The commits of a segment. ``see``: called with versions and the bytes of their commits as they are read. A
-        compaction replaces its commits, as one commit of its last version; where it cannot be read, the commits are.
-        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+    def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
+        """The commits of a segment. A compaction replaces its commits, as one commit of its last version; if it cannot
+        be read, its commits are read. ``on_commits``: called with versions and the bytes of their commits as they are
+        read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
             within = range(compaction.start, compaction.end + 1)
-            commits += self._decoded([v for v in rest if v < compaction.start], see)
-            commits += self._compacted(compaction) or self._decoded(within, see)
+            commits += self._decoded([v for v in rest if v < compaction.start], on_commits)
+            commits += self._compacted(compaction) or self._decoded(within, on_commits)
             rest = [v for v in rest if v > compaction.end]
-        return commits + self._decoded(rest, see)
+        return commits + self._decoded(rest, on_commits)
 
-    def _decoded(self, versions: Sequence[int], see: See | None) -> Commits:
+    def _decoded(self, versions: Sequence[int], on_commits: OnCommits | None) -> Commits:
         commits = Commits()
         for start in range(0, len(versions), _COMMITS_AT_ONCE):
             some = versions[start : start + _COMMITS_AT_ONCE]
             files = self.commit_files(some)
-            if see is not None:
-                see(some, files)
+            if on_commits is not None:
+                on_commits(some, files)
             commits += decode_commits(some, files)
         return commits
 
@@ -289,25 +287,26 @@ class LogReader:
             return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a commit, None where it has none. It is read from the first bytes where it is the first
-        action, which in-commit timestamps require.
+        """The commitInfo of a commit; None if it has none. The first bytes suffice if commitInfo is the first action,
+        which in-commit timestamps require.
 
-        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET of 4 KiB; 1 more of the whole file where commitInfo
-        is longer or not first.
+        Raises InvalidCommitError, MissingVersionError. Cost: 1 GET of 4 KiB; 1 more of the whole file if commitInfo is
+        longer or not first.
         """
         return self._info_of(version, self.commit_files([version], HEAD_BYTES)[0])
 
     def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """As ``commit_info`` of several commits; None also where a commit is damaged. Raises MissingVersionError. Cost:
-        1 GET of 4 KiB each, in parallel where the store does that."""
+        """As ``commit_info``, for several commits; None also for a damaged commit. Raises MissingVersionError. Cost: 1
+        GET of 4 KiB each, concurrently if the store supports it."""
         infos: list[CommitInfo | None] = []
         for some in _in_parts(versions):
             infos += self._infos_of(some, self.commit_files(some, HEAD_BYTES))
         return infos
 
     def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
-        """As ``commit_infos``, and the sizes and times of the commits. Cost: 1 GET of 4 KiB and 1 HEAD each, one by
-        one."""
+        """As ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
+        after
+        the other."""
         infos: list[CommitInfo | None] = []
         metas: list[FileMeta] = []
         for some in _in_parts(versions):
@@ -334,8 +333,8 @@ class LogReader:
         return decode_commit(head if whole else self.commit_files([version])[0], version).commit_info
 
     def in_commit_timestamp_ms(self, version: int) -> int:
-        """The in-commit timestamp of a commit, in milliseconds since 1970. Raises MissingInCommitTimestampError where
-        it has none, MissingVersionError. Cost: as ``commit_info``."""
+        """The in-commit timestamp of a commit, in milliseconds since 1970. Raises MissingInCommitTimestampError if it
+        has none, and MissingVersionError. Cost: as ``commit_info``."""
         try:
             info = self.commit_info(version)
         except InvalidCommitError as error:
@@ -346,23 +345,22 @@ class LogReader:
         return timestamps.required_ict(info, version, self.store.url)
 
     def file_time_ms(self, version: int) -> int | None:
-        """The monotonised modification time of a commit file, in milliseconds since 1970; None where the log has no
-        commit up to the version. Cost: 1 LIST of the log."""
+        """The monotonised modification time of a commit file, in milliseconds since 1970; None if the log has no commit
+        up to the version. Cost: 1 LIST of the log."""
         metas = self.list_from(stat=True).metas
         times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
         return timestamps.monotonised(times)[-1] if times else None
 
     def heads(self, paths: Sequence[str]) -> Iterable[FileMeta | None]:
-        """Sizes and times of files; None for those that are absent. Cost: 1 HEAD each, in one round on a remote
-        store."""
+        """Sizes and times of files; None for absent files. Cost: 1 HEAD each, in one round on a remote store."""
         if not self.store.is_remote:
             return self.store.head_many(paths)
         return mapped(paths, self.store.head, parallel_gets(self.store), 0)
 
     def in_commit_timestamps(self, versions: Sequence[int]) -> dict[int, int | None]:
         """The in-commit timestamps of commits, by version, in milliseconds since 1970; None for a commit that does not
-        exist. Raises MissingInCommitTimestampError. Cost: as ``commit_info`` for each, on a remote store side by
-        side."""
+        exist. Raises MissingInCommitTimestampError. Cost: as ``commit_info`` for each, concurrently on a remote
+        store."""
 
         def read(version: int) -> int | None:
             try:
@@ -373,15 +371,15 @@ class LogReader:
         return dict(zip(versions, mapped(versions, read, parallel_gets(self.store), 0), strict=True))
 
     def checksum(self, version: int) -> VersionChecksum | None:
-        """The ``.crc`` of a version; None where it is missing or cannot be decoded. Cost: 1 GET."""
+        """The ``.crc`` of a version; None if it is missing or cannot be decoded. Cost: 1 GET."""
         data = get_or_none(self.store, checksum_path(version))
         return None if data is None else decode_checksum(data)
 
     def checksum_state(self, version: int) -> tuple[State, VersionChecksum, int | None] | None:
-        """The state of a version by its ``.crc``, that file, and the in-commit timestamp (milliseconds) of its commit;
-        None where the file cannot be read, does not hold the whole state, or belongs to another commit. Raises
-        InvalidCommitError, MissingVersionError. Cost: 2 GETs, of the ``.crc`` and of 4 KiB of the commit, in one
-        round."""
+        """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
+        (milliseconds). None if the file cannot be read, lacks part of the state, or belongs to another commit. Raises
+        InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
+        commit."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
         state = None if checksum is None else checksum.state()
@@ -395,12 +393,12 @@ class LogReader:
         return state, checksum, info.in_commit_timestamp_ms
 
     def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> CheckpointReader:
-        """A reader of one of the log's checkpoints. ``checks_number``: see there. Cost: none."""
+        """A reader for one of the log's checkpoints. ``checks_number``: see CheckpointReader. Cost: none."""
         return CheckpointReader(self.store, self.files, checkpoint, checks_number)
 
     def _missing_commit(self, name: str) -> MissingVersionError:
         return MissingVersionError(
-            f"{self.store.url}: commit {name} was listed, but no longer exists. "
+            f"{self.store.url}: commit {name} was listed but no longer exists. "
             "Log clean-up may be running: open the table again.",
             version=int(name[:20]),
         )

@@ -1,4 +1,4 @@
-"""Action reconciliation: from the actions of a checkpoint and of the commits after it to a state. Pure.
+"""Action reconciliation: compute a state from the actions of a checkpoint and the commits after it. Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #note-for-non-change-data-readers, #derived-fields,
 #reader-requirements-for-domain-metadata. File actions are rows of Arrow tables; the few other actions are objects.
@@ -31,14 +31,14 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
-# pyarrow hashes all keys of a tail for each piece of files. Unless the piece has as many times more rows, looking these
-# up one by one in the set of the keys takes less time, and much less memory.
+# pyarrow hashes all keys of a tail for each piece of files. Unless the piece has this many times more rows, looking the
+# keys up one by one in a Python set takes less time and much less memory.
 _MORE_KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a version without its files. ``transactions``: by application id; ``domains``: by name."""
+    """The state of a version, without its files. ``transactions``: by application id; ``domains``: by name."""
 
     protocol: Protocol
     metadata: Metadata
@@ -53,7 +53,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class PartialState:
-    """A State that may lack protocol or metadata, as that of a part of a log does."""
+    """A State that may lack protocol or metadata, as for part of a log."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -61,18 +61,18 @@ class PartialState:
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
 
     def complete(self, table: str, version: int) -> State:
-        """The same as a State. Raises CorruptTableError when protocol or metaData is missing."""
+        """This state as a State. Raises CorruptTableError if protocol or metaData is missing."""
         if self.protocol is None or self.metadata is None:
             missing = "protocol" if self.protocol is None else "metaData"
             raise CorruptTableError(
-                f"{table}: no {missing} action in version {version} or before it. The log is damaged; "
+                f"{table}: there is no {missing} action in or before version {version}. The log is damaged; "
                 "restore _delta_log from a copy."
             )
         return State(self.protocol, self.metadata, self.transactions, self.domains)
 
 
 class StateActions(typing.Protocol):
-    """The actions of a commit, or of another part of a log, that change the state of a version besides its files."""
+    """The actions of a commit, or of another part of a log, that change a version's state other than its files."""
 
     @property
     def protocol(self) -> Protocol | None: ...
@@ -104,17 +104,17 @@ def advance(state: PartialState | State, commits: Iterable[StateActions]) -> Par
 
 
 def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
-    """The key of a logical file: its path, and the unique id of its deletion vector if it has one."""
+    """The key of a logical file: its path, and the unique id of its deletion vector if there is one."""
     return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileActions:
-    """The adds and removes of the consecutive commits ``first`` to ``last`` as columns.
+    """The adds and removes of the consecutive commits ``first`` to ``last``, as columns.
 
-    ``files``: the adds (schema FILES); ``tombstones``: the removes (schema TOMBSTONES); both in the order of the log.
-    ``is_add``: for each action in that order, whether it is the next of ``files`` or of ``tombstones``; in a commit the
-    removes come first.
+    ``files``: the adds (schema FILES). ``tombstones``: the removes (schema TOMBSTONES). Both in log order. ``is_add``:
+    for each action in log order, whether it is the next row of ``files`` or of ``tombstones``. Within a commit, removes
+    come first.
     """
 
     first: int
@@ -126,15 +126,15 @@ class FileActions:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Commits, ascending. ``runs``: the adds and removes of those that were decoded as columns; their elements of
-    ``actions`` then have neither."""
+    """Commits, ascending. ``runs``: the adds and removes that were decoded as columns; the corresponding elements of
+    ``actions`` then have no adds and removes."""
 
     actions: Sequence[CommitActions] = ()
     runs: Sequence[FileActions] = ()
 
     @property
     def num_files_added(self) -> int:
-        """The number of adds less that of removes."""
+        """The number of adds minus the number of removes."""
         counted = sum(len(each.adds) - len(each.removes) for each in self.actions)
         in_runs: int = sum(run.files.num_rows - run.tombstones.num_rows for run in self.runs)
         return counted + in_runs
@@ -147,8 +147,8 @@ class Commits:
 class Tail:
     """The effect of commits on the files of the version before them.
 
-    ``files``: the live files that they add, schema FILES. ``keys``: of all files that they add or remove, see
-    ``file_key``. ``removed``: the last remove of each file that they remove and do not add again, schema TOMBSTONES.
+    ``files``: the live files that they add, schema FILES. ``keys``: the ``file_key`` of every file that they add or
+    remove. ``removed``: the last remove of each file that they remove and do not add again, schema TOMBSTONES.
     """
 
     files: pa.Table
@@ -160,7 +160,7 @@ class Tail:
         return strings(list(self.keys))
 
     def on(self, files: pa.Table) -> pa.Table:
-        """Those of ``files`` (columns of FILES or TOMBSTONES, path and deletion_vector among them) that the commits
+        """The rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) that the commits
         neither add nor remove."""
         if not self.keys or files.num_rows == 0:
             return files
@@ -171,12 +171,12 @@ class Tail:
         return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The removes that had not expired at a cut-off (schema TOMBSTONES)."""
+        """The removes not expired at a cut-off (schema TOMBSTONES)."""
         return unexpired_tombstones(self.removed, cutoff_ms)
 
 
 def tail(commits: Commits) -> Tail:
-    """The effect of commits: the last action on each file wins."""
+    """The effect of commits on files: the last action on each file wins."""
     keys: set[str] = set()
     removes: list[RemoveFile] = []
     adds: list[AddFile] = []
@@ -201,7 +201,7 @@ def tail(commits: Commits) -> Tail:
 
 
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
-    """Adds and removes, newest first, as rows of FILES and TOMBSTONES in the order of the log."""
+    """Adds and removes, given newest first, as rows of FILES and TOMBSTONES in log order."""
     return (
         files_table(adds[::-1]) if adds else empty(FILES),
         tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),
@@ -209,7 +209,7 @@ def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.
 
 
 def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]:
-    """The last action on each file whose key is not in ``keys``; adds their keys to it."""
+    """The last action on each file whose key is not in ``keys``; adds the keys of these files to it."""
     tables = run.files, run.tombstones
     texts = [_keys(table).to_pylist() for table in tables]
     is_kept = [[False] * len(each) for each in texts]
@@ -228,7 +228,7 @@ def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]
 
 
 def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
-    """The live files (schema FILES) after ``commits`` (ascending). ``base``: those before them, None for none."""
+    """The live files (schema FILES) after ``commits`` (ascending). ``base``: the live files before, None for none."""
     after = tail(Commits(commits))
     if base is None:
         return after.files
@@ -237,7 +237,7 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
 
 
 def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
-    """The rows of ``files`` (columns of FILES, path and deletion_vector among them) that are in none of ``others``."""
+    """The rows of ``files`` (columns of FILES, including path and deletion_vector) that are in none of ``others``."""
     for other in others:
         if files.num_rows and other.num_rows:
             files = files.filter(pc.invert(pc.is_in(_keys(files), value_set=pc.unique(_keys(other)))))

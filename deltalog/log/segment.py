@@ -1,4 +1,4 @@
-"""Log segments: the files of a listing that rebuild a version, a checkpoint and the commits after it. Pure.
+"""Log segments: the files of a listing that rebuild a version, that is, a checkpoint and the commits after it. Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #problems-with-multi-part-checkpoints,
 #checkpoint-naming-scheme.
@@ -23,7 +23,7 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint. ``names``: in ``_delta_log``, one file or all parts in order."""
+    """A complete checkpoint. ``names``: its file in ``_delta_log``, or all its parts in order."""
 
     version: int
     kind: LogFileKind
@@ -37,7 +37,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Compaction:
-    """A log compaction file: the reconciled actions of the commits from ``start`` to ``end``."""
+    """A log compaction: the reconciled actions of the commits from ``start`` to ``end``."""
 
     start: int
     end: int
@@ -49,10 +49,10 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The commits and derived files of ``_delta_log``, from some version on or all.
+    """The commits and derived files of ``_delta_log``, all or from some version on.
 
     ``commits``: ascending versions. ``checkpoints``: complete ones, ascending by version. ``checksums``: versions.
-    ``compactions``: ascending. ``metas``: sizes and times of the commit files by version; empty when only names were
+    ``compactions``: ascending. ``metas``: sizes and times of commit files, by version; empty if only names were
     listed.
     """
 
@@ -64,12 +64,11 @@ class Listing:
 
     @property
     def last(self) -> int | None:
-        """The last version that has a commit or a checkpoint."""
+        """The last version with a commit or a checkpoint."""
         return max([*self.commits[-1:], *(c.version for c in self.checkpoints[-1:])], default=None)
 
     def covers(self, version: int) -> bool:
-        """Whether the log files that rebuild a version, which exists, are within the listing: no earlier ones are
-        needed."""
+        """Whether the listing contains all log files that rebuild an existing version."""
         first, last = first_readable(self), self.last
         return first is not None and last is not None and first <= version <= last
 
@@ -92,14 +91,14 @@ class Listing:
 
     @property
     def has_gap(self) -> bool:
-        """Whether a commit is missing between others."""
+        """Whether a commit between two others is missing."""
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The files that rebuild ``version``: the checkpoint, if any, then the commits in ``commits`` (ascending versions),
-    of which each of ``compactions`` replaces a run."""
+    """The files that rebuild ``version``: the checkpoint, if any, then ``commits`` (ascending versions), in which each
+    of ``compactions`` replaces a run."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -114,7 +113,7 @@ class Segment:
 
 
 def parse_listing(files: Iterable[FileMeta]) -> Listing:
-    """A listing by its file names, with sizes and times; files of other kinds are ignored."""
+    """A listing from file names, with sizes and times; files of other kinds are ignored."""
     metas = {meta.name: meta for meta in files}
     listing = parse_names(metas)
     listing.metas.update((version, metas[commit_name(version)]) for version in listing.commits)
@@ -124,8 +123,8 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """As ``parse_listing``, from names alone, in any order.
 
-    Commits and checksums are recognised by length and ending, which takes no parsing for each: a log of 100,000
-    commits has 200,000 of them.
+    Commits and checksums are recognised by length and extension, without parsing each name: a log of 100,000 commits
+    has 200,000 of them.
     """
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
     checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
@@ -143,7 +142,7 @@ def parse_names(names: Collection[str]) -> Listing:
         for (version, kind, expected, _), found in parts.items()
         if len({f.part for f in found}) == expected
     ]
-    # Of several checkpoints of one version, that of the newer kind is the last, and is used.
+    # If a version has several checkpoints, the one of the newest kind comes last and is used.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
     return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
@@ -157,7 +156,7 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions sorted; a range where they have no gap, which needs no sorting."""
+    """The versions, sorted; without gaps, a range, which needs no sorting."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))
@@ -193,7 +192,7 @@ def choose_segment(
             raise MissingVersionError(
                 f"{table}: version {wanted} cannot be rebuilt: the log begins at version "
                 f"{listing.commits[0] if listing.commits else '?'} and no readable checkpoint covers the versions "
-                "before it. Restore the missing files of _delta_log from a copy.",
+                "them. Restore the missing files of _delta_log from a copy.",
                 version=missing,
             )
         raise MissingVersionError(
@@ -201,7 +200,7 @@ def choose_segment(
             "while later versions exist. Restore it from a copy.",
             version=missing,
         )
-    # A checksum is compared with its commit, which at a checkpoint's version is not among ``commits``.
+    # A checksum is compared with its commit; at a checkpoint's version, that commit is not among ``commits``.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
     has_checksum = has_commit and wanted in listing.checksums
@@ -209,7 +208,7 @@ def choose_segment(
 
 
 def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
-    """Compactions within a range of versions that do not overlap; of those with the same start, the longest."""
+    """The compactions within a range of versions, without overlaps; among those with the same start, the longest."""
     chosen: list[Compaction] = []
     for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
         if start <= each.start and each.end <= end:
@@ -219,17 +218,17 @@ def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[
 
 
 def versions_by_time(listing: Listing) -> Sequence[int]:
-    """The ascending versions that time travel by timestamp considers: those that have a commit file, from the first
-    readable version on.
+    """The ascending versions that time travel by timestamp considers: all with a commit file, from the first readable
+    version on.
 
-    A version after a gap is among them: it was the current one at its time, even if it cannot be rebuilt.
+    Includes a version after a gap: it was current at its time, even if it cannot be rebuilt.
     """
     first = first_readable(listing)
     return () if first is None else listing.commits[bisect.bisect_left(listing.commits, first) :]
 
 
 def first_readable(listing: Listing) -> int | None:
-    """The first version that can be read by its number: that of the first checkpoint, or 0 where its commit exists."""
+    """The first version that can be read by number: the first checkpoint's, or 0 if its commit exists."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints[:1]]
     return min([*starts, *(version for version in listing.commits[:1] if version == 0)], default=None)
 

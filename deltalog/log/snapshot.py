@@ -1,4 +1,4 @@
-"""LogSnapshot: a version of a table, with its log segment, state and file cache."""
+"""LogSnapshot: a version of a table with its log segment, state and file cache."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LogSnapshot:
 
     ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
     domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp, in milliseconds since 1970, where loading has read it. ``rebuilt``: the same version on a
-    checkpoint that the hooks of its commit have written since; None until then. Users get a
+    in-commit timestamp, in milliseconds since 1970, if loading read it. ``rebuilt``: the same version on a checkpoint
+    that the hooks of its commit have written since; None until then. Users get a
     deltalog.read.snapshot.Snapshot, which wraps it.
     """
 
@@ -51,13 +51,13 @@ class LogSnapshot:
         return cls(reader, segment, state, cache, ict_ms)
 
     def is_in_log(self) -> bool:
-        """Whether the log still has this commit, so that a file which is derived from it may stay there: readers of
-        another table that took its place would take it for theirs. True for a commit that log clean-up may have
-        deleted: it does so only where others follow. Cost: 1 HEAD, 2 more where the commit is not there."""
+        """Whether the log still has this commit, so that files derived from it may stay: readers of another table that
+        replaced this one would take them for theirs. Also True for a commit that log clean-up may have deleted, which
+        happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does not exist."""
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
-            return True  # it was deleted before
+            return True  # log clean-up deleted it before
         if found is None and store.head(commit_path(self.version + 1)) is not None:
             found = store.head(path)
             if found is None:
@@ -66,13 +66,13 @@ class LogSnapshot:
 
     @property
     def url(self) -> str:
-        """The table's root."""
+        """The URL of the table root."""
         return self.reader.store.url
 
     @property
     def tip(self) -> Tip:
-        """Which commit this version is. The same version on another checkpoint, or through another reader, shares
-        it."""
+        """Identifies the commit of this version. Shared by the same version on another checkpoint or through another
+        reader."""
         return self.cache.tip
 
     @Lazy
@@ -91,7 +91,7 @@ class LogSnapshot:
     def schema(self) -> StructType:
         """The table's columns, partition columns included."""
         text = self.metadata.schema_string
-        return StructType.from_json(text) if text else StructType()  # not the cached one, which others share
+        return StructType.from_json(text) if text else StructType()  # not the cached instance, which others share
 
     @Lazy
     def in_commit_timestamps_enabled(self) -> bool:
@@ -100,9 +100,9 @@ class LogSnapshot:
 
     @Lazy
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None when they are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
 
-        Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
+        Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
         if not self.in_commit_timestamps_enabled:
             return None
@@ -110,7 +110,7 @@ class LogSnapshot:
 
     @property
     def enablement(self) -> timestamps.Enablement | None:
-        """The enablement pair; None when in-commit timestamps are off or on since version 0.
+        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -120,14 +120,14 @@ class LogSnapshot:
 
     @property
     def known_in_commit_timestamps(self) -> Mapping[int, int]:
-        """The in-commit timestamps by version that are in memory. Cost: none."""
+        """The in-commit timestamps in memory, by version. Cost: none."""
         if not self.in_commit_timestamps_enabled:
             return {}
         try:
             # Commits before the enablement may have timestamps that do not apply.
             first = 0 if self.enablement is None else self.enablement.version
         except InvalidEnablementError:
-            return {}  # which apply is unknown; versions can still be read by their numbers
+            return {}  # it is unknown which apply; versions can still be read by number
         infos = ((commit.version, commit.commit_info) for commit in self.cache.known_commits)
         known = {version: info.in_commit_timestamp_ms for version, info in infos if info is not None}
         known[self.version] = self.recorded_ict_ms if self.recorded_ict_ms is not None else known.get(self.version)
@@ -137,7 +137,7 @@ class LogSnapshot:
 
     def after(self, commit: CommitActions, ict_ms: int | None, new: Collection[str] = ()) -> LogSnapshot:
         """The next version, from this one and the commit that was just written. ``new``: as in ``FileCache.after``.
-        Raises ValueError for another version. Cost: none."""
+        Raises ValueError for any other version. Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
@@ -147,8 +147,9 @@ class LogSnapshot:
         return LogSnapshot(self.reader, segment, state, cache, ict_ms)
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
-        """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there,
-        and no others are read. Cost: none."""
+        """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there;
+        no
+        others are read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
@@ -157,11 +158,12 @@ class LogSnapshot:
         object.__setattr__(self, "rebuilt", rebuilt)  # the only thing of a snapshot that changes
 
     def through(self, reader: LogReader) -> LogSnapshot:
-        """The same version, reached through another reader of the same table. Cost: none."""
+        """The same version with another reader of the same table. Cost: none."""
         return replace(self, reader=reader, cache=self.cache.through(reader))
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> LogSnapshot:
-        """The same version without its checkpoint, which ``error`` reports as unreadable. Raises ``error`` when neither
-        an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
+        """The same version without its checkpoint, which ``error`` reports as unreadable. Raises ``error`` if neither
+        an
+        older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)

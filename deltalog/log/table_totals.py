@@ -1,4 +1,4 @@
-"""Totals of the live files of a version: number, bytes and histograms, and how a commit changes them. Pure.
+"""Totals of a version's live files (number, bytes, histograms), and how a commit changes them. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #file-size-histogram-schema,
 #deleted-record-counts-histogram-schema.
@@ -24,15 +24,14 @@ def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
     return [size * unit for size in range(first, last + 1, step)]
 
 
-# Lower bounds in bytes of the bins of file sizes. They are those of delta-spark and the Delta kernels, which compare
-# bin by bin.
+# Lower bounds, in bytes, of the file size bins. Same as in delta-spark and the Delta kernels, which compare bin by bin.
 SIZE_BINS: tuple[int, ...] = (
     0, *(8 * _KIB << n for n in range(10)),
     *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# From as many files on, Arrow counts them bin by bin.
+# From this many files on, Arrow counts them bin by bin.
 _MANY = 1000
 # Lower bounds of the bins of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
@@ -46,7 +45,7 @@ class FileSizes:
     sizes: tuple[int, ...] = (0,) * len(SIZE_BINS)
 
     def changed(self, sizes: Sequence[int], sign: int) -> FileSizes:
-        """With files of these sizes added (``sign`` 1) or removed (-1)."""
+        """The histogram with files of these sizes added (``sign`` 1) or removed (-1)."""
         if not sizes:
             return self
         counts, totals = list(self.counts), list(self.sizes)
@@ -67,21 +66,22 @@ class FileSizes:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no bin is negative. A remove of a file that was not live makes one so."""
+        """Whether no bin is negative, as the remove of a file that was not live would make it."""
         return min(*self.counts, *self.sizes) >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The rows that deletion vectors delete, the vectors, and the files in each bin of DELETED_BINS (``counts``)."""
+    """The numbers of deleted rows and of deletion vectors, and the number of files in each bin of DELETED_BINS
+    (``counts``)."""
 
     num_records: int = 0
     num_vectors: int = 0
     counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
 
     def changed(self, cardinalities: Sequence[int | None], sign: int) -> Deletions:
-        """With files added (``sign`` 1) or removed (-1). ``cardinalities``: of their deletion vectors, None for a file
-        without one."""
+        """The totals with files added (``sign`` 1) or removed (-1). ``cardinalities``: of their deletion vectors, None
+        for a file without one."""
         records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
         known = [cardinality for cardinality in cardinalities if cardinality is not None]
         counts[0] += sign * (len(cardinalities) - len(known))
@@ -139,10 +139,10 @@ def totals_of(files: pa.Table) -> Totals:
 
 
 def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each bin the number of ``values`` in it, and their sum. ``begins``: the lower bounds of the bins."""
+    """The number of ``values`` in each bin, and their sum. ``begins``: the lower bounds of the bins."""
     counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
     low, high = pc.min_max(values).as_py().values()
-    if low is not None:  # the files of a table are in a few bins: only those between the extremes are counted
+    if low is not None:  # a table's files fall into few bins: count only those between the extremes
         for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):
             inside = pc.greater_equal(values, limits[at])
             if at + 1 < len(begins):
@@ -153,16 +153,17 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def maybe_again(commit: CommitActions) -> list[str]:
-    """The paths that the commit adds without new rows and does not remove: a file that is live may be added again, as
-    with other statistics, and must count once."""
+    """The paths that a commit adds without new rows and does not remove: it may re-add a live file, for example with
+    new
+    statistics, which must count once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()
     return [path for path in moved if path not in removed]
 
 
 def totals_after(totals: Totals | None, commit: CommitActions, new: Collection[str] = ()) -> Totals | None:
-    """The totals after a commit, without reading files; None where its actions do not determine them. ``new``: paths of
-    files that are known not to have been live before."""
+    """The totals after a commit, without reading files; None if its actions do not determine them. ``new``: paths of
+    files known not to have been live before."""
     if totals is None or any(remove.size is None for remove in commit.removes):
         return None
     if any(path not in new for path in maybe_again(commit)):

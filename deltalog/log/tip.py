@@ -1,6 +1,6 @@
-"""Tip: which commit a version is. A number alone does not say: a table can be deleted and created again, or be replaced
-by an older copy of itself, and other writers then commit the same versions.
-
+"""Tip: identifies the commit of a version. A version number alone does not: a table can be deleted and created again,
+or
+replaced by an older copy of itself, and other writers then commit the same versions.
 Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 """
 
@@ -22,9 +22,10 @@ _LARGE_BYTES = 4 << 20
 class Tip:
     """The commit of one version, as far as it is known. Threads may share it.
 
-    ``txn_id``: of its commitInfo; None where that was not read, or has none. ``meta``: its file, as the store showed
-    it; None until then. ``is_misplaced``: whether it was found to be in the log of another table than the one that it
-    was made for: what is known of the version is wrong then, and no file is it.
+    ``txn_id``: from its commitInfo; None if that was not read or has none. ``meta``: the commit file as the store
+    showed
+    it; None until then. ``is_misplaced``: the tip turned out to be in the log of another table than the one it was
+    created for. What is known of the version is then wrong, and no file matches it.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -32,11 +33,11 @@ class Tip:
         self.txn_id = txn_id
         self.meta = meta
         self.is_misplaced = False
-        self._written: FileMeta | None = None  # what an S3 that has created the file of this process says of it
+        self._written: FileMeta | None = None  # size and ETag of the commit, computed from the bytes this process wrote
 
     @classmethod
     def of(cls, commit: CommitActions) -> Tip:
-        """By the txnId of a commit that was read or written."""
+        """The tip of a commit that was read or written, identified by its txnId."""
         return cls(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)
 
     @half_made
@@ -45,20 +46,21 @@ class Tip:
 
     @property
     def is_identified(self) -> bool:
-        """Whether anything is known of it but the version."""
+        """Whether anything but the version is known."""
         return not (self.txn_id is None and self.meta is None and self._written is None)
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
-        """Note the bytes of the commit. ``meta``: its file, where the store has shown it since."""
+        """Record the bytes of the commit. ``meta``: its file, if the store has shown it since."""
         self.meta = meta
         if len(data) <= _LARGE_BYTES:
             self._written = FileMeta("", len(data), None, etag_of(data))
 
     def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
-        """Raise TableReplacedError where what was just read from the log may be of another table, which took the place
-        of this one meanwhile. A table that was deleted does not come back: where this commit is there now, all that was
-        read before was its table's. ``commits``: that were read. Cost: 1 HEAD; none over a network, where the txnId of
-        this commit decides alone, if it was read."""
+        """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
+        deleted table does not come back: if this commit still exists, everything read before belongs to its table.
+        ``commits``: the commits read. Cost: 1 HEAD; none over a network, where only the txnId of this commit decides,
+        if
+        it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
         read = next((info.txn_id for info in infos if info is not None), None)
         is_same = None in (read, self.txn_id) or read == self.txn_id
@@ -67,15 +69,15 @@ class Tip:
             is_same = found is None or self.is_file(reader, found)  # log clean-up may have deleted it
         if not is_same:
             raise TableReplacedError(
-                f"{reader.store.url}: the table was replaced while version {self.version} of it was read: the log has "
-                "another commit of that version now. Read the table again.",
+                f"{reader.store.url}: the table was replaced while version {self.version} was read: the log now has "
+                "another commit of that version. Read the table again.",
                 version=self.version,
             )
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
-        """Whether ``found``, what a HEAD of the version returned, is this commit. Where sizes, times and ETags do not
-        decide it, the txnId in the file does, or without one all its bytes. Raises StoreError. Cost: none, as a rule;
-        at most 1 GET, of 4 KiB where there is a txnId, once for each file that the store shows."""
+        """Whether ``found``, the result of a HEAD of the version, is this commit. If sizes, times and ETags do not
+        decide it, the txnId in the file does, or without one all its bytes. Raises StoreError. Cost: usually none; at
+        most 1 GET, of 4 KiB if there is a txnId, once for each file that the store shows."""
         if self.is_misplaced:
             return False
         written = self._written
@@ -88,8 +90,9 @@ class Tip:
         return False
 
     def check_is_there(self, reader: LogReader, work: str) -> None:
-        """Raise TableReplacedError where the log has another commit of this version, MissingVersionError where it has
-        none, before ``work`` deletes files that it has chosen by this version. Cost: 1 HEAD, and as ``is_file``."""
+        """Check the commit before ``work`` deletes files that it chose by this version. Raises TableReplacedError if
+        the
+        log has another commit of this version, MissingVersionError if it has none. Cost: 1 HEAD, and as ``is_file``."""
         url = reader.store.url
         found = reader.store.head(commit_path(self.version))
         if found is None:
@@ -101,7 +104,7 @@ class Tip:
             raise other_table(url, self.version, work)
 
     def _is_managed(self, reader: LogReader) -> bool:
-        # A catalog decides which commits a table has, and shows a commit otherwise before it is published.
+        # A catalog decides which commits a table has, and shows a commit differently before it is published.
         return self.meta is None and (reader.store.catalog is not None or reader.store.branch is not None)
 
     def _has_txn_id(self, reader: LogReader) -> bool:
@@ -122,9 +125,9 @@ class Tip:
 
 
 def other_table(url: str, version: int, work: str) -> TableReplacedError:
-    """The error for another table in the place of the one that ``work`` deletes files of."""
+    """The error for a table that was replaced while ``work`` was deleting its files."""
     return TableReplacedError(
-        f"{url}: the table was replaced after version {version} of it was read, during {work}, which deletes no more "
-        "files. Call it again if it is meant for the table that is there now.",
+        f"{url}: the table was replaced after version {version} was read, during {work}, which deletes no more files. "
+        "Call it again if it is meant for the new table.",
         version=version,
     )

@@ -1,7 +1,8 @@
-"""Which bytes of a Parquet file hold given columns of given row groups.
+"""The byte ranges of columns and row groups in a Parquet file.
 
-pyarrow ends the process where the metadata of a column chunk is damaged. So Arrow itself first locates the chunks, in a
-read of which the source refuses the first byte; only the chunks that it has located are inspected here.
+pyarrow ends the process if the metadata of a column chunk is damaged. So Arrow itself locates the chunks first, in a
+read
+whose source refuses the first byte; only chunks that Arrow has located are inspected here.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from typing import Any
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.ranges import Range, RangeReader
 
-# Of a file that is opened ahead, the footer and the columns are requested before its turn if each has at most this
-# number of bytes.
+# For a file that is opened ahead, footer and columns are requested before its turn if neither exceeds this many bytes.
 FETCHED_AHEAD_BYTES = 2 << 20
 
 
 def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequence[str]) -> list[Range]:
-    """The byte ranges, (start, end), of columns in row groups of a file of ``size`` bytes, by its footer
-    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged: then reading the file is what reports it.
+    """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
+    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; reading the file then reports it.
 
-    ``columns``: names of top-level columns, or dotted paths of columns in structs; a column that several of them name
-    has its ranges as many times. No request.
+    ``columns``: names of top-level columns, or dotted paths into structs. A column covered by several names has its
+    ranges that many times. Makes no request.
     """
     paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
     named = Counter(columns)
@@ -35,8 +35,9 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """Announce to a file of a remote store which columns of which row groups will be read, each as often as named. With
-    ``ahead`` they are requested at once if they are few bytes. Does nothing for other files. Raises StoreError."""
+    """Announce to a file of a remote store which columns of which row groups will be read, once per time they are
+    named.
+    With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))
@@ -45,7 +46,7 @@ def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Seq
 
 
 def has_small_footer(source: Any) -> bool:
-    """Whether a file of a remote store has a footer that may be held before the turn of the file. No request."""
+    """Whether a remote file's footer is small enough to be held before the file's turn. Makes no request."""
     if not isinstance(source, RangeReader):
         return False
     source.seek(max(source.size() - 8, 0))
@@ -54,12 +55,12 @@ def has_small_footer(source: Any) -> bool:
 
 
 def another_view(source: Any) -> Any:
-    """``source`` for one more thread."""
+    """``source`` for use in another thread."""
     return source.view() if isinstance(source, RangeReader) else source
 
 
 def _times(path: str, named: Mapping[str, int]) -> int:
-    """How many of the names are a leaf, or what it is inside of."""
+    """How many of the names cover a leaf, by its own path or a prefix of it."""
     times = 0
     while path:
         times += named[path]
@@ -85,7 +86,7 @@ def _are_located(footer: Any, size: int, groups: Sequence[int], columns: list[st
 
 
 class _Refusing(io.RawIOBase):
-    """A file of which no byte can be read. ``was_read``: Arrow has located all chunks, and begun to read them."""
+    """A file whose reads all fail. ``was_read``: Arrow located all chunks and began to read."""
 
     def __init__(self, size: int) -> None:
         self._size = size

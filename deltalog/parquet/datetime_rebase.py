@@ -1,8 +1,10 @@
 """Rebases dates and timestamps of old writers from the Julian to the Gregorian calendar. Pure.
 
-Spark before version 3, and later versions if configured so, count days before 15 October 1582 by the Julian calendar,
-and record it in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
-timestamp its time of day as well, in UTC, which writers that record a time zone nearly always used.
+Spark before version 3, and later versions if so configured, use the Julian calendar for days before 15 October 1582,
+and
+record this in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
+timestamp
+also keeps its time of day in UTC, the zone that nearly all writers that record one use.
 
 Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
 """
@@ -26,8 +28,8 @@ _GREGORIAN_FROM = datetime.date(1582, 10, 15).toordinal() - _EPOCH_ORDINAL
 
 
 def _steps() -> list[int]:
-    """The stored days from which the difference of the calendars grows by a day: 1 March of years that are leap years
-    in the Julian calendar only."""
+    """The stored days at which the difference between the calendars grows by a day: 1 March of years that are leap
+    years only in the Julian calendar."""
     centuries = [year for year in range(100, 1582, 100) if year % 400]
     marches = (datetime.date(year, 3, 1).toordinal() - _EPOCH_ORDINAL for year in centuries)
     return [march - 1 + number for number, march in enumerate(marches)]
@@ -38,24 +40,24 @@ _STEPS = _steps()
 
 @dataclass(frozen=True, slots=True)
 class Calendars:
-    """Which values of a file are in the Julian calendar: dates and timestamps, INT96 timestamps."""
+    """Which values of a file use the Julian calendar: dates and timestamps, INT96 timestamps."""
 
     julian: bool = False
     julian_int96: bool = False
 
     def dates(self, days: Any) -> Any:
-        """``date32`` values by the Gregorian calendar."""
+        """``date32`` values in the Gregorian calendar."""
         if not self.julian or not _any_before(days.cast(pa.int32()), _GREGORIAN_FROM):
             return days
         return pc.add(days.cast(pa.int32()), _shift(days.cast(pa.int32()))).cast(pa.date32())
 
     def timestamps(self, micros: Any, int96: bool) -> Any:
-        """``timestamp[us]`` values by the Gregorian calendar."""
+        """``timestamp[us]`` values in the Gregorian calendar."""
         julian = self.julian_int96 if int96 else self.julian
         numbers = micros.cast(pa.int64())
         if not julian or not _any_before(numbers, _GREGORIAN_FROM * _MICROS_PER_DAY):
             return micros
-        # Integer division truncates; with an offset from long before the first year it rounds down.
+        # Integer division truncates; after adding an offset that makes all values positive, it rounds down.
         days = pc.subtract(pc.divide(pc.add(numbers, 1_000_000 * _MICROS_PER_DAY), _MICROS_PER_DAY), 1_000_000)
         return pc.add(numbers, pc.multiply(_shift(days).cast(pa.int64()), _MICROS_PER_DAY)).cast(micros.type)
 
@@ -64,7 +66,7 @@ GREGORIAN = Calendars()
 
 
 def of_file(metadata: Mapping[bytes, bytes]) -> Calendars:
-    """The calendars of a file, from the key-value metadata of its Parquet footer."""
+    """A file's calendars, from the key-value metadata of its Parquet footer."""
     version = metadata.get(_VERSION)
     if version is None:
         return GREGORIAN
@@ -79,7 +81,7 @@ def _any_before(numbers: Any, limit: int) -> bool:
 
 
 def _shift(days: Any) -> Any:
-    """The number of days by which the same year, month and day is later in the Gregorian calendar."""
+    """By how many days the same year, month and day is later in the Gregorian calendar."""
     shift: Any = pa.scalar(2, pa.int32())
     for step in _STEPS:
         shift = pc.subtract(shift, pc.greater_equal(days, step).cast(pa.int32()))

@@ -1,8 +1,8 @@
-"""Which columns of a data file are written with dictionaries. Pure.
+"""Which columns of a data file get a dictionary. Pure.
 
-A dictionary makes a column of few different values small. One of mostly different values becomes larger by it, and
-takes several times as long to write: all values are hashed, and a dictionary of eight-byte numbers has room for 131,072
-of them before the writer gives up.
+A dictionary makes a column with few distinct values small. It makes a column of mostly distinct values larger, and
+writing it takes several times as long: all values are hashed, and a dictionary holds up to 131,072 eight-byte numbers
+before the writer gives up.
 
 Spec: PROTOCOL.md leaves the encodings of data files to writers.
 """
@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-# Dictionaries of fewer rows cost nothing to speak of.
+# The cost of a dictionary for fewer rows is negligible.
 _FEW_ROWS = 4096
 _SAMPLE_ROWS = 1 << 13
 _MOST_DIFFERENT = 0.95
 
 
 def dictionary_columns(rows: pa.Table) -> list[str] | bool:
-    """The Parquet paths of the columns that get a dictionary; True for all. ``rows``: the first ones of the file."""
+    """The Parquet paths of the columns that get a dictionary; True for all. ``rows``: the first rows of the file."""
     if rows.num_rows < _FEW_ROWS:
         return True
     sample = rows.slice(0, _SAMPLE_ROWS)

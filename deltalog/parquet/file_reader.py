@@ -1,4 +1,4 @@
-"""Reads one data file as Arrow: the table's columns, in batches of bounded size.
+"""Reads a data file as Arrow: the table's columns, in batches of bounded size.
 
 Spec: PROTOCOL.md#delta-data-type-to-parquet-type-mappings, #reader-requirements-for-column-mapping,
 #reader-requirements-for-type-widening, #consistency-between-table-metadata-and-data-files.
@@ -49,20 +49,20 @@ T = TypeVar("T")
 
 MAX_BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 16 << 20
-# Row groups are fetched together up to this size, so that files of many small ones need few requests.
+# Row groups are fetched together up to this size, so that a file of many small row groups needs few requests.
 _FETCH_BYTES = 32 << 20
 # Row groups up to this decompressed size are announced to a remote store together.
 _EXPECTED_BYTES = 512 << 20
-# Below this, threads and reading ahead cost several times as much as decoding the file.
+# For smaller files, threads and reading ahead cost several times as much as decoding.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
-_Run = tuple[int, int, list[int]]  # the first row, the number of rows and the row groups of a stretch
+_Run = tuple[int, int, list[int]]  # a run of row groups: its first row, its number of rows, and the row group numbers
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """The log's data on a file that determines its rows."""
+    """What the log says about a file and its rows."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -73,16 +73,16 @@ class DataFile:
 
     @classmethod
     def of(cls, add: AddFile) -> DataFile:
-        """A live file, of which all live rows are read."""
+        """A live file, all of whose live rows are read."""
         vector, base_row_id, version = add.deletion_vector, add.base_row_id, add.default_row_commit_version
         return cls(add.path, add.partition_values, vector, base_row_id, version, add.size)
 
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The columns to read of each file, the partition columns among them, and the column mapping.
+    """The columns to read from each file, including partition columns, and the column mapping.
 
-    ``tracking`` are columns of row tracking, which come after the others.
+    ``tracking``: row tracking columns, which come last.
     """
 
     schema: StructType
@@ -99,10 +99,11 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How stored values are converted to the table's types: the names of fields, and the calendar of dates.
+    """How stored values are converted to the table's types: how fields are matched, and the calendars of dates.
 
-    ``exact``, for new rows: fractions of a microsecond, text that is not UTF-8, and fields of structs that the type
-    lacks or that are there twice, are an error.
+    ``exact``, for new rows: fractions of a microsecond, text that is not UTF-8, and struct fields that the type lacks
+    or
+    that occur twice are errors.
     """
 
     lookup: Lookup = _BY_NAME
@@ -116,19 +117,21 @@ PLAIN, EXACT = Reading(), Reading(exact=True)
 def read_file(
     files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of ``layout`` from a file that the log names, without the rows that are deleted.
+    """Read the columns of ``layout`` from a file that the log names, without deleted rows.
 
-    Partition columns come from the log; columns that the file lacks are null. With ``only``, just the rows at these
-    positions. Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, none is empty; row groups without a selected
-    row are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for
-    the columns of each row group; 1 more for a deletion vector in a file.
+    Partition values come from the log; columns that the file lacks are null. ``only``: positions of the rows to read.
+    Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty; row groups without a selected row
+    are
+    not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
+    columns of each row group; 1 more for a deletion vector in a file.
     """
     yield from open_file(files, file, layout, only).batches()
 
 
 def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
-    """The first half of ``read_file``, which mostly waits for the store: the footer, and the deletion vector. Its
-    ``batches`` are the second half. Threads may call it for some files ahead. Raises as ``read_file``."""
+    """The first half of ``read_file``, mostly waiting for the store: reads the footer and the deletion vector. The
+    second
+    half is the result's ``batches``. Threads may open several files ahead. Raises as ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
@@ -148,7 +151,7 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
 
 
 class OpenFile:
-    """A data file whose last bytes were read, and its footer if it is small. ``batches`` closes it."""
+    """An open data file whose last bytes, including a small footer, are in memory. ``batches`` closes it."""
 
     def __init__(
         self,
@@ -171,10 +174,10 @@ class OpenFile:
         self._parquet: Any = None
 
     def read_footer(self) -> None:
-        """Read the footer, and announce the first columns. Raises as ``read_file``."""
+        """Read the footer and announce the first columns. Raises as ``read_file``."""
         try:
             with naming(self._store, self._path):
-                # INT96 in its default nanoseconds would wrap around outside the years 1677 to 2262.
+                # In nanoseconds, the default, INT96 would wrap around outside the years 1677 to 2262.
                 parquet = open_parquet(self._source, coerce_int96_timestamp_unit="us", pre_buffer=self._is_large)
                 self._assemble = Assembly(parquet, self._file, self.layout)
                 self._runs = _runs(parquet.metadata, self._deleted, self._only)
@@ -186,16 +189,17 @@ class OpenFile:
 
     @property
     def live_rows(self) -> int:
-        """The number of rows in the file, by its footer, without those that are deleted. Raises as ``read_file``."""
+        """The number of rows according to the footer, without deleted rows. Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         rows: int = self._parquet.metadata.num_rows
         return rows - self._deleted.range_cardinality(0, rows)
 
     def batches(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """See ``read_file``. ``by_threads``: Arrow's threads decode a large file; else the caller's does, which holds
-        less memory, for callers that read several files side by side. ``most_rows``: of a batch. No batch is held when
-        the caller asks for the next one."""
+        """See ``read_file``. ``by_threads``: let Arrow's threads decode a large file. If False, the caller's thread
+        does,
+        which needs less memory when several files are read concurrently. ``most_rows``: per batch. No reference to a
+        batch is kept when the caller asks for the next one."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
@@ -211,9 +215,10 @@ class OpenFile:
                     del batch
 
     def placed(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows of the row groups that hold a selected one, and the position in the file of the first one, batch by
-        batch; rows that are deleted or not selected are among them. ``by_threads``, ``most_rows``: as ``batches``.
-        Raises as ``read_file``."""
+        """All rows of the row groups that contain a selected row, batch by batch, each with the position of its first
+        row
+        in the file; includes deleted and unselected rows. ``by_threads``, ``most_rows``: as for ``batches``. Raises as
+        ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
@@ -224,7 +229,7 @@ class OpenFile:
                 del batch
 
     def _stored(self, by_threads: bool, most_rows: int) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-        """First row, number of rows and stored columns, batch by batch; None where no column is read."""
+        """First row, number of rows, and stored columns (None if no column is read) of each batch."""
         parquet, names = self._parquet, self._assemble.stored_names
         padding_bytes = sum(char_length([column]) or 0 for column in self.layout.schema)
         size = min(most_rows, _batch_rows(parquet.metadata, padding_bytes))
@@ -243,7 +248,7 @@ class OpenFile:
                 start += count
 
     def _expect(self, number: int, ahead: bool) -> int:
-        """Announce the columns of some stretches from ``number`` on. Returns the first one that is not announced."""
+        """Announce the columns of runs from ``number`` on. Returns the first run that is not announced."""
         if not self._store.is_remote:
             return len(self._runs)
         metadata, end, size_bytes = self._parquet.metadata, number, 0
@@ -261,15 +266,16 @@ def read_files(
     requests: Iterable[tuple[DataFile, FileLayout, BitMap64 | None]],
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """``read`` of each of several files, the arguments of ``open_file``, in order; threads call it some files ahead. On
-    a remote store up to 32 more files are opened meanwhile, of which no more is held than ``open_file`` reads."""
+    """Run ``read`` on several files in order. ``requests``: arguments of ``open_file``. Threads run it some files
+    ahead.
+    On a remote store, up to 32 more files are opened meanwhile, holding no more than ``open_file`` reads."""
     return opened_ahead(
         requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
     )
 
 
 class naming:
-    """Converts errors of reading a file to one that names it. A class, since a generator would cost more."""
+    """Converts errors while reading a file to ones that name it. A class because a generator would be slower."""
 
     __slots__ = ("_path", "_store")
 
@@ -301,7 +307,7 @@ def _unreadable(store: LogStore, path: str, error: BaseException) -> InvalidData
 
 
 def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]:
-    """The stretches of row groups that are read at once."""
+    """The runs of row groups to read together."""
     runs: list[_Run] = []
     position, size = 0, 0
     for number in range(metadata.num_row_groups):
@@ -309,7 +315,7 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]
         rows = group.num_rows
         end = position + rows
         if not 0 <= rows <= metadata.num_rows - position:
-            raise ValueError(f"row group {number} has {rows} rows, and the file {metadata.num_rows}.")
+            raise ValueError(f"row group {number} has {rows} rows, but the file has {metadata.num_rows}.")
         wanted = (
             rows - deleted.range_cardinality(position, end) if only is None else only.range_cardinality(position, end)
         )
@@ -326,7 +332,7 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]
 
 
 def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
-    """The rows for a batch of the usual size, estimated from the first row group and the padding of a row."""
+    """The number of rows in a batch of the usual size, estimated from the first row group and the padding per row."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)
@@ -336,7 +342,7 @@ def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
 
 
 def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
-    """The selected rows of a batch, counted from its first; None for all of them."""
+    """The positions of selected rows within a batch; None if all are selected."""
     wanted = BitMap64()
     wanted.add_range(start, start + rows)
     if only is not None:
@@ -348,7 +354,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
 
 
 class Assembly:
-    """Combines stored columns, partition values and row tracking, for one file."""
+    """Combines stored columns, partition values and row tracking for one file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._file = file
@@ -372,7 +378,7 @@ class Assembly:
 
     @property
     def stored_names(self) -> list[str]:
-        """The file's names of the columns to read."""
+        """The columns to read, by their names in the file."""
         return list(dict.fromkeys((*self._stored.values(), *filter(None, self._tracked.values()))))
 
     def __call__(self, start: int, rows: int, stored: pa.RecordBatch | None) -> pa.RecordBatch:
@@ -380,7 +386,7 @@ class Assembly:
         columns = [self._column(column, rows, held) for column in self._layout.schema]
         tracked = [self._tracking(column, start, rows, held) for column in self._layout.tracking]
         if not columns and not tracked:
-            # A batch without columns has its number of rows from an empty struct only.
+            # Without columns, only a struct array can carry the number of rows.
             return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), rows))
         return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
 
@@ -408,7 +414,7 @@ class Assembly:
         if base is None:
             missing = "baseRowId" if column.counted else "defaultRowCommitVersion"
             raise InvalidDataFileError(
-                f"The log has no {missing} for the file {file.path}, which row tracking needs. Backfill it: disable "
+                f"The log has no {missing} for the file {file.path}, which row tracking needs. To backfill it, disable "
                 "delta.enableRowTracking and enable it again.",
                 path=file.path,
             )
@@ -428,13 +434,13 @@ def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
 
 
 def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
-    """The positions that a deletion vector deletes. Cost: 1 GET unless it is inline or deletes nothing."""
+    """The positions deleted by a deletion vector. Cost: 1 GET unless it is inline or deletes nothing."""
     if vector.cardinality == 0:
-        return BitMap64()  # delta-spark's empty vector has no bitmap, not even an empty one
+        return BitMap64()  # delta-spark's empty vectors have no bitmap at all
     named = deletion_vectors.file_of(vector)
     if named is None:
         return deletion_vectors.from_inline(vector)
-    # The encoded UUID is a plain name; only an absolute path is percent-encoded.
+    # A path made from an encoded UUID is plain; only an absolute path is percent-encoded.
     store, path = files.find(named)
     try:
         return deletion_vectors.from_file(store.get(path, deletion_vectors.needed_bytes(vector)), vector)
@@ -447,10 +453,11 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
 
 
 def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
-    """Stored values as a type of the table: struct fields matched by name or id, absent ones null, numbers widened.
+    """Convert stored values to a type of the table: match struct fields by name or id, fill absent ones with null, and
+    widen numbers.
 
-    Raises pyarrow.ArrowInvalid or ArrowNotImplementedError where that is not possible without loss,
-    InvalidDataFileError for malformed variants.
+    Raises pyarrow.ArrowInvalid or ArrowNotImplementedError if this is not possible without loss, InvalidDataFileError
+    for malformed variants.
     """
     wanted = type_to_arrow(data_type)
     types = pa.types
@@ -475,7 +482,7 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         return _conform_timestamp(values, wanted, reading)
     values = values if values.type == wanted else values.cast(wanted)
     if reading.exact and types.is_string(wanted):
-        values.validate(full=True)  # Arrow writes bytes that are not UTF-8 unchanged, and readers refuse them
+        values.validate(full=True)  # Arrow would write bytes that are not UTF-8 unchanged, and readers reject them
     return values
 
 
@@ -483,7 +490,7 @@ def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
     micros = as_micros(values, reading.exact)
     if wanted.tz is None:
         return micros.cast(wanted)
-    # A timestamp without a zone in a file is UTC in Delta: INT96, or one that is not adjusted to UTC.
+    # In Delta, a timestamp without a zone in a file is UTC: INT96, or one marked as not adjusted to UTC.
     return reading.calendars.timestamps(micros.cast(wanted), int96=values.type.tz is None)
 
 
@@ -518,13 +525,13 @@ def _check_fields(stored: pa.StructType, data_type: StructType) -> None:
 
 
 def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
-    """A list or map with another child array under the same offsets and nulls; a null entry may hide values."""
+    """A list or map with another child array but the same offsets and nulls; null entries may hide values."""
     validity, offsets = values.buffers()[:2]
     return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])
 
 
 def _conform_variant(values: Any) -> Any:
-    """A variant column in its binary encoding, from shredded or plain storage."""
+    """A variant column in its binary encoding, converted from shredded or plain storage."""
     wanted = type_to_arrow(VARIANT)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage

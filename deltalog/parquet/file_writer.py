@@ -1,4 +1,4 @@
-"""Writes one data file from Arrow rows.
+"""Writes a data file from Arrow rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping, #data-files-1,
 #delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type.
@@ -30,8 +30,9 @@ ROW_GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileColumns:
-    """What files hold: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns that are none
-    of the table. ``indexed``: the paths, as files have them, of the leaves with statistics in the log."""
+    """The columns of data files: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns
+    that
+    the table does not have. ``indexed``: the leaves with statistics in the log, as paths of file names."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
@@ -40,7 +41,7 @@ class FileColumns:
 
     @functools.cached_property
     def stored(self) -> StructType:
-        """The table's columns under the names that files and statistics have for them."""
+        """The table's columns under the names used in files and statistics."""
         return column_mapping.physical_schema(self.columns, self.mapping)
 
     @functools.cached_property
@@ -55,20 +56,20 @@ class FileColumns:
         )
 
     def stored_rows(self, rows: pa.Table) -> pa.Table:
-        """Rows, in the columns' order and Arrow types, as files hold them."""
+        """Convert rows (in the columns' order and Arrow types) to the form stored in files."""
         schema = self.arrow_schema
         stored = [_retyped(values, field.type) for values, field in zip(rows.columns, schema, strict=True)]
         return pa.Table.from_arrays(stored, schema=schema)
 
     @functools.cached_property
     def has_shared_paths(self) -> bool:
-        """Whether two leaves of the files have one dotted path."""
+        """Whether two leaves have the same dotted path."""
         return stats.has_shared_paths(self.arrow_schema)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file: its size in bytes, its statistics as the log has them, and its SHA-256 where that was wanted."""
+    """A data file: its size in bytes, its statistics as in the log, and its SHA-256 if requested."""
 
     size_bytes: int
     statistics: str
@@ -78,7 +79,7 @@ class WrittenFile:
 def write_file(
     store: LogStore, path: str, rows: pa.Table, columns: FileColumns, checksum: Checksum | None = None
 ) -> WrittenFile:
-    """Write rows, in the columns' order and Arrow types, into a new file that is durable when this returns.
+    """Write rows (in the columns' order and Arrow types) to a new file, which is durable on return.
 
     Raises SchemaMismatchError, StoreError. Cost: 1 PUT.
     """
@@ -93,10 +94,11 @@ def write_file(
 
 
 class GrowingFile:
-    """A data file that is written piece by piece into ``file``. Its rows come from ``FileColumns.stored_rows``.
+    """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``compression``: a codec as pyarrow names it. ``without_bounds``: dotted paths of columns
-    of which later rows hold NaN.
+    ``first``: its first rows. ``compression``: a codec, as named by pyarrow. ``without_bounds``: dotted paths of
+    columns
+    in which later rows have NaN.
     """
 
     def __init__(
@@ -123,18 +125,18 @@ class GrowingFile:
         )
 
     def tell(self) -> int:
-        """The bytes written so far, without the footer."""
+        """The number of bytes written so far, without the footer."""
         return self._sink.tell()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether rows can follow those in the file: not if they have a NaN in a column whose bounds the file has."""
+        """Whether rows can be appended: not if a column whose bounds the file records has NaN in them."""
         wanted, have = stats.statistics_columns(rows), self._with_statistics
         if isinstance(wanted, bool):
             return True
         return not isinstance(have, bool) and set(have) <= set(wanted)
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, as row groups of their own. Raises StoreError."""
+        """Append rows as row groups of their own. Raises StoreError."""
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> None:
@@ -143,14 +145,14 @@ class GrowingFile:
         self._size_bytes = self._sink.tell()
 
     def written(self) -> WrittenFile:
-        """What the file is, when it is closed."""
+        """The result, once the file is closed."""
         columns, sink = self._columns, self._sink
         _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed)
         return WrittenFile(self._size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
 
 
 class HashedFile:
-    """A file that is written once from the start, and the SHA-256 of what was written."""
+    """Wraps a file that is written sequentially, and computes the SHA-256 of its content."""
 
     closed = False
 
@@ -159,32 +161,32 @@ class HashedFile:
         self._digest = hashlib.sha256()
 
     def write(self, data: Any) -> int:
-        """Write all of it."""
+        """Write all of ``data``."""
         self._digest.update(data)
         return self._file.write(data)
 
     def tell(self) -> int:
-        """The bytes written so far."""
+        """The number of bytes written so far."""
         return self._file.tell()
 
     def flush(self) -> None:
-        """Pass on what is held."""
+        """Flush the wrapped file."""
         self._file.flush()
 
     def hexdigest(self) -> str:
-        """The hash of what was written so far."""
+        """The hash of everything written so far."""
         return self._digest.hexdigest()
 
 
 def check_checksum(wanted: object) -> None:
-    """Raises CallError for a checksum that is not known; None is none."""
+    """Raise CallError for an unknown checksum; None means no checksum."""
     if wanted not in (None, "sha256"):
-        raise CallError(f"checksum is 'sha256' or None; got {wanted!r}.")
+        raise CallError(f"checksum must be 'sha256' or None; got {wanted!r}.")
 
 
 def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
-    """The field of a file for a column of the table: its physical name and id, and always optional, as Spark's
-    files are: nullability is the log's business."""
+    """The file field for a table column, with its physical name and id. Always optional, as in Spark's files, because
+    only the log records nullability."""
     name = column_mapping.physical_name(column, mode)
     field_id = column_mapping.parquet_id(column, mode)
     return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
@@ -201,20 +203,20 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
     if isinstance(data_type, ArrayType):
         return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
-    if data_type == VARIANT:  # not shredded: a variant that is there has both parts, as in Spark's files
+    if data_type == VARIANT:  # not shredded; both parts are required, as in Spark's files
         return pa.struct([pa.field(f.name, f.type, False) for f in held.fields])
     return held
 
 
 def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values under a type that differs in the names and nullability of nested fields only."""
+    """The same values under a type that differs only in the names and nullability of nested fields."""
     if values.type.equals(wanted, check_metadata=True):
         return values
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
 
 
 def _part(values: pa.Array, wanted: pa.Field) -> pa.Array:
-    """The part of a struct; of a variant with a value where there is no variant, as such parts are not nullable."""
+    """A child of a struct. The parts of a variant are not nullable, so absent variants get an empty value."""
     return values if wanted.nullable or not values.null_count else values.fill_null(b"")
 
 

@@ -1,9 +1,9 @@
-"""What a Parquet footer may say before pyarrow reads it: its Thrift encoding, the tree of its columns, and the facts of
-its column chunks. Pure.
+"""Checks a Parquet footer before pyarrow reads it: its Thrift encoding, its column tree, and the metadata of its column
+chunks. Pure.
 
-pyarrow ends the process, or takes memory and time out of proportion, for footers that contradict themselves. A footer
-is decoded here by the specification of parquet.thrift, in time and memory in proportion to its length, and encoded anew
-with nothing but what was checked: ``checked``. What deltalog does not use is left out.
+On inconsistent footers, pyarrow ends the process or uses disproportionate memory and time. ``checked`` decodes a footer
+as specified in parquet.thrift, in time and memory proportional to its length, and re-encodes only what was checked.
+Whatever deltalog does not use is left out.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from deltalog.protocol import limits
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _INTEGERS = frozenset((_I32, _I64))
 _BITS = {_BYTE: 8, _I16: 16, _I32: 32, _I64: 64}
-_MOST_STRUCTS = 32  # structs within structs, in Thrift
-_MOST_LEVELS = 1_000  # of groups in the tree of columns
-_MOST_PATH_BYTES = 64 << 20  # of the paths of all columns
+_MOST_STRUCTS = 32  # nesting of Thrift structs
+_MOST_LEVELS = 1_000  # nesting of groups in the column tree
+_MOST_PATH_BYTES = 64 << 20  # total length of all column paths
 
-# Physical types, and the lengths in bytes of their bounds.
+# Physical types, with the lengths of their bounds in bytes.
 _FIXED = 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
-_Value = tuple[int, Any]  # its type, and the value: for a list the type of its items and these, for a struct its fields
+_Value = tuple[int, Any]  # (type, value); for a list, the value is (item type, items); for a struct, its fields
 _Struct = dict[int, _Value]
 
-# The fields that are kept of SchemaElement and KeyValue, and their types.
+# The fields of SchemaElement and KeyValue that are kept, with their types.
 _SCHEMA_FIELDS = {
     1: _I32, 2: _I32, 3: _I32, 4: _BINARY, 5: _I32, 6: _I32, 7: _I32, 8: _I32, 9: _I32, 10: _STRUCT,
 }  # fmt: skip
 _KEY_VALUE_FIELDS = {1: _BINARY, 2: _BINARY}
-# The fields that are read of ColumnChunk: type, values, statistics and histograms of levels of its metadata; and
-# whether it is encrypted.
+# The fields of ColumnChunk that are read: from its metadata, the type, the number of values, statistics and histograms
+# of
+# levels; and whether it is encrypted.
 _NOTHING: Mapping[int, Any] = {}
 _CHUNK_FIELDS: Mapping[int, Any] = {3: {1: None, 5: None, 12: None, 16: {2: None, 3: None}}, 8: _NOTHING, 9: None}
 _ABSENT = (0, None)
 
 
 class Leaf:
-    """A column of a file as its footer has it: its physical type, the length of its bounds in bytes (None: any), and
-    its highest definition and repetition levels."""
+    """A column, as described by the footer: its physical type, the length of its bounds in bytes (None: any), and its
+    maximum definition and repetition levels."""
 
     __slots__ = ("definition", "kind", "path", "repetition", "width")
 
@@ -53,11 +54,12 @@ class Leaf:
 
 
 def checked(footer: bytes) -> bytes:
-    """A footer as the Thrift struct FileMetaData, checked and encoded anew: columns, rows, row groups, key-value
-    metadata, and of each column chunk its type, its number of values and its statistics.
+    """Check a footer (the Thrift struct FileMetaData) and re-encode it: columns, rows, row groups, key-value metadata,
+    and
+    for each column chunk its type, number of values and statistics.
 
-    Bounds that are no values of their column's type are left out. Raises ValueError that says what is wrong. Time and
-    memory: in proportion to the footer; of the row groups one column chunk is held at a time.
+    Bounds that are not values of their column's type are left out. Raises ValueError that says what is wrong. Time and
+    memory are proportional to the footer; only one column chunk is held at a time.
     """
     if len(footer) > limits.MAX_FOOTER_BYTES:
         raise ValueError(f"the length of its footer, {limits.over('MAX_FOOTER_BYTES', len(footer))}")
@@ -78,7 +80,7 @@ def _file(data: bytes) -> bytes:
             break
         if number == 4 and kind == _LIST:
             if not leaves or groups is not None:
-                raise ValueError("its footer has row groups before its columns, or twice")
+                raise ValueError("its footer has row groups before its columns, or has them twice")
             groups = bytearray()
             count, at = _items(data, at, _STRUCT)
             _put_count(groups, count, _STRUCT)
@@ -100,7 +102,7 @@ def _file(data: bytes) -> bytes:
     if groups is None:
         raise ValueError("its footer has no row groups")
     if total != rows:
-        raise ValueError(f"it has {rows} rows by its footer, and its row groups have {total}")
+        raise ValueError(f"it has {rows} rows by its footer, but its row groups have {total}")
     out = bytearray()
     _put(out, 1, (_I32, _number(found, 1, _I32, "version")), 0)
     elements = [_kept(element, _SCHEMA_FIELDS) for element in found[2][1][1]]
@@ -116,7 +118,7 @@ def _file(data: bytes) -> bytes:
 
 
 def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
-    """Check a row group, and write it with its column chunks. Returns its number of rows, and where it ends."""
+    """Check a row group and write it with its column chunks. Returns its number of rows and its end."""
     found: _Struct = {}
     count, number = -1, 0
     out += b"\x19"
@@ -129,7 +131,7 @@ def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], positio
                 raise ValueError(f"row group {position} has its columns twice")
             count, at = _items(data, at, _STRUCT)
             if count != len(leaves):
-                raise ValueError(f"row group {position} has {count} columns, and the file {len(leaves)}")
+                raise ValueError(f"row group {position} has {count} columns, but the file has {len(leaves)}")
             _put_count(out, count, _STRUCT)
             for leaf in leaves:
                 at = _chunk(data, at, out, leaf, position)
@@ -146,7 +148,7 @@ def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], positio
 
 
 def _chunk(data: bytes, at: int, out: bytearray, leaf: Leaf, group: int) -> int:
-    """Check the facts of a column chunk, and write those that are used. Returns where it ends."""
+    """Check the metadata of a column chunk and write the parts that are used. Returns its end."""
     chunk, at = _struct(data, at, _CHUNK_FIELDS)
     if 8 in chunk or 9 in chunk:
         raise ValueError(f"{_where(leaf, group)} is encrypted")
@@ -157,14 +159,14 @@ def _chunk(data: bytes, at: int, out: bytearray, leaf: Leaf, group: int) -> int:
     if kind != _I32 or physical != leaf.kind:
         found = _TYPES[physical] if kind == _I32 and 0 <= physical < len(_TYPES) else "unknown"
         raise ValueError(
-            f"the type of {_where(leaf, group)} is {found}, and in the schema of the file {_TYPES[leaf.kind]}"
+            f"the type of {_where(leaf, group)} is {found}, but {_TYPES[leaf.kind]} in the schema of the file"
         )
     kind, values = facts.get(5, _ABSENT)
     if kind != _I64 or values < 0:
         raise ValueError(f"{_where(leaf, group)} does not have the number of its values")
     if 16 in facts:
         _check_histograms(facts[16], leaf, group)
-    # Its type, no encodings, no path, no compression, its number of values, and no place in the file.
+    # The type, no encodings, no path, no compression, the number of values, and no offsets in the file.
     out += b"\x26\x00\x1c\x15"
     out.append(physical << 1)
     out += b"\x19\x05\x19\x08\x15\x00\x16"
@@ -183,7 +185,7 @@ def _where(leaf: Leaf, group: int) -> str:
 
 
 def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
-    """A histogram of levels, in SizeStatistics, has a number for each level, or none."""
+    """A histogram of levels in SizeStatistics must have one number per level, or none."""
     kind, sizes = value
     if kind != _STRUCT:
         return
@@ -191,12 +193,12 @@ def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
         kind, items = sizes.get(number, _ABSENT)
         if kind == _LIST and items[1] and len(items[1]) != level + 1:
             raise ValueError(
-                f"{_where(leaf, group)} has a histogram of {len(items[1])} {name} levels, and {level + 1} levels"
+                f"{_where(leaf, group)} has a histogram of {len(items[1])} {name} levels, but {level + 1} levels"
             )
 
 
 def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> None:
-    """The statistics that can be true: bounds of the type's length, in pairs, and a null count within the values."""
+    """Write the plausible statistics: pairs of bounds of the type's length, and a null count within the value count."""
     kept: _Struct = {}
     width = leaf.width
     for low, high in ((2, 1), (6, 5)):
@@ -210,7 +212,7 @@ def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> 
     kind, nulls = found.get(3, _ABSENT)
     if kind == _I64 and 0 <= nulls <= values:
         kept[3] = kind, nulls
-    for number in (7, 8):  # whether the bounds are values, or cut off
+    for number in (7, 8):  # whether the bounds are exact
         if number in found and found[number][0] in (_TRUE, _FALSE) and 5 in kept:
             kept[number] = found[number]
     _put_struct(out, kept)
@@ -220,13 +222,13 @@ def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> 
 
 
 def _leaves(value: _Value) -> list[Leaf]:
-    """The columns of a file, from the list of SchemaElement, which is its tree in preorder."""
+    """The columns of a file, from the list of SchemaElement, which is the column tree in preorder."""
     kind, (item_kind, elements) = value if value[0] == _LIST else (0, (0, ()))
     if kind != _LIST or item_kind != _STRUCT or not elements:
         raise ValueError("its footer has no columns")
     found: list[Leaf] = []
     path_bytes = 0
-    # Of each group that is open: how many children are left, its path, and its levels.
+    # For each open group: the number of children left, its path, and its levels.
     above: list[list[Any]] = [[1, "", 0, 0]]
     for position, element in enumerate(elements):
         while above and not above[-1][0]:
@@ -276,7 +278,7 @@ def _name(element: _Struct) -> str:
 
 
 def _number(struct: _Struct, field: int, kind: int, what: str, most: int | None = None) -> int:
-    """A number that has to be there, from 0 to ``most``."""
+    """A required number from 0 to ``most``."""
     found, value = struct.get(field, (0, None))
     if found != kind:
         raise ValueError(f"its footer does not have the {what}")
@@ -291,7 +293,7 @@ def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
 
 
 def _pairs(value: _Value | None) -> _Value | None:
-    """Key-value metadata: the entries that have a key."""
+    """Key-value metadata: the entries with a key."""
     entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
     kept = [each for each in entries if 1 in each]
     return (_LIST, (_STRUCT, kept)) if kept else None
@@ -306,7 +308,7 @@ def _items_of(value: _Value) -> list[_Struct]:
 
 
 def _text(value: _Value | None) -> _Value | None:
-    """The writer's name, if it is text."""
+    """The writer's name, if it is valid text."""
     if value is None or value[0] != _BINARY:
         return None
     try:
@@ -319,13 +321,13 @@ def _text(value: _Value | None) -> _Value | None:
 # --------------------------------------------------------------------------------------------- the compact protocol
 
 
-# Functions take the bytes and where a value begins, and return where it ends too. They raise IndexError at the end of
-# the bytes, ValueError for what is not of the protocol.
+# Functions take the bytes and the start of a value, and also return its end. They raise IndexError at the end of the
+# bytes and ValueError for an invalid encoding.
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number and the type of the field after the field ``last`` of a struct, and where its value begins. The type
-    0: the struct has no more fields."""
+    """The number and type of the field after field ``last`` of a struct, and the start of its value. Type 0 means the
+    struct has no more fields."""
     head = data[at]
     at += 1
     if not head:
@@ -337,18 +339,19 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
-    """The number of items of a list, which has to be of this type, and where they begin."""
+    """The number of items of a list, which must be of type ``wanted``, and the start of the items."""
     kind, count, at = _head(data, at)
     if kind != wanted:
-        raise ValueError(f"its footer has a list of the type {kind} in place of {wanted}")
+        raise ValueError(f"its footer has a list of the type {kind} instead of {wanted}")
     return count, at
 
 
 def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth: int = 0) -> tuple[_Struct, int]:
-    """The fields of a struct; of those that ``wanted`` lacks, nothing. ``wanted``: the fields, and for a struct those
-    of its fields that are wanted in turn (None: all)."""
+    """The fields of a struct, without those that ``wanted`` lacks. ``wanted``: the fields, each with the wanted fields
+    of
+    a struct in turn (None: all)."""
     if depth > _MOST_STRUCTS:
-        raise ValueError("its footer has structs within structs without end")
+        raise ValueError("its footer has structs nested too deeply")
     found: _Struct = {}
     number = 0
     while True:
@@ -380,7 +383,7 @@ def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth
 
 
 def _value(data: bytes, at: int, kind: int, depth: int = 0) -> tuple[Any, int]:
-    """The value of a field: see ``_Value``."""
+    """The value of a field; see ``_Value``."""
     if kind == _BINARY:
         length, at = _unsigned(data, at)
         return _taken(data, at, length)
@@ -396,7 +399,7 @@ def _value(data: bytes, at: int, kind: int, depth: int = 0) -> tuple[Any, int]:
             held, at = _taken(data, at, count)
             return (inner, [each == 1 for each in held]), at
         if depth > _MOST_STRUCTS:
-            raise ValueError("its footer has lists within lists without end")
+            raise ValueError("its footer has lists nested too deeply")
         values = []
         for _ in range(count):
             value, at = _value(data, at, inner, depth + 1)
@@ -408,7 +411,7 @@ def _value(data: bytes, at: int, kind: int, depth: int = 0) -> tuple[Any, int]:
 
 
 def _skipped(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Where a value ends."""
+    """The end of a value."""
     if kind in (_I16, _I32, _I64):
         while data[at] > 127:
             at += 1
@@ -431,7 +434,7 @@ def _skipped(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """The type of the items of a list, their number, and where they begin."""
+    """The item type of a list, its number of items, and the start of the items."""
     head = data[at]
     at += 1
     count = head >> 4
@@ -440,7 +443,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
         if count > limits.MAX_FOOTER_ITEMS:
             raise ValueError(f"the number of items of a list in its footer, {limits.over('MAX_FOOTER_ITEMS', count)}")
     if count > len(data) - at:
-        raise ValueError(f"its footer has a list of {count} items that it has no bytes for")
+        raise ValueError(f"its footer has a list of {count} items, more than the bytes that are left")
     return head & 15, count, at
 
 
@@ -463,7 +466,7 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at
-    raise ValueError("its footer has a number without end")
+    raise ValueError("its footer has a number that is too long")
 
 
 def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
@@ -477,7 +480,7 @@ def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def _put(out: bytearray, number: int, value: _Value, last: int) -> None:
-    """Write a field after the field ``last``."""
+    """Write a field that follows field ``last``."""
     kind, held = value
     delta = number - last
     if 0 < delta < 16:

@@ -1,10 +1,11 @@
-"""The one way to a Parquet file that another program may have written: ``open_parquet`` for its rows, ``read_footer``
-for what its footer says of its columns.
+"""The only way to open a Parquet file that another program may have written: ``open_parquet`` to read rows, and
+``read_footer`` to read what the footer says about columns.
 
-pyarrow ends the process where the metadata of a column chunk is wrong, and takes memory and time out of proportion for
-lists and trees of columns that only claim their size. Rows are read by Arrow's C++ code alone, which raises for a wrong
-chunk, so that its lists need bounds only: a footer of usual size costs nothing but its length. The metadata of column
-chunks is taken only from footers that ``footer_rules.checked`` has encoded anew.
+pyarrow ends the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for lists
+and column trees that claim a large size. Rows are read by Arrow's C++ code alone, which raises for a wrong chunk, so
+only
+its lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column chunks is only
+ever taken from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ import pyarrow.parquet as pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
-# A footer up to this length, of lists up to this number of items, bounds what pyarrow takes for it, if the product of
-# both is bounded, too: each column may be below all of the names that fit. Others are checked first.
+# A footer up to this length, whose lists have up to this many items, bounds what pyarrow uses for it, provided that the
+# product of both is bounded too: each column may be nested in all the names that fit. Other footers are checked first.
 _PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
 _PLAIN_PATH_BYTES = 128 << 20
 _END_BYTES = 8  # the footer's length and the magic bytes
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
-# Groups in groups, and the characters of all paths of deeper columns together, once for each level.
+# Nesting of groups, and the total length of the paths of more deeply nested columns, counted once per level.
 _USUAL_LEVELS = 16
 _MOST_PREFIX_CHARS = 64 << 20
 
-# Arrow raises many types of errors for damaged footers and pages; a name that is not UTF-8 is a ValueError.
+# Arrow raises many types of errors for damaged footers and pages; for a name that is not UTF-8, ValueError.
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
-    """``source``, a file that pyarrow can read, as a ParquetFile, within bounds of memory and time. ``options``: those
-    of ParquetFile. It is for rows, names, types, and numbers of rows and bytes: reading the metadata of a column chunk
-    ends the process where that is wrong.
+    """Open ``source``, a file that pyarrow can read, as a ParquetFile, within bounds of memory and time. ``options``:
+    as
+    for ParquetFile. Use it only for rows, names, types, and numbers of rows and bytes: reading the metadata of a column
+    chunk ends the process if that is wrong.
 
-    Raises OSError and ValueError for what is not such a file, and what ``source`` raises. Cost: the GETs of the footer.
+    Raises OSError and ValueError for an invalid file, and whatever ``source`` raises. Cost: the GETs of the footer.
     """
     if "metadata" in options:  # a footer that was read before
         return _File(source, **options)
@@ -57,10 +59,10 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
 
 
 class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """pyarrow makes the text of each group that a column is in, for each column: a product of lengths and levels."""
+    """Avoids pyarrow's work of joining, for every column, the path of each group around it: lengths times levels."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:
-        """The columns in a group, by its dotted path, and each column by its own. Raises ValueError."""
+        """The columns in each group, by dotted path, and each column by its own path. Raises ValueError."""
         found: dict[str, list[int]] = collections.defaultdict(list)
         characters = 0
         for number, (name, *below) in enumerate(self.reader.column_paths):
@@ -76,8 +78,8 @@ class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
 
 
 def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
-    """The file. Raises ValueError where its number of rows cannot be: a reader makes as many NULLs of a column that the
-    file lacks."""
+    """The file. Raises ValueError for an implausible number of rows: a reader creates that many NULLs for a column that
+    the file lacks."""
     rows = file.metadata.num_rows
     if rows < 0:
         raise ValueError(f"it has {rows} rows by its footer")
@@ -87,32 +89,32 @@ def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
 
 
 def read_footer(source: Any) -> pq.FileMetaData:
-    """The footer of a Parquet file, of which everything may be read: columns, rows, row groups, key-value metadata,
-    and of each column chunk its type, its number of values and its statistics. Nothing else of chunks is in it.
+    """A Parquet file's footer with safely readable content: columns, rows, row groups, key-value metadata, and for each
+    column chunk its type, number of values and statistics. It holds nothing else about chunks.
 
-    Raises OSError and ValueError, which say what is wrong, and what ``source`` raises. Cost: 1 GET, 2 for a footer of
-    more than 64 KiB. Time: about 20 us for each column chunk.
+    Raises OSError and ValueError that say what is wrong, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
+    more than 64 KiB. Time: about 20 us per column chunk.
     """
     return parse_footer(_footer(source))
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """``read_footer`` of the bytes between a file's columns and its last 8."""
+    """As ``read_footer``, from the bytes between a file's columns and its last 8 bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS
     with pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=items) as file:
-        file.schema_arrow.names  # noqa: B018  (raises where the Arrow schema in it cannot be read)
+        file.schema_arrow.names  # noqa: B018  (raises if the embedded Arrow schema cannot be read)
         return file.metadata
 
 
 def footer_bytes(source: Any) -> bytes:
-    """A file's footer, for ``parse_footer``. Raises ValueError for what has none. Cost: as ``read_footer``."""
+    """A file's footer, for ``parse_footer``. Raises ValueError if there is none. Cost: as ``read_footer``."""
     return _footer(source)
 
 
 def _footer_bytes(source: Any) -> int:
-    """The length of the footer, as the file says."""
+    """The length of the footer, as recorded in the file."""
     end = _read(source, max(_size(source) - _END_BYTES, 0), 4)
     return int.from_bytes(end, "little")
 

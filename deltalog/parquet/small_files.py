@@ -1,7 +1,8 @@
 """Reads small data files together: consecutive files with the same columns become one batch.
 
 Opening a file and converting its columns costs far more than decoding a few thousand rows. Here each file is read
-whole, and the rows of all files with the same columns are converted at once.
+whole,
+and the rows of all files with the same columns are converted together.
 
 Spec: as file_reader.
 """
@@ -21,7 +22,7 @@ from deltalog.storage.table_files import TableFiles
 
 #: Files up to this size are read together.
 SMALL_BYTES = 1 << 20
-# Of the files that are read together, as they are stored and as their pages are.
+# Limits for files that are read together: bytes as stored, bytes of decompressed pages, and the number of files.
 _STORED_BYTES = 256 << 10
 _PAGES_BYTES = 2 << 20
 _MOST_FILES = 256
@@ -30,8 +31,9 @@ _MOST_FILES = 256
 def read_small_files(
     files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout, counted: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files in their order, as ``read_file`` of each, those of small files in common batches. ``counted``
-    is called with the number of live rows of each file, by its footer and vector.
+    """The rows of files, in order, as ``read_file`` of each would return them; small files share batches. ``counted``
+    is
+    called with the number of live rows of each file, according to its footer and deletion vector.
 
     Memory: about 2 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
     each small file on a local disk, else as ``read_file``.
@@ -51,8 +53,9 @@ def read_small_files(
 
 
 def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -> Iterator[list[DataFile]]:
-    """Files that are read together; those that cannot be are alone. Values that differ from file to file, as those of
-    partition columns and of row ids, and deleted rows, need each file by itself."""
+    """Groups of files to read together; other files are alone in a group. Files with per-file values (partition
+    columns,
+    row ids) or deleted rows must be read separately."""
     alone = files.store.is_remote or bool(layout.partition_columns or layout.tracking)
     group: list[DataFile] = []
     size_bytes = 0
@@ -71,21 +74,21 @@ def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -
 
 
 class _Alike:
-    """Files whose columns and calendars are the same, which the first one determines."""
+    """Files with the same columns and calendars, taken from the first file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._schema = parquet.schema_arrow
         self._calendars = _calendars(parquet)
         self._assemble = Assembly(parquet, file, layout)
         self._names = self._assemble.stored_names
-        # Without names Arrow need not look for them in every file.
+        # Given no names, Arrow need not look them up in every file.
         self._columns = None if len(self._names) == len(self._schema) else self._names
         self._tables: list[pa.Table] = []
         self.pages_bytes = 0
         self.rows: list[int] = []
 
     def takes(self, parquet: Any, pages_bytes: int) -> bool:
-        """Whether the rows of a file can follow."""
+        """Whether the rows of another file can be added."""
         return (
             self.pages_bytes + pages_bytes <= _PAGES_BYTES
             and parquet.schema_arrow.equals(self._schema)
@@ -93,14 +96,14 @@ class _Alike:
         )
 
     def add(self, parquet: Any, pages_bytes: int) -> None:
-        """Read the rows of a file."""
+        """Read and add the rows of a file."""
         if self._names:
             self._tables.append(parquet.read(columns=self._columns, use_threads=False))
         self.rows.append(parquet.metadata.num_rows)
         self.pages_bytes += pages_bytes
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All rows, as the layout has them."""
+        """All rows, in the form of the layout."""
         if not self._tables:
             return [self._assemble(0, rows, None) for rows in self.rows if rows]
         stored = pa.concat_tables(self._tables).combine_chunks().to_batches()
@@ -111,14 +114,15 @@ class _Alike:
 def _read_group(
     files: TableFiles, group: Sequence[DataFile], layout: FileLayout
 ) -> list[tuple[list[int], list[pa.RecordBatch]]] | None:
-    """The rows of each file, and the batches of those that are alike. None if a file cannot be read, is larger in
-    memory than its size says, or lies elsewhere: then each file is read by itself, and the error names it."""
+    """The row counts of files with the same columns, and their common batches. None if a file cannot be read, is larger
+    in memory than its size suggests, or lies in another store: then each file is read separately, and an error names
+    it."""
     found: list[_Alike] = []
     try:
         located = [files.find(file.path) for file in group]
         if any(store is not files.store for store, _ in located):
             return None
-        # A file that is larger than the log says is cut off, and then read by itself.
+        # A file larger than the log says is cut off here, and then read separately.
         stored = files.store.get_many([path for _, path in located], max(file.size or 0 for file in group) + 1)
         for file, data in zip(group, stored, strict=True):
             parquet = open_parquet(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)

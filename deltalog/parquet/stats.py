@@ -1,8 +1,9 @@
 """Per-file statistics: the JSON of ``add.stats``, from a Parquet footer. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics, #statistics-for-variant-columns. Every bound holds for every row in the order
-that readers use, or is left out: columns that hold NaN have no bounds, -0.0 is below 0.0, text is cut to a prefix whose
-upper bound is rounded up, timestamps are widened to whole milliseconds.
+that
+readers use, or is left out: columns with NaN have no bounds, -0.0 is below 0.0, strings are cut to a prefix whose upper
+bound is rounded up, and timestamps are widened to whole milliseconds.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _ORDERED = frozenset(["string", "long", "integer", "short", "byte", "float", "do
 
 
 def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, ...]]) -> tuple[int, str]:
-    """Rows, and the statistics JSON of a file.
+    """The number of rows of a file, and its statistics as JSON.
 
-    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns without the partition columns, as files
-    name them. ``indexed``: the paths in it of the leaves that get bounds and null counts.
+    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns under their names in files, without the
+    partition columns. ``indexed``: the paths of the leaves that get bounds and null counts.
     """
     chunks = chunks_by_path(footer)
     rows = footer.num_rows
@@ -39,7 +40,7 @@ def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, .
     for path, leaf in leaves(schema):
         if path not in indexed or isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
-        # A variant is null where its metadata is; it has no bounds.
+        # A variant is null if its metadata is null; it has no bounds.
         stored = (*path, "metadata") if leaf.data_type == VARIANT else path
         found = [] if chunks is None else chunks.get(tuple(name.lower() for name in stored))
         if found is None:
@@ -59,12 +60,12 @@ def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, .
 
 
 def as_text(body: Mapping[str, Any]) -> str:
-    """Statistics as the JSON of ``add.stats``; decimals are numbers."""
+    """Statistics as the JSON text of ``add.stats``; decimals are numbers."""
     return _encoder.encode(body).decode()
 
 
 def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set the value of a leaf in statistics; what stands on its path and is no struct is replaced."""
+    """Set the value of a leaf in statistics, replacing anything on its path that is not a struct."""
     for name in path[:-1]:
         if not isinstance(tree.get(name), dict):
             tree[name] = {}
@@ -73,9 +74,9 @@ def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
-    """Column chunks of all row groups by path of lower-case names; those below lists and maps are left out.
+    """The column chunks of all row groups by path of lower-case names, except those below lists and maps.
 
-    The paths come from the schema's tree: the dotted ones of the footer are the same for a.b and a column "a.b".
+    Paths come from the schema tree: the footer's dotted paths are the same for a.b and a column "a.b".
     """
     paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
     if len(paths) != footer.num_columns:
@@ -84,13 +85,13 @@ def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
     for index, path in enumerate(paths):
         if path is not None:
             chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
-            # Readers may choose either of two names that differ in case only, so there are no statistics.
+            # If names differ only in case, readers may pick either, so there are no statistics.
             found[path] = [] if path in found else chunks
     return found
 
 
 def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
-    """The path of each leaf column in file order, None below lists and maps."""
+    """The path of each leaf column in file order; None below lists and maps."""
     for field in fields:
         path = None if above is None else (*above, field.name.lower())
         kind = field.type
@@ -107,7 +108,7 @@ def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> It
 
 
 def null_count_of(chunks: list[Any]) -> int | None:
-    """The number of NULLs in column chunks; None if one of them does not have it."""
+    """The number of NULLs in column chunks; None if one of them does not record it."""
     total = 0
     for chunk in chunks:
         statistics = chunk.statistics
@@ -118,8 +119,9 @@ def null_count_of(chunks: list[Any]) -> int | None:
 
 
 def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """Smallest and largest value as the footer has them, timestamps in microseconds since 1970; None if they are
-    unknown for some rows."""
+    """The smallest and the largest value according to the footer, timestamps in microseconds since 1970; None if
+    unknown
+    for some rows."""
     name = str(data_type)
     is_timestamp = name in ("timestamp", "timestamp_ntz")
     if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):
@@ -152,14 +154,13 @@ def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | No
 
 
 def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """Smallest and largest value as JSON-able values, or None if they are unknown for some rows."""
+    """The smallest and the largest value as JSON values; None if unknown for some rows."""
     found = value_bounds(chunks, data_type)
     return None if found is None else rendered(*found, data_type)
 
 
 def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
-    """Bounds, with timestamps in microseconds since 1970, as JSON-able values that hold for readers; None where there
-    are no such values."""
+    """Bounds (timestamps in microseconds since 1970) as JSON values that hold for readers; None if there are none."""
     try:
         return _render(low, high, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
@@ -169,7 +170,7 @@ def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None
 def _micros(statistics: Any, side: str) -> int | None:
     raw = getattr(statistics, side)
     if not isinstance(raw, int):
-        return None  # INT96: the footer has no order for it
+        return None  # INT96: its order in the footer is undefined
     logical = str(statistics.logical_type)
     if "nanoseconds" in logical:
         return raw // 1000 if side == "min_raw" else -(-raw // 1000)
@@ -199,10 +200,10 @@ def _milliseconds_text(milliseconds: int, zone: str) -> str:
 
 
 def _prefix_above(text: str) -> str | None:
-    """A text of at most PREFIX_LENGTH + 1 characters that is not below ``text``; None when there is none.
+    """A string of at most PREFIX_LENGTH + 1 characters that is not below ``text``; None if there is none.
 
-    Readers compare UTF-8 bytes or UTF-16 units; a suffix above every character in both orders is the highest
-    code point of its plane, so the cut moves left past supplementary characters.
+    Readers compare UTF-8 bytes or UTF-16 units. A suffix above every character in both orders is the highest code point
+    of its plane, so the cut moves left past supplementary characters.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -216,10 +217,10 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """Which columns of an Arrow table may carry footer statistics: all (True), or dotted paths without those
-    that hold NaN. Parquet writers leave NaN out of the bounds, and readers would skip the rows.
+    """Which columns of an Arrow table can have footer statistics: all (True), or the dotted paths of those without NaN.
+    Parquet writers leave NaN out of the bounds, and readers would skip such rows.
 
-    The writer takes dotted paths only, which a column "a.b" and the field b of a struct a share: NaN in one of them
+    The writer takes dotted paths only, and a column "a.b" shares its path with the field b of a struct a: NaN in either
     leaves both without statistics.
     """
     with_nan = nan_columns(table)
@@ -227,21 +228,21 @@ def statistics_columns(table: Any) -> list[str] | bool:
 
 
 def without(schema: Any, left_out: Collection[str]) -> list[str]:
-    """The dotted paths of the leaves of an Arrow schema but those that are left out."""
+    """The dotted paths of the leaves of an Arrow schema, except ``left_out``."""
     return [name for name in dict.fromkeys(".".join(path) for path, _ in _leaves((), schema)) if name not in left_out]
 
 
 def nan_columns(table: Any) -> set[str]:
-    """The dotted paths of the columns of an Arrow table, below structs too, that hold NaN."""
+    """The dotted paths of the columns of an Arrow table, including those in structs, that contain NaN."""
     if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
         return set()
     return {".".join(path) for path, values in _leaf_columns((), table) if _has_nan(values)}
 
 
 def has_shared_paths(schema: Any) -> bool:
-    """Whether two leaves of an Arrow schema have one dotted path, such as a column "a.b" and the field b of a struct a.
+    """Whether two leaves of an Arrow schema have the same dotted path, as a column "a.b" and the field b of a struct a.
 
-    Spark's Parquet reader looks dictionaries up by dotted path, and would skip row groups by the wrong one.
+    Spark's Parquet reader looks dictionaries up by dotted path, and would skip row groups by the wrong dictionary.
     """
     paths = [path for path, _ in _leaves((), schema)]
     if not any("." in name for path in paths for name in path):
@@ -250,7 +251,7 @@ def has_shared_paths(schema: Any) -> bool:
 
 
 def _leaves(above: tuple[str, ...], fields: Iterable[Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The leaves below structs of Arrow fields, and their types."""
+    """The leaves of Arrow fields, including those in structs, with their types."""
     for field in fields:
         if pt.is_struct(field.type):
             yield from _leaves((*above, field.name), field.type)

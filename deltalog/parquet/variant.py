@@ -1,8 +1,8 @@
-"""Variant values: their binary encoding as Python values and as JSON, and reassembly of shredded values. Pure.
+"""Variant values: decodes the binary encoding to Python values and JSON, and reassembles shredded values. Pure.
 
 Spec: PROTOCOL.md#variant-data-type, #variant-shredding, #variant-data-in-parquet,
 #reader-requirements-for-variant-data-type, #shredded-variant-data-in-parquet,
-#reader-requirements-for-variant-shredding. The encoding is that of the Parquet format. All functions raise
+#reader-requirements-for-variant-shredding. The encoding is the Parquet format's. All functions raise
 InvalidDataFileError for bytes that are not a variant; work and depth are bounded by the size of the value.
 """
 
@@ -38,7 +38,7 @@ _DECIMAL_SIZES = {_DECIMAL4: 4, _DECIMAL8: 8, _DECIMAL16: 16}
 _EXACT = decimal.Context(prec=80)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC = datetime.timezone.utc
-# Exceptions that malformed bytes cause.
+# Exceptions caused by malformed bytes.
 _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
 
 
@@ -47,11 +47,12 @@ _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticErr
 
 @checked
 def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
-    """A variant of a row, which is ``{"metadata": ..., "value": ...}``, as a Python value; None for no variant.
+    """Convert a variant of a row, ``{"metadata": ..., "value": ...}``, to a Python value; None for no variant.
 
-    Gives dict, list, str, int, float, Decimal, date, time, datetime, UUID, bytes, bool or None. Timestamps with a
-    zone are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError when the bytes are
-    no variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
+    Returns dict, list, str, int, float, Decimal, date, time, datetime, UUID, bytes, bool or None. Timestamps with a
+    zone
+    are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError if the bytes are not a
+    variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
     """
     if variant is None:
         return None
@@ -62,14 +63,15 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
 
 
 def to_json(metadata: bytes, value: bytes) -> str:
-    """A variant as JSON text, in the forms of Spark's ``to_json``.
+    """A variant as JSON text, formatted as by Spark's ``to_json``.
 
-    Dates, times and timestamps (UTC) are ISO text with a space between day and time, binary is base64, and numbers
-    that JSON lacks are "NaN", "Infinity" or "-Infinity".
+    Dates, times and timestamps (UTC) are ISO text with a space between date and time, binary is base64, and numbers
+    that
+    JSON lacks are "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))
-    except ValueError as error:  # an integer of more digits than Python prints
+    except ValueError as error:  # an integer with more digits than Python prints
         raise _malformed(error) from None
 
 
@@ -90,7 +92,7 @@ class _Dictionary:
     def __init__(self, metadata: bytes) -> None:
         header = metadata[0]
         if header & 0x0F != 1:
-            raise ValueError(f"its metadata has version {header & 0x0F}, and only version 1 exists")
+            raise ValueError(f"its metadata has version {header & 0x0F}, but only version 1 exists")
         width = (header >> 6) + 1
         count = _uint(metadata, 1, width)
         start = 1 + width * (count + 2)
@@ -110,7 +112,7 @@ def _dictionary(metadata: bytes) -> _Dictionary:
 
 
 class _Decoder:
-    """One value. Elements may be in any order in it, but must not overlap, so their number is bounded by its bytes."""
+    """Decodes one value. Elements can be in any order but must not overlap, so their number is bounded by its size."""
 
     def __init__(self, dictionary: _Dictionary, data: bytes) -> None:
         self.names = dictionary.names
@@ -177,10 +179,10 @@ class _Decoder:
 
 
 class _TextDecoder(_Decoder):
-    """Keeps for JSON the precision that Python's types would lose."""
+    """Keeps the precision for JSON that Python's types would lose."""
 
     def single(self, value: float) -> Any:
-        """The shortest decimal number of this 32-bit float: 1.1 instead of 1.100000023841858."""
+        """The shortest decimal that gives this 32-bit float: 1.1 instead of 1.100000023841858."""
         texts = (f"{value:.{digits}g}" for digits in range(6, 10))
         exact = (float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
         return next(exact, value)
@@ -191,7 +193,7 @@ class _TextDecoder(_Decoder):
 
 
 def object_fields(data: bytes, at: int = 0) -> list[tuple[int, int]]:
-    """Id and position of each field of the object at ``at``. Raises ValueError, IndexError or struct.error."""
+    """The id and position of each field of the object at ``at``. Raises ValueError, IndexError or struct.error."""
     header = data[at] >> 2
     count, ids_at = _count(data, at, header >> 4 & 1)
     width, id_width = (header & 3) + 1, (header >> 2 & 3) + 1
@@ -216,7 +218,7 @@ def _array_elements(data: bytes, at: int) -> list[int]:
 
 
 def _count(data: bytes, at: int, large: int) -> tuple[int, int]:
-    """The number of elements, and the position after it."""
+    """The number of elements, and the position after that number."""
     size = 4 if large else 1
     return _uint(data, at + 1, size), at + 1 + size
 
@@ -277,7 +279,7 @@ def _text(value: str) -> str:
 def unshred(column: pa.StructArray) -> list[bytes | None]:
     """The ``value`` of each row of a shredded variant, from its ``metadata``, ``value`` and ``typed_value`` columns.
 
-    None where the row has no variant. A variant whose parts are all absent is the variant null.
+    None if the row has no variant. A variant whose parts are all absent is the variant null.
     """
     metadata = column.field("metadata").to_pylist()
     present = column.is_valid().to_pylist()
@@ -292,7 +294,7 @@ def unshred(column: pa.StructArray) -> list[bytes | None]:
 
 
 def _rebuild(group: pa.StructArray, dictionaries: Sequence[_Dictionary | None], depth: int) -> list[bytes | None]:
-    """Each row of a group of ``value`` and ``typed_value``; None where both are absent."""
+    """The rows of a group of ``value`` and ``typed_value``; None where both are absent."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is shredded deeper than {MAX_DEPTH}")
     children = {field.name: group.field(i) for i, field in enumerate(group.type)}
@@ -323,20 +325,20 @@ def _rebuild_objects(
         if not present or dictionary is None:
             continue
         fields = _residual_fields(values[row], dictionary)
-        # The typed column takes precedence if a writer stored a field twice.
+        # If a writer stored a field twice, the typed column takes precedence.
         fields.update((name, found[row]) for name, found in zip(names, columns, strict=True) if found[row] is not None)
         rebuilt[row] = _encode_object(fields, dictionary)
     return rebuilt
 
 
 def _residual_fields(value: bytes | None, dictionary: _Dictionary) -> dict[str, Any]:
-    """The fields that a partially shredded object has besides the typed ones, each as its bytes."""
+    """The fields of a partially shredded object other than the typed ones, each as bytes."""
     if value is None:
         return {}
     if value[0] & 3 != _OBJECT:
         raise ValueError("the rest of a shredded object is not an object")
     fields = object_fields(value)
-    # Values may be in any order; each ends where the next one in the file begins.
+    # Values can be in any order; each ends where the next one begins.
     starts = sorted({start for _, start in fields})
     ends = dict(zip(starts, [*starts[1:], len(value)], strict=True))
     return {dictionary.names[i]: _take(value, start, ends[start] - start) for i, start in fields}
@@ -396,7 +398,7 @@ def _width(largest: int) -> int:
 
 
 def _encode_all(typed: Any) -> list[bytes | None]:
-    """Values of one Parquet type, each as a variant; None for nulls."""
+    """Values of one Parquet type, each encoded as a variant; None for nulls."""
     if pt.is_dictionary(typed.type):
         typed = typed.dictionary_decode()
     encode, plain = _encoder(typed)
@@ -404,7 +406,7 @@ def _encode_all(typed: Any) -> list[bytes | None]:
 
 
 def _encoder(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
-    """A function that encodes a value of a typed column, and the column in the form of its argument."""
+    """A function that encodes a value of a typed column, and the column in the form that the function takes."""
     kind = typed.type
     if pt.is_boolean(kind):
         return lambda value: bytes([(_TRUE if value else _FALSE) << 2]), typed

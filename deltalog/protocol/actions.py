@@ -1,7 +1,7 @@
-"""The actions of a commit, one type each. Pure.
+"""The actions of a commit, one type for each. Pure.
 
-Spec: PROTOCOL.md#actions. Field names are the protocol's in snake case; ``from_json`` and ``to_json`` use the
-protocol's own. Fields that deltalog does not know are kept in ``extra`` and written back.
+Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the
+protocol's own names. Unknown fields are kept in ``extra`` and written back.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ A = TypeVar("A", bound="Action")
 class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """The base class of all actions. Not a user type.
 
-    Actions hold no cycles; untracked by the garbage collector, a long log is read three times as fast.
+    Actions hold no reference cycles, and without tracking by the garbage collector (``gc=False``) a long log is read
+    three times as fast.
     """
 
     KEY: ClassVar[str]
-    # No JSON key can have this name: unknown fields of any name are kept apart from ours.
+    # No JSON key has this name, so unknown fields of any name stay apart from ours.
     extra: dict[str, Any] = field(default_factory=dict, name=" extra")
 
     @classmethod
     def from_json(cls: type[A], body: Any) -> A:
-        """The action of a decoded JSON body. Raises InvalidCommitError naming the field that is wrong."""
+        """The action for a decoded JSON body. Raises InvalidCommitError naming the invalid field."""
         try:
             action = msgspec.convert(body, cls)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -47,15 +48,16 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return msgspec.structs.replace(action, extra=unknown) if unknown else action
 
     def to_json(self) -> dict[str, Any]:
-        """The body as in the log; absent optional fields are left out."""
+        """The body as in the log, without absent optional fields."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body.pop(" extra", None)
         return {**body, **self.extra} if self.extra else body
 
     def as_read_back(self: A) -> A:
-        """The action as a reader of the log decodes it: values of subclasses of str, int, float become plain values.
+        """The action as a reader of the log would decode it: instances of subclasses of str, int and float become plain
+        values.
 
-        Constructors check no types. Raises InvalidCommitError naming the field that readers would refuse.
+        Constructors check no types. Raises InvalidCommitError naming the field that readers would reject.
         """
         try:
             body = msgspec.to_builtins(self, builtin_types=_NOT_IN_JSON, enc_hook=plain)
@@ -65,14 +67,14 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return type(self).from_json({**body, **extra})
 
 
-# Types that msgspec would write as text: a reader could not recognise the original type.
+# Types that msgspec would write as text, so that a reader could not recognise the original type.
 _NOT_IN_JSON = (
     bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
 )  # fmt: skip
 
 
 def plain(value: Any) -> Any:
-    """Text or a number of a subclass, or an integer of another library, as Python's own. Raises TypeError."""
+    """Convert text or a number of a subclass, or another library's integer, to Python's own type. Raises TypeError."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
@@ -99,7 +101,7 @@ _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration":
 
 
 class FrozenDict(dict[str, str]):
-    """A mapping from text to text that cannot be changed in place. A copy made with ``dict`` can."""
+    """A mapping from text to text that cannot be changed in place. ``dict`` makes a mutable copy."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")
@@ -118,26 +120,26 @@ class Metadata(Action, frozen=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str = ""  # some early tables have none; then there are no columns
+    schema_string: str = ""  # absent in some early tables, which then have no columns
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None
 
     def __post_init__(self) -> None:
-        # Snapshots share it, and it is the base of the next change of a property.
+        # Snapshots share the mapping, and the next property change starts from it.
         if type(self.configuration) is not FrozenDict:
             msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 
     @classmethod
     def from_json(cls, body: Any) -> Metadata:
-        """As for every action; fields that some writers leave out if empty, or set to null, are empty."""
+        """As for every action; fields that some writers omit when empty, or set to null, become empty."""
         if isinstance(body, dict):
             body = {**body, **{key: empty for key, empty in _EMPTY.items() if body.get(key) is None}}
         return super().from_json(body)
 
     @property
     def schema(self) -> StructType:
-        """``schemaString`` parsed. Raises CorruptTableError."""
+        """``schemaString``, parsed. Raises CorruptTableError."""
         return parsed(self.schema_string) if self.schema_string else StructType()
 
     def with_configuration(self, configuration: Mapping[str, str]) -> Metadata:
@@ -157,7 +159,7 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def unique_id(self) -> str:
-        """The identity of this vector among those of one file."""
+        """Identifies this vector among the vectors of one file."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
 

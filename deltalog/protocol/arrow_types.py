@@ -1,6 +1,6 @@
-"""Which Arrow type a primitive Delta type has, and Arrow values brought into these types. Pure.
+"""The Arrow types of primitive Delta types, and conversion of Arrow values to them. Pure.
 
-Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``; both as Spark and delta-rs have them.
+Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``, both as in Spark and delta-rs.
 Whole schemas are converted by ``StructType.to_arrow`` and ``StructType.from_arrow``.
 """
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-# By the protocol's names.
+# By protocol name.
 PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -28,15 +28,15 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    # The binary encoding of the Parquet format, as files hold it.
+    # The variant binary encoding of the Parquet format, as in files.
     "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
 }
 
 
 def primitive_of(arrow: pa.DataType) -> str | None:
-    """The name of the primitive Delta type that holds every value of an Arrow type; None where there is none.
+    """The primitive Delta type that holds every value of an Arrow type; None if there is none.
 
-    Decimals, which have parameters, are no primitive types here.
+    Decimals have parameters and do not count as primitive here.
     """
     if pt.is_timestamp(arrow):
         return "timestamp_ntz" if arrow.tz is None else "timestamp"
@@ -54,34 +54,34 @@ def primitive_of(arrow: pa.DataType) -> str | None:
 
 
 def is_encoded(arrow: pa.DataType) -> bool:
-    """Whether values are stored as a dictionary or as runs; their type is ``value_type``."""
+    """Whether values are dictionary- or run-end-encoded; ``value_type`` is their actual type."""
     return bool(pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow))
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Whether it is a list in any of Arrow's layouts."""
+    """Whether the type is a list, in any of Arrow's layouts."""
     return any(is_one(arrow) for is_one in _LISTS)
 
 
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-# The narrowest type of Delta that holds every value.
+# The narrowest Delta type that holds every value.
 _SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
 _VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
 
 
 def plain_layout(values: Any) -> Any:
-    """The same values in the layout that Delta's types have in Arrow, at the top: neither dictionaries nor runs, and
-    lists with 32-bit offsets. Raises pyarrow.ArrowInvalid where these are too short."""
+    """The same values in the top-level layout of Delta's Arrow types: no dictionary or run-end encoding, and lists with
+    32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
     kind = values.type
     if pt.is_dictionary(kind):
-        if str(kind.value_type) in _VIEWS:  # which Arrow cannot take by index
+        if str(kind.value_type) in _VIEWS:  # Arrow has no take for these
             words = values.dictionary.cast(_VIEWS[str(kind.value_type)])
             values = pa.DictionaryArray.from_arrays(values.indices, words)
         return plain_layout(values.dictionary_decode())
     if pt.is_run_end_encoded(kind):
         return plain_layout(pc.run_end_decode(values))
     if pt.is_list_view(kind) or pt.is_large_list_view(kind):
-        # Arrow's cast makes an invalid list where the views have nulls.
+        # Arrow's cast makes an invalid list if the views have nulls.
         lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
         return pa.ListArray.from_arrays(offsets, pc.list_flatten(values), mask=values.is_null())
@@ -91,8 +91,8 @@ def plain_layout(values: Any) -> Any:
 
 
 def as_micros(values: Any, exact: bool) -> Any:
-    """Timestamps of any unit in microseconds. Fractions of one are an error with ``exact``, else rounded down. Raises
-    pyarrow.ArrowInvalid for that, and for values that are too large."""
+    """Timestamps of any unit in microseconds. With ``exact``, fractions of a microsecond are an error; otherwise they
+    are rounded down. Raises pyarrow.ArrowInvalid for such fractions and for values that are too large."""
     wanted = pa.timestamp("us", values.type.tz)
     if exact or values.type.unit != "ns":
         return values.cast(wanted)

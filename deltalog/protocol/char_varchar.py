@@ -1,6 +1,6 @@
-"""char(n) and varchar(n), which Delta tables keep as strings with the declared type in the column's metadata. Pure.
+"""char(n) and varchar(n): Delta stores them as strings with the declared type in the column metadata. Pure.
 
-Spark reads char(n) padded with blanks to n characters, whichever writer wrote the file, and compares it padded.
+Spark pads char(n) with blanks to n characters when it reads any writer's files, and compares the padded values.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """char(n): padded with blanks to n characters; varchar(n): at most n. Blanks beyond are cut off."""
+    """The declared length. char(n): padded with blanks to n characters; varchar(n): at most n. Trailing blanks beyond n
+    are cut off."""
 
     padded: bool
     limit: int
 
     @property
     def text(self) -> str:
-        """The type as SQL has it."""
+        """The type as SQL."""
         return f"{'char' if self.padded else 'varchar'}({self.limit})"
 
 
 def declared(column: StructField) -> str | None:
-    """The declared type of a column whose texts have a size, without blanks and in lower case."""
+    """The declared char or varchar type of a column, in lower case without blanks; None if there is none."""
     text = column.metadata.get(SIZED_KEY)
     return None if text is None else str(text).replace(" ", "").lower()
 
 
 def length_of(column: StructField) -> Length | None:
-    """The size of a text column; None where there is none, or where it is inside another type."""
+    """The declared length of a text column; None if there is none or the type is nested in another one."""
     text = declared(column)
     match = None if text is None else _SIZED.fullmatch(text)
     if match is None or str(column.data_type) != "string":
@@ -50,7 +51,8 @@ def length_of(column: StructField) -> Length | None:
 
 
 def char_length(fields: Sequence[StructField]) -> int | None:
-    """n of the column char(n) at the end of a path of fields. Raises CorruptTableError for one over the cap."""
+    """n if the column at the end of a path of fields is char(n), else None. Raises CorruptTableError if n is over the
+    cap."""
     length = length_of(fields[-1]) if SIZED_KEY in fields[-1].metadata else None
     if length is None or not length.padded:
         return None
@@ -63,20 +65,20 @@ def char_length(fields: Sequence[StructField]) -> int | None:
 
 
 def has_char_inside(column: StructField) -> bool:
-    """Whether a struct, list or map has a char(n) somewhere."""
+    """Whether the type is a struct, array or map that contains a char(n)."""
     text = declared(column)
     return text is not None and length_of(column) is None and _CHAR_INSIDE.search(text) is not None
 
 
 def padded(values: Any, width: int) -> Any:
-    """Texts, padded with blanks to a number of characters; longer ones as they are."""
+    """Texts padded with blanks to ``width`` characters; longer texts are unchanged."""
     return pc.utf8_rpad(values, width=width, padding=" ")
 
 
 def upper_bound(high: Any, width: int) -> Any:
-    """The upper bound of padded texts, from the upper bound of the texts before padding.
+    """The upper bound of padded texts, given the upper bound of the unpadded texts.
 
-    A padded text can be greater than one that continues with a character below the blank.
+    Padding can make a text sort after one that continues with a character below the blank.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

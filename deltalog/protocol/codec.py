@@ -1,6 +1,6 @@
-"""Bytes of a commit file to actions, and back. Pure.
+"""Decode the bytes of a commit file into actions, and encode actions. Pure.
 
-Spec: PROTOCOL.md#delta-log-entries. One JSON object a line, one action an object; ``commitInfo`` first.
+Spec: PROTOCOL.md#delta-log-entries. One JSON object per line, one action per object; ``commitInfo`` comes first.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _TYPES = {
 
 _INFO = b'{"commitInfo":'
 _ABSENT = msgspec.Raw(b"null")
-# Some editors put it before UTF-8; RFC 8259 allows readers to ignore it.
+# The UTF-8 byte order mark, which some editors write; RFC 8259 allows readers to ignore it.
 _BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Inside a string the quotes are escaped, so this counts keys, at whatever depth.
+# Quotes inside strings are escaped, so counting these texts counts keys, at every depth.
 _PATH, _PARTITIONS, _VECTOR = _FILE_FIELDS = b'"path":', b'"partitionValues":', b'"deletionVector":'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One line, typed: the fast way for replay, which needs no unknown fields."""
+    """One line, typed: the fast path for replay, which needs no unknown fields."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -65,14 +65,15 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A line with a commitInfo only."""
+    """A line that holds only a commitInfo."""
 
     commitInfo: dict[str, Any]
 
 
 class CommitActions(msgspec.Struct, frozen=True, gc=False):
-    """The actions of one version, grouped. ``commit_info_first``: it was the first line. ``sidecars`` and
-    ``checkpoint_tags``, those of checkpointMetadata, occur in V2 checkpoints only, ``cdc`` in commits only."""
+    """The actions of one version, grouped by kind. ``commit_info_first``: commitInfo was on the first line.
+    ``sidecars``
+    and ``checkpoint_tags`` (from checkpointMetadata) occur only in V2 checkpoints, ``cdc`` only in commits."""
 
     version: int
     commit_info: CommitInfo | None
@@ -89,7 +90,7 @@ class CommitActions(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp, in milliseconds since 1970; None where the commit has none."""
+        """The in-commit timestamp, in milliseconds since 1970; None if the commit has none."""
         return None if self.commit_info is None else self.commit_info.in_commit_timestamp_ms
 
 
@@ -99,15 +100,15 @@ _lines, _infos = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_InfoLine)
 def decode_commit(data: bytes, version: int) -> CommitActions:
     """The actions of a commit file for replay and conflict checks; unknown actions are ignored.
 
-    Raises InvalidCommitError that names the version and the line when the file is empty, torn, not JSON, over a
-    cap, has two metaData or two protocol actions, or an action with a duplicate field.
+    Raises InvalidCommitError, naming the version and the line, when the file is empty, torn, not JSON or over a cap,
+    and when it has two metaData or two protocol actions, or an action with a duplicate field.
     """
     name = commit_name(version)
     data = data.removeprefix(_BOM)
     if not data.strip():
         raise InvalidCommitError(
-            f"Commit {name} is empty. A writer died while writing it, or it was truncated later; "
-            "restore it from a copy.",
+            f"Commit {name} is empty. Its writer died while writing it, or it was truncated later. "
+            "Restore it from a copy.",
             version=version, path=name,
         )  # fmt: skip
     _check_size(data, version)
@@ -121,11 +122,11 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
 
 
 def decode_small_actions(commits: Sequence[tuple[int, Sequence[bytes]]]) -> list[CommitActions]:
-    """The actions of several commits, by version, that are no file actions, in one call of the decoder. The lines must
-    begin and end with braces, so that no object goes on in the next one.
+    """Decode the actions other than file actions of several commits, by version, in one call of the decoder. Every line
+    must begin and end with a brace, so that no object continues on the next line.
 
-    Raises InvalidCommitError where a commit must be decoded by itself: it has an object that is not valid, two objects
-    on a line, or the field of a file action.
+    Raises InvalidCommitError when a commit must be decoded by itself: it has an invalid object, two objects on one
+    line, or the field of a file action.
     """
     is_info = [len(lines) == 1 and lines[0].startswith(_INFO) for _, lines in commits]
     infos = iter(_decoded([lines[0] for (_, lines), plain in zip(commits, is_info, strict=True) if plain], _infos))
@@ -150,12 +151,12 @@ def _decoded(lines: Sequence[bytes], decoder: msgspec.json.Decoder[Any]) -> list
     except _UNDECODABLE as error:
         raise InvalidCommitError(f"A line cannot be read: {error}.") from None
     if len(decoded) != len(lines) or any(key in data for key in _FILE_FIELDS):
-        raise InvalidCommitError("A line has several actions, or may be a file action.")
+        raise InvalidCommitError("A line has several actions or may be a file action.")
     return decoded
 
 
 def partition_names(line: bytes) -> list[str]:
-    """The partition columns that a line with an add or a remove names. Raises InvalidCommitError."""
+    """The partition columns named by a line with an add or a remove. Raises InvalidCommitError."""
     try:
         decoded = _lines.decode(line)
     except _UNDECODABLE as error:
@@ -179,8 +180,8 @@ def _check_size(data: bytes, version: int) -> None:
 
 
 def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
-    """Refuse two actions on one line, and a file action with one of its load-bearing fields twice: readers would
-    differ in which counts. Keys are counted, and only objects with too many of one are parsed again."""
+    """Refuse two actions on one line, and a file action with the same essential field twice: readers would disagree on
+    which one counts. Keys are counted first; only lines with too many of one key are parsed again."""
     removes, adds = actions.removes, actions.adds
     partitioned = sum(remove.partition_values is not None for remove in removes)
     vectors = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
@@ -206,7 +207,7 @@ def _check_line(line: bytes, number: int, version: int) -> None:
     if what:
         name = commit_name(version)
         raise InvalidCommitError(
-            f"Commit {name}: line {number} has {what}, and readers would differ in what it means. Restore the file "
+            f"Commit {name}: line {number} has {what}, and readers would disagree on its meaning. Restore the file "
             "from a copy.",
             version=version, path=name,
         )  # fmt: skip
@@ -269,14 +270,14 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
 
 
 def _tags(raw: msgspec.Raw) -> dict[str, Any]:
-    """The tags of a checkpointMetadata action; empty where it has none that can be read."""
+    """The tags of a checkpointMetadata action; empty if it has no readable tags."""
     body = msgspec.json.decode(raw)
     tags = body.get("tags") if isinstance(body, dict) else None
     return tags if isinstance(tags, dict) else {}
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:
-    """metaData and protocol are few and essential, so they are decoded and checked strictly."""
+    """The decoded body. metaData and protocol are few and essential, so they are checked strictly."""
     try:
         return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -300,7 +301,7 @@ def _no_number(text: str) -> Any:
 
 
 def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """commitInfo is free-form: if it is not an object, it is treated as absent."""
+    """commitInfo is free-form: anything but an object counts as absent."""
     try:
         body = msgspec.json.decode(raw)
     except _UNDECODABLE:
@@ -319,14 +320,14 @@ def _bad_line(data: bytes, version: int, error: Exception) -> InvalidCommitError
             torn = number == len(rows) and "truncated" in str(cause)
             what = "is torn: its last line ends early" if torn else f"cannot be read: line {number}: {cause}"
             return InvalidCommitError(
-                f"Commit {name} {what}. Restore the file from a copy; deltalog never writes part of a commit.",
+                f"Commit {name} {what}. Restore the file from a copy; deltalog never writes partial commits.",
                 version=version, path=name,
             )  # fmt: skip
     return InvalidCommitError(f"Commit {name} cannot be read: {error}.", version=version, path=name)
 
 
 def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
-    """The commitInfo of the first line, when ``head`` holds that line to its end; None when it does not.
+    """The commitInfo on the first line, if ``head`` contains that whole line; else None.
 
     ``whole``: ``head`` is the whole file, so the last line needs no line feed.
     """
@@ -341,8 +342,8 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
 
 
 def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo | None]:
-    """``first_commit_info`` of the first ``length`` bytes of several files, in one call of the decoder where the first
-    line of each holds commitInfo only."""
+    """``first_commit_info`` for the first ``length`` bytes of several files; one call of the decoder suffices if every
+    first line holds only commitInfo."""
     lines = [head[: head.find(b"\n")] for head in heads]
     if all(line.startswith(_INFO) and line.endswith(b"}") for line in lines):
         with contextlib.suppress(*_UNDECODABLE):
@@ -353,7 +354,7 @@ def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo |
 
 
 def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
-    """Every line as an action, unknown fields and unknown actions kept, in the order of the file."""
+    """Every line as an action, in file order. Unknown fields and unknown actions are kept."""
     actions: list[AnyAction | CommitInfo] = []
     for line in data.removeprefix(_BOM).splitlines():
         if not line.strip():
@@ -388,8 +389,8 @@ _ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
 
 
 def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
-    """Add actions as lines of a commit, if decoding them gives equal actions; None if not, and also if they have
-    ``extra`` fields."""
+    """Encode add actions as lines of a commit, if decoding them gives equal actions. None if it does not, or if an
+    action has ``extra`` fields."""
     try:
         if any(map(_EXTRA, adds)):
             return None
@@ -412,7 +413,7 @@ _add_lists = msgspec.json.Decoder(list[AddFile])
 
 
 def decode_adds(data: bytes) -> list[AddFile]:
-    """Add actions from a JSON array of their bodies, without unknown fields. Raises InvalidCommitError."""
+    """Decode a JSON array of add bodies; unknown fields are dropped. Raises InvalidCommitError."""
     try:
         return _add_lists.decode(data)
     except _UNDECODABLE as error:
@@ -420,10 +421,10 @@ def decode_adds(data: bytes) -> list[AddFile]:
 
 
 def encode_listed(add: AddFile) -> bytes:
-    """The body of an add action as an element of ``allFiles``: dataChange false, no ``extra`` fields.
+    """The body of an add action as an element of ``allFiles``: dataChange is false, and ``extra`` fields are left out.
 
-    Tags that it does not have are null there: delta-spark reads those that are missing in a ``.crc`` as empty tags, and
-    those that are missing in a commit as none, so that its list and its replay differ. Raises InvalidCommitError.
+    Absent tags are written as null: delta-spark reads missing tags in a ``.crc`` as empty tags, but missing tags in a
+    commit as none, so its file list and its replay would differ. Raises InvalidCommitError.
     """
     if add.data_change or add.extra:
         add = msgspec.structs.replace(add, data_change=False, extra={})
@@ -432,13 +433,12 @@ def encode_listed(add: AddFile) -> bytes:
 
 
 def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | bytes]) -> bytes:
-    """A commit file: ``commitInfo`` first, then the actions in the given order; bytes are lines that were encoded
-    before.
+    """A commit file: ``commitInfo`` first, then the actions in order. Actions given as bytes are already encoded lines.
 
     Raises InvalidCommitError when a value cannot be written as JSON.
     """
     parts = [_encode_line("commitInfo", commit_info) + b"\n"]
-    # Adds come in long runs, and encoding a run in one call takes half the time.
+    # Adds come in long runs; encoding a run in one call takes half the time.
     for kind, group in itertools.groupby(actions, type):
         run = list(group)
         if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):
@@ -451,7 +451,7 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | byt
 
 
 def encode_action(action: AnyAction) -> bytes:
-    """One line, without the line feed."""
+    """The action as one line, without the line feed."""
     if isinstance(action, UnknownAction):
         return _checked(action.line)
     if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):
@@ -478,12 +478,14 @@ def _checked(line: dict[str, Any]) -> bytes:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON for fields that hold JSON as text, such as ``operationParameters`` values. Raises as ``json_text``."""
+    """Compact JSON for fields that hold JSON as text, such as ``operationParameters`` values. Raises as
+    ``json_text``."""
     return json_text(value, separators=(",", ":"))
 
 
 def json_text(value: Any, **form: Any) -> str:
-    """A caller's value as JSON. Raises CallError for what JSON cannot hold: NaN, dates, keys that are not text."""
+    """A caller's value as JSON. Raises CallError for values that JSON cannot hold: NaN, dates, keys that are not
+    text."""
     try:
         _check_keys(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, **form)
@@ -494,7 +496,7 @@ def json_text(value: Any, **form: Any) -> str:
 
 
 def _check_keys(value: Any) -> None:
-    """json.dumps writes a key that is a number as text."""
+    """Refuse keys that are not text: json.dumps would write a number as text."""
     if isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""Column mapping: the physical names and ids of a table's columns in its files, and the ids of new columns. Pure.
+"""Column mapping: the physical names and ids of columns in files, and the ids of new columns. Pure.
 
 Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping, #reader-requirements-for-column-mapping,
 #clustered-table, #writer-requirements-for-clustered-table.
@@ -25,21 +25,22 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# From a column of the table to its index among the stored fields of one struct level; a function that builds it.
+# Find maps a table column to the index of its stored field on one struct level; Lookup builds one from the stored
+# fields.
 Find = Callable[[StructField], "int | None"]
 Lookup = Callable[[Sequence[Any]], Find]
 
 
 def mode_of(configuration: Mapping[str, str]) -> Mode:
-    """The mapping mode in effect. Raises CorruptTableError for an unknown one."""
+    """The mapping mode in effect. Raises CorruptTableError for an unknown mode."""
     mode = configuration.get(MODE_KEY, "none").lower()
     if mode in _MODES:
         return _MODES[mode]
-    raise CorruptTableError(f"The table property {MODE_KEY} is {mode!r}; it can be none, name or id.")
+    raise CorruptTableError(f"The table property {MODE_KEY} is {mode!r}; it must be none, name or id.")
 
 
 def physical_name(column: StructField, mode: Mode) -> str:
-    """The name that partition values, statistics and (by name) files use for a column."""
+    """The name of a column in partition values, in statistics and (mode name) in files. Raises CorruptTableError."""
     if mode == "none":
         return column.name
     name = column.metadata.get(PHYSICAL_NAME_KEY)
@@ -56,7 +57,7 @@ def physical_schema(schema: StructType, mode: Mode) -> StructType:
 
 
 def unmapped(schema: StructType) -> StructType:
-    """The schema without the ids and physical names of its columns, which belong to one table."""
+    """The schema without column ids and physical names, which belong to one table."""
     ours = (PHYSICAL_NAME_KEY, ID_KEY)
 
     def bare(column: StructField) -> StructField:
@@ -66,7 +67,7 @@ def unmapped(schema: StructType) -> StructType:
 
 
 def _each_column(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    """The schema with every column changed, parents first, also below arrays and maps."""
+    """The schema with every column changed, parents first, including those inside arrays and maps."""
 
     def inside(data_type: DataType) -> DataType:
         if isinstance(data_type, StructType):
@@ -85,8 +86,8 @@ def _each_column(schema: StructType, change: Callable[[StructField], StructField
 
 
 def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
-    """Refuse changes that delta-spark refuses too, and turning column mapping off, which would require rewriting all
-    files. A table cannot change to mode id, since its files have no ids. Raises InvalidPropertyError.
+    """Refuse mode changes that delta-spark refuses, and turning column mapping off, which would require rewriting all
+    files. An existing table cannot change to mode id, because its files have no ids. Raises InvalidPropertyError.
     """
     if before == after or is_new or (before, after) == ("none", "name"):
         return
@@ -100,10 +101,10 @@ def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
 
 
 def inherited(schema: StructType, before: StructType) -> StructType:
-    """The schema with the ids and physical names of ``before`` where a column is the same, and none elsewhere.
+    """The schema with the ids and physical names of ``before`` for columns that both have; other columns have none.
 
-    The same is the column with that id and physical name at the same level (it may have been renamed), else one of
-    that name whose type is alike: equal, but for the columns of structs. No column is the same as two others.
+    A column is the same if its id and physical name match at the same level (it may have been renamed); otherwise, if
+    the name matches and the types are alike: equal, except for the fields of structs. Columns match one to one.
     """
     origins = _origins(schema, before)
     columns = []
@@ -159,7 +160,7 @@ def _is_alike(one: DataType, other: DataType) -> bool:
 
 
 def max_column_id(configuration: Mapping[str, str]) -> int:
-    """delta.columnMapping.maxColumnId, 0 where it is absent. Raises CorruptTableError."""
+    """delta.columnMapping.maxColumnId, 0 if absent. Raises CorruptTableError."""
     text = configuration.get(MAX_ID_KEY, "0")
     if not text.isdecimal():
         raise CorruptTableError(f"The table property {MAX_ID_KEY} is {text!r}, which is not a number.")
@@ -167,17 +168,17 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
 
 
 def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
-    """The metadata of an earlier version with maxColumnId as it is ``now``: ids of columns that were dropped since are
-    never assigned again. Unchanged where neither has column ids. Raises CorruptTableError."""
+    """The metadata of an earlier version with maxColumnId as it is ``now``, because ids of columns dropped since then
+    must never be reassigned. Unchanged if neither has column ids. Raises CorruptTableError."""
     highest = max(max_column_id(each.configuration) for each in (earlier, now))
     return _with_max_column_id(earlier, highest) if highest else earlier
 
 
 def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructField], str]) -> Metadata:
-    """The metadata with an id and a physical name for each column that lacks them, and maxColumnId to match.
+    """The metadata with an id and a physical name for every column that lacks them, and a matching maxColumnId.
 
-    ``max_id``: maxColumnId so far, or 0; new ids are above it and above every id in the schema. ``new_name`` makes
-    physical names, which must be unique in all versions of the table.
+    ``max_id``: maxColumnId so far, or 0; new ids exceed it and every id in the schema. ``new_name`` makes physical
+    names, which must be unique across all versions of the table.
     """
     used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
     highest = max([max_id, *(each for each in used if isinstance(each, int))])
@@ -205,18 +206,18 @@ def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
 
 
 def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[], str]) -> Metadata:
-    """``after`` with an id and a physical name for every column, where it has column mapping on.
+    """``after`` with an id and a physical name for every column, if it has column mapping on.
 
-    ``before``: the metadata as it was, whose columns keep theirs; None for a table that is created. In a table that
-    turns column mapping on, the names of the columns become their physical names: its files have those.
+    ``before``: the previous metadata, whose columns keep their ids and names; None for a new table. When an existing
+    table turns column mapping on, the column names become the physical names, because its files use them.
 
-    Raises InvalidPropertyError for a mode that cannot be changed to, CorruptTableError.
+    Raises InvalidPropertyError for a mode change that is not allowed, and CorruptTableError.
     """
     mode = mode_of(after.configuration)
     old_mode = "none" if before is None else mode_of(before.configuration)
     check_mode_change(old_mode, mode, before is None)
     if mode == "none":
-        # Ids of another table in a schema that was copied from it.
+        # A schema copied from another table can carry that table's ids.
         stripped = unmapped(after.schema) if before is None else after.schema
         return after if stripped == after.schema else _with_schema(after, stripped)
 
@@ -228,7 +229,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
     max_id = max_column_id(before.configuration)
     if old_mode == "none":
         return with_column_ids(_with_schema(after, unmapped(after.schema)), max_id, lambda column: column.name)
-    # Raises where a column lacks its name: a fresh one would lose the column's values.
+    # Raises if a column lacks its physical name: a fresh one would lose the column's values.
     physical_schema(before.schema, old_mode)
     return with_column_ids(_with_schema(after, inherited(after.schema, before.schema)), max_id, fresh)
 
@@ -237,7 +238,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
 
 
 def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
-    """The column paths in the domain metadata of a clustered table, which has physical names, as logical names.
+    """The clustering columns as paths of logical names, from the domain metadata, which holds physical names.
 
     Raises CorruptTableError.
     """
@@ -249,7 +250,7 @@ def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tu
 
 
 def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tuple[str, ...], ...]:
-    """As ``clustering_columns``, of a table with this domain metadata; empty where it has none. Raises
+    """As ``clustering_columns``, from a table's domain metadata; empty if the table is not clustered. Raises
     CorruptTableError, InvalidPropertyError."""
     if domain is None or domain.removed:
         return ()
@@ -257,8 +258,7 @@ def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tup
 
 
 def clustering_domain(paths: Sequence[Sequence[str]], schema: StructType, mode: Mode) -> DomainMetadata:
-    """The domain metadata of a table that is clustered by columns, given as paths of logical names; without any, of one
-    whose clustering has ended."""
+    """The domain metadata of a table clustered by ``paths`` (logical names). Empty ``paths``: clustering has ended."""
     physical = [_physical(path, schema, mode) for path in paths]
     text = json.dumps({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}, separators=(",", ":"))
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=text, removed=False)
@@ -289,9 +289,9 @@ def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, 
 
 
 def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
-    """The metadata of a pyarrow field that makes its id the ``field_id`` of the Parquet column; None without one.
+    """The pyarrow field metadata that makes the column id the ``field_id`` of the Parquet column; None without mapping.
 
-    Raises CorruptTableError where column mapping is on and the column has no id.
+    Raises CorruptTableError if column mapping is on and the column has no id.
     """
     if mode == "none":
         return None
@@ -301,7 +301,7 @@ def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
 
 
 def lookup(mode: Mode) -> Lookup:
-    """How columns are found among the fields (pyarrow) that a file stores."""
+    """How to find a column among the (pyarrow) fields that a file stores."""
     if mode == "id":
         return _by_id
     if mode == "name":

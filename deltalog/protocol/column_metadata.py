@@ -1,4 +1,4 @@
-"""The metadata of a column: the keys that deltalog uses, and the values that every reader can read. Pure.
+"""Column metadata: the keys that deltalog uses, and the values that every reader accepts. Pure.
 
 Spec: PROTOCOL.md#column-metadata, #default-columns, #generated-columns, #identity-columns, #column-invariants.
 """
@@ -14,9 +14,9 @@ from deltalog.errors import SchemaMismatchError
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
 ID_KEY, PHYSICAL_NAME_KEY = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-# Keys by which the writer computes values that the data lacks.
+# Columns with one of these keys can be absent from the data: the writer computes their values.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
-# Readers expect these types, and fail for others.
+# Readers expect these types and fail on others.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,
     DEFAULT_KEY: str,
@@ -45,7 +45,7 @@ def check_metadata(metadata: Any, name: str) -> None:
     if wrong is not None:
         raise SchemaMismatchError(
             f"The metadata of column {name} holds {wrong}. It may hold text, 64-bit integers, finite floats, booleans, "
-            "None, mappings with text keys, and lists of one of these types."
+            "None, mappings with text keys, and lists whose elements have one of these types."
         )
     for key, wanted in _METADATA_TYPES.items():
         value = metadata.get(key, wanted())
@@ -54,7 +54,7 @@ def check_metadata(metadata: Any, name: str) -> None:
 
 
 def _not_json(value: Any) -> str | None:
-    """The part of a value that readers of column metadata do not accept; None if they accept it."""
+    """Describe the part of a value that readers of column metadata reject; None if they accept all of it."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def _first(found: Any) -> str | None:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 holds the text: it has no lone surrogates."""
+    """Whether UTF-8 can encode the text, that is, it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,6 +1,7 @@
-"""Columns by their paths: parsed, looked up, added, changed and dropped. Pure.
+"""Columns by path: parse, find, add, change and drop. Pure.
 
-A path is the names from the top down to a column; ``element``, ``key`` and ``value`` lead into arrays and maps.
+A path is the list of names from the top level down to a column; ``element``, ``key`` and ``value`` lead into arrays and
+maps.
 
 Spec: PROTOCOL.md#field-path, #schema-serialization-format.
 """
@@ -19,21 +20,21 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a column stands among those beside it: behind ``after``; None: before all."""
+    """The position of a column in its struct: directly after the column ``after``; None means first."""
 
     after: str | None
 
     def __str__(self) -> str:
-        """As commitInfo has it."""
+        """The position as commitInfo records it."""
         return "FIRST" if self.after is None else f"AFTER {path_text([self.after])}"
 
 
-_ELEMENT = r"(?:`[^`]*`|[^,`])+"  # of a list
+_ELEMENT = r"(?:`[^`]*`|[^,`])+"  # one path in a list
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def parse_path(path: str | Sequence[str]) -> Path:
-    """A path from text such as ``a.b``, with backticks around a name that has dots, or from a list of names.
+    """Parse a path from text such as ``a.b``, with backticks around names that contain dots, or from a list of names.
 
     Raises CallError.
     """
@@ -52,14 +53,14 @@ def parse_path(path: str | Sequence[str]) -> Path:
 
 
 def parse_paths(text: str) -> list[Path]:
-    """The paths of a list such as ``id, a.b, `a,b```. Raises CallError."""
+    """Parse a comma-separated list of paths such as ``id, a.b, `a,b```. Raises CallError."""
     if not re.fullmatch(f"(?:{_ELEMENT}(?:,{_ELEMENT})*)?", text):
         raise CallError(f"{text!r} is not a list of columns such as id, a.b, with backticks around `a name.with dots`.")
     return [parse_path(part.strip()) for part in re.findall(_ELEMENT, text)]
 
 
 def path_text(path: Sequence[str]) -> str:
-    """The text that ``parse_path`` takes."""
+    """A path as text, in the form that ``parse_path`` reads."""
     return ".".join(name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`" for name in path)
 
 
@@ -76,22 +77,22 @@ def find(schema: StructType, path: Path) -> StructField:
 
 
 def add(schema: StructType, parent: Path, column: StructField, place: Place | None = None) -> StructType:
-    """The schema with a column in a struct, at its end or at a place; ``parent`` is empty for the top.
+    """The schema with a column added to the struct at ``parent`` (empty: the top level), at its end or at ``place``.
 
-    Raises SchemaMismatchError if the struct does not exist or has a column of that name, and as ``move``.
+    Raises SchemaMismatchError if the struct does not exist or already has a column with this name, and as ``move``.
     """
 
     def edit(struct: StructType) -> StructType:
         if struct.find(column.name) is not None:
-            raise SchemaMismatchError(f"There is a column {path_text((*parent, column.name))} already.")
+            raise SchemaMismatchError(f"Column {path_text((*parent, column.name))} already exists.")
         return StructType(_placed(struct.fields, column, place, parent))
 
     return _top(_at(schema, parent, parent, edit))
 
 
 def move(schema: StructType, path: Path, place: Place) -> StructType:
-    """The schema with a column at another place in its struct. Raises SchemaMismatchError if the column does not exist,
-    or the one that it shall follow."""
+    """The schema with a column moved to another position in its struct. Raises SchemaMismatchError if the column, or
+    the column that it should follow, does not exist."""
 
     def edit(struct: StructType) -> StructType:
         column = _field(struct, path[-1], path)
@@ -111,7 +112,7 @@ def _placed(
     before = StructType(fields).find(place.after)
     if before is None:
         raise SchemaMismatchError(
-            f"{path_text((*parent, column.name))} cannot follow {place.after}: there is no other column of this name "
+            f"{path_text((*parent, column.name))} cannot follow {place.after}: there is no other column with this name "
             f"beside it. There are {', '.join(field.name for field in fields)}."
         )
     at = fields.index(before) + 1
@@ -119,22 +120,22 @@ def _placed(
 
 
 def change(schema: StructType, path: Path, edit: Callable[[StructField], StructField]) -> StructType:
-    """The schema with one column replaced. Raises SchemaMismatchError if it does not exist, and if another column
-    has the new name."""
+    """The schema with one column replaced. Raises SchemaMismatchError if the column does not exist, or if another
+    column already has the new name."""
 
     def edit_struct(struct: StructType) -> StructType:
         column = _field(struct, path[-1], path)
         changed = edit(column)
         others = StructType(tuple(each for each in struct.fields if each is not column))
         if others.find(changed.name) is not None:
-            raise SchemaMismatchError(f"There is a column {path_text((*path[:-1], changed.name))} already.")
+            raise SchemaMismatchError(f"Column {path_text((*path[:-1], changed.name))} already exists.")
         return StructType(tuple(changed if each is column else each for each in struct.fields))
 
     return _top(_at(schema, path[:-1], path, edit_struct))
 
 
 def drop(schema: StructType, path: Path) -> StructType:
-    """The schema without a column. Raises SchemaMismatchError where there is none, and for the last of a struct."""
+    """The schema without a column. Raises SchemaMismatchError if it does not exist or is the only one of its struct."""
 
     def edit(struct: StructType) -> StructType:
         column = _field(struct, path[-1], path)
@@ -160,8 +161,8 @@ def _at(data_type: DataType, rest: Path, whole: Path, edit: Callable[[StructType
     if rest[:1] == ("value",) and isinstance(data_type, MapType):
         return replace(data_type, value_type=_at(data_type.value_type, rest[1:], whole, edit))
     raise SchemaMismatchError(
-        f"The path {path_text(whole)} does not lead to a field of a struct: it meets {data_type}. "
-        "The elements of an array are at .element, keys and values of a map at .key and .value."
+        f"The path {path_text(whole)} does not lead to a field of a struct: it reaches {data_type}. "
+        "Array elements are at .element, map keys and values at .key and .value."
     )
 
 

@@ -1,4 +1,4 @@
-"""Deletion vectors: from a descriptor to the set of deleted row positions, and back. Pure.
+"""Deletion vectors: decode a descriptor into the set of deleted row positions, and encode one. Pure.
 
 Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format, #derived-fields.
 """
@@ -23,7 +23,8 @@ _FILE_VERSION = b"\x01"
 
 
 def relative_path(vector: DeletionVector) -> str:
-    """The file below the table root that holds a vector of storage type ``u``."""
+    """The path, below the table root, of the file that holds a vector of storage type ``u``. Raises
+    InvalidDataFileError."""
     text = vector.path_or_inline_dv
     if len(text) < _UUID_LENGTH:
         raise _invalid(vector, f"its path {text!r} is shorter than an encoded UUID")
@@ -33,15 +34,15 @@ def relative_path(vector: DeletionVector) -> str:
 
 
 def file_of(vector: DeletionVector | None) -> str | None:
-    """The file that holds a vector, as the log names files: a relative path, or an absolute one, percent-encoded. None
-    where the log itself holds it, and where there is no vector. Raises InvalidDataFileError."""
+    """The file that holds a vector, as the log names files: a relative or absolute path, percent-encoded. None for an
+    inline vector and for no vector. Raises InvalidDataFileError."""
     if vector is None or vector.storage_type == "i":
         return None
     return relative_path(vector) if vector.storage_type == "u" else vector.path_or_inline_dv
 
 
 def decode_z85(text: str, vector: DeletionVector) -> bytes:
-    """Base85 as ZeroMQ has it: five characters for four bytes. Raises InvalidDataFileError."""
+    """Decode ZeroMQ's base85: five characters for four bytes. Raises InvalidDataFileError."""
     if len(text) % 5 or any(character not in _Z85_VALUES for character in text):
         raise _invalid(vector, "its text is not base85 of whole groups")
     out = bytearray()
@@ -49,7 +50,7 @@ def decode_z85(text: str, vector: DeletionVector) -> bytes:
         value = 0
         for character in text[start : start + 5]:
             value = value * 85 + _Z85_VALUES[character]
-        # Known writers' groups can exceed 32 bits in the padding after the vector's end, and wrap around there.
+        # Groups of known writers can exceed 32 bits in the padding after the vector's end; they wrap around there.
         out += (value & 0xFFFFFFFF).to_bytes(4, "big")
     return bytes(out)
 
@@ -61,19 +62,20 @@ def from_inline(vector: DeletionVector) -> BitMap64:
         raise _invalid(vector, f"its inline size in bytes {limits.over('MAX_INLINE_VECTOR_BYTES', length)}")
     data = decode_z85(vector.path_or_inline_dv, vector)
     if not vector.size_in_bytes <= len(data) < vector.size_in_bytes + 4:
-        raise _invalid(vector, f"it has {len(data)} bytes inline and claims {vector.size_in_bytes}")
+        raise _invalid(vector, f"it has {len(data)} bytes inline, but claims {vector.size_in_bytes}")
     return _positions(data[: vector.size_in_bytes], vector)
 
 
 def needed_bytes(vector: DeletionVector) -> int:
-    """How many bytes from its start ``from_file`` needs of the file of a vector; 1 if it will refuse the vector."""
+    """How many bytes of a vector's file, from its start, ``from_file`` needs; 1 if it will refuse the vector."""
     if not 0 <= vector.size_in_bytes <= limits.MAX_VECTOR_BYTES:
         return 1
     return max((vector.offset or 0) + 4 + vector.size_in_bytes + 4, 1)
 
 
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
-    """The positions of a vector in the file with this content, of which the first ``needed_bytes`` suffice. Raises
+    """Decode the positions of a vector from the content of its file, of which the first ``needed_bytes`` suffice.
+    Raises
     InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
@@ -103,7 +105,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
     except (ValueError, MemoryError) as error:
         raise _invalid(vector, f"its bitmap cannot be read: {error}") from None
     if len(positions) != vector.cardinality:
-        raise _invalid(vector, f"it has {len(positions)} positions, but {vector.cardinality} by the log")
+        raise _invalid(vector, f"it has {len(positions)} positions, but {vector.cardinality} according to the log")
     return positions
 
 
@@ -111,9 +113,9 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 
 def encode(positions: BitMap64) -> bytes:
-    """A vector's bytes: the magic number and the portable bitmap, contiguous rows as runs.
+    """Encode positions: the magic number and the portable bitmap, with contiguous rows as runs.
 
-    Raises InvalidActionError for one over the cap.
+    Raises InvalidActionError for a vector over the cap.
     """
     compact = BitMap64(positions)
     compact.run_optimize()
@@ -124,7 +126,7 @@ def encode(positions: BitMap64) -> bytes:
 
 
 def encode_z85(data: bytes) -> str:
-    """Base85 as ZeroMQ has it, of the bytes with zeros after them up to whole groups of four."""
+    """Encode as ZeroMQ's base85, padding the bytes with zeros to whole groups of four."""
     out = []
     for start in range(0, len(data), 4):
         value = int.from_bytes(data[start : start + 4].ljust(4, b"\0"), "big")
@@ -137,12 +139,12 @@ def encode_z85(data: bytes) -> str:
 
 
 def inline(data: bytes, cardinality: int) -> DeletionVector:
-    """The descriptor, of storage type ``i``, of an encoded vector that the log itself holds."""
+    """The descriptor (storage type ``i``) of an encoded vector that is stored in the log itself."""
     return DeletionVector("i", encode_z85(data), len(data), cardinality)
 
 
 def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """The content of a file that holds encoded vectors, and the offset of each."""
+    """The content of a file that holds these encoded vectors, and the offset of each vector."""
     content, offsets = bytearray(_FILE_VERSION), []
     for data in vectors:
         offsets.append(len(content))
@@ -151,9 +153,9 @@ def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 
 
 def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
-    """The descriptor, of storage type ``u``, of a vector in the file that ``relative_path`` names.
+    """The descriptor (storage type ``u``) of a vector in the file that ``relative_path`` returns.
 
-    ``unique``: the UUID of the file as text. ``prefix``: of its directory, or empty.
+    ``unique``: the file's UUID as text. ``prefix``: its directory's name, or empty.
     """
     name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
     return DeletionVector("u", name, size_bytes, cardinality, offset)

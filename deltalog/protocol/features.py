@@ -1,4 +1,4 @@
-"""The table features: one row each, and what deltalog may do with a table that lists them. Pure.
+"""The registry of table features, and whether deltalog can read and write a table that lists them. Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
 #writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
@@ -21,7 +21,7 @@ from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 
 class Writes(enum.Enum):
-    """Whether tables that list a feature can be written."""
+    """Whether deltalog can write tables that list a feature."""
 
     YES = "yes"
     NO = "no"
@@ -29,7 +29,9 @@ class Writes(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """``legacy`` versions (reader, writer) imply the feature without naming it; ``requires``: listed with it."""
+    """A table feature. ``legacy_reader`` and ``legacy_writer`` are the protocol versions that imply it; ``requires``
+    names
+    the features that must be listed with it."""
 
     name: str
     reader: bool
@@ -82,7 +84,7 @@ MAX_WRITER_VERSION = 7
 
 
 def writer_features(protocol: Protocol) -> tuple[str, ...]:
-    """The features that writers must honour, with those that legacy versions imply."""
+    """The features that writers must honour, including those that legacy versions imply."""
     if protocol.min_writer_version >= MAX_WRITER_VERSION:
         return protocol.writer_features or ()
     return tuple(
@@ -91,7 +93,7 @@ def writer_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def reader_features(protocol: Protocol) -> tuple[str, ...]:
-    """The features that readers must honour, with those that legacy versions imply."""
+    """The features that readers must honour, including those that legacy versions imply."""
     if protocol.min_reader_version >= MAX_READER_VERSION:
         return protocol.reader_features or ()
     return tuple(
@@ -100,17 +102,17 @@ def reader_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def check_protocol(protocol: Protocol) -> None:
-    """Refuse protocol actions that contradict themselves, whatever deltalog supports."""
+    """Refuse a protocol action that contradicts itself, whatever deltalog supports."""
     if protocol.reader_features is not None and protocol.min_reader_version != MAX_READER_VERSION:
         raise UnsupportedFeatureError(
             f"The protocol has readerFeatures at reader version {protocol.min_reader_version}; "
-            "only version 3 may list them.",
+            "only version 3 can list them.",
             features=protocol.reader_features,
         )
 
 
 def check_readable(protocol: Protocol, table: str) -> None:
-    """Raise UnsupportedFeatureError, naming each feature, when the table's state cannot be read."""
+    """Raise UnsupportedFeatureError, naming each unsupported feature, if the table cannot be read."""
     version = protocol.min_reader_version
     if not 1 <= version <= MAX_READER_VERSION:
         raise UnsupportedFeatureError(
@@ -128,29 +130,29 @@ def check_readable(protocol: Protocol, table: str) -> None:
 
 
 def is_catalog_managed(protocol: Protocol) -> bool:
-    """Whether a catalog, and not the files, decides which commits a table has."""
+    """Whether a catalog, not the files in the log, decides which commits a table has."""
     return CATALOG_MANAGED in writer_features(protocol)
 
 
 def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
-    """As check_readable, and also that a table of a catalog was opened through it: ``catalog`` is the catalog through
-    which it was opened, None if by its location.
+    """As ``check_readable``; also refuse a catalog-managed table that was not opened through a catalog.
 
+    ``catalog``: the catalog through which the table was opened; None if it was opened by its location.
     Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.
     """
     check_readable(protocol, table)
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
-            f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog has its latest version. Open "
+            f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog knows its latest version. Open "
             "it through the catalog: TransactionManager(<catalog>).table(<name>).",
             features=(CATALOG_MANAGED,),
         )
 
 
 def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse to remove from a table of a catalog the feature, in-commit timestamps, or the catalog's property.
+    """Refuse to remove the feature, in-commit timestamps or the catalog's property from a catalog-managed table.
 
-    ``before``: the metadata of the version that a commit follows. Raises InvalidPropertyError.
+    ``before``: the metadata of the version that the commit follows. Raises InvalidPropertyError.
     Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
     """
     for key, wanted in (
@@ -160,14 +162,14 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     ):
         if not wanted:
             raise InvalidPropertyError(
-                f"{table} is managed by a catalog, which needs {key} unchanged. TransactionManager.release_table and "
-                "deltalog tables release return the table to access by its path.",
+                f"{table} is managed by a catalog, which needs {key} unchanged. To return the table to access by path, "
+                "call TransactionManager.release_table or run deltalog tables release.",
                 key=key,
             )
 
 
 def check_writable(protocol: Protocol, table: str) -> None:
-    """Raise UnsupportedFeatureError, naming each feature, when the table cannot be written safely."""
+    """Raise UnsupportedFeatureError, naming each unsupported feature, if the table cannot be written safely."""
     check_readable(protocol, table)
     version = protocol.min_writer_version
     if not 1 <= version <= MAX_WRITER_VERSION:
@@ -190,7 +192,7 @@ def _writable(name: str) -> bool:
 
 
 def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
-    """Whether schema or properties make use of a feature that the protocol lists."""
+    """Whether the schema or the properties use a feature that the protocol lists."""
     configuration = metadata.configuration
     if name == "invariants":
         return any_field_has(schema, INVARIANT_KEY)
@@ -210,14 +212,14 @@ def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
 
 
 def any_field_has(schema: StructType, key: str) -> bool:
-    """Whether the metadata of a column at any depth has a key."""
+    """Whether the metadata of any column, at any depth, has the key."""
     return any(key in column.metadata for column in all_columns(schema))
 
 
 def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
-    """The protocol raised just far enough to list ``wanted``; what legacy versions implied becomes explicit.
+    """The protocol raised just far enough to list ``wanted``; features that legacy versions implied become explicit.
 
-    The protocol itself is returned when nothing is missing. Versions and features are never taken away.
+    Returns ``protocol`` itself if nothing is missing. Versions and features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
     missing = [n for n in _with_required(wanted) if n not in present]
@@ -237,8 +239,8 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with the features that these versions imply, by versions alone where it lists none and they do not
-    either. Versions and features are never taken away. Raises CallError for versions that Delta does not have."""
+    """The protocol with the features that these versions imply. If the result needs no feature lists, only the versions
+    are raised. Versions and features are never removed. Raises CallError for versions that Delta does not have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
         raise CallError(
             f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "
@@ -267,7 +269,7 @@ def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Pr
 
 
 def _with_required(names: Iterable[str]) -> list[str]:
-    """The features and those that they require, each once."""
+    """The features and those that they require, without duplicates."""
     found: list[str] = []
     for name in names:
         if name not in found:
@@ -278,15 +280,15 @@ def _with_required(names: Iterable[str]) -> list[str]:
 
 
 def requiring(protocol: Protocol, name: str) -> list[str]:
-    """The features of a protocol that require another one."""
+    """The features of a protocol that require the named one."""
     return [n for n in writer_features(protocol) if n in _BY_NAME and name in _BY_NAME[n].requires]
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
     """The protocol without a feature, at the lowest versions that support the rest, as in delta-spark.
 
-    A legacy version is used only if all features that it implies remain. The caller checks whether the table may
-    lose the feature.
+    A legacy version is used only if all features that it implies remain. The caller checks whether the table can lose
+    the feature.
     """
     remaining = [n for n in writer_features(protocol) if n != name]
     legacy = _legacy_protocol(remaining)
@@ -303,7 +305,7 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def _legacy_protocol(names: Iterable[str]) -> Protocol | None:
-    """The versions that imply exactly these features, or None when there are none."""
+    """The legacy versions that imply exactly these features; None if there are none."""
     wanted = set(names)
     for writer in range(1, MAX_WRITER_VERSION):
         for reader in range(1, MAX_READER_VERSION):
@@ -315,7 +317,7 @@ def _legacy_protocol(names: Iterable[str]) -> Protocol | None:
 
 
 def feature(name: str) -> Feature:
-    """The row of a feature. Raises InvalidPropertyError with the nearest known name."""
+    """The registry entry of a feature. Raises InvalidPropertyError that suggests the nearest known name."""
     found = _BY_NAME.get(name)
     if found is None:
         similar = difflib.get_close_matches(name, _BY_NAME, 1)
@@ -325,7 +327,7 @@ def feature(name: str) -> Feature:
 
 
 def features_for(metadata: Metadata, schema: StructType) -> list[str]:
-    """The features that schema and properties of a table need listed."""
+    """The features that the protocol must list because the schema or the properties use them."""
     wanted = []
     if uses_type(schema, "timestamp_ntz"):
         wanted.append("timestampNtz")
@@ -342,7 +344,8 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
 
 
 def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The features in ``delta.feature.<name>=supported``, which go into the protocol, and the other properties."""
+    """Split off the features in ``delta.feature.<name>=supported``, which go into the protocol, from the other
+    properties."""
     named = []
     others = {}
     for key, value in properties.items():

@@ -1,4 +1,4 @@
-"""Values of JSON that any writer may have written, by their types. Pure.
+"""Type checks for JSON values that any writer may have written. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """
@@ -13,7 +13,7 @@ def text_or_none(value: Any) -> str | None:
 
 
 def whole_or_none(value: Any) -> int | None:
-    """An integer; a boolean, which Python counts among them, is none."""
+    """The value if it is an integer, else None. Booleans, which are ints in Python, do not count."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -1,6 +1,6 @@
-"""Names by which a clean-up recognises the files that writers leave when they are killed. Pure.
+"""Names by which a clean-up recognises files left by killed writers. Pure.
 
-Nothing here says that a file can be deleted: it must not be named by any version that is kept, and be older than any
+A matching name alone never allows a deletion: no retained version may name the file, and it must be older than any
 write that can still be running.
 
 Spec: PROTOCOL.md#data-files, #deletion-vector-files, #change-data-files.
@@ -12,13 +12,13 @@ import enum
 import re
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Engines take nothing below a name with an underscore for data or for a partition. VACUUM ignores such directories
-# too, except those whose names begin with that of the directory for indexes.
+# Engines ignore names with a leading underscore when they look for data and partitions. VACUUM ignores such directories
+# too, except index directories, which have this prefix.
 _JOB = "_delta_index-deltalog-job-"
 
 
 class LeftoverKind(enum.Enum):
-    """What a file below a table's root is by its name, if no version names it."""
+    """What a file below the table root is, judged by its name, if no version names it."""
 
     JOB_FILE = "a file in the directory of a Spark job"
     DATA_FILE = "a data file"
@@ -28,21 +28,21 @@ class LeftoverKind(enum.Enum):
     TEMPORARY_FILE = "a temporary file"
 
 
-# In this order: a job's directory has data files, and any directory can have temporary ones.
+# Order matters: a job's directory contains data files, and any directory can contain temporary files.
 _KINDS = {
     LeftoverKind.JOB_FILE: re.compile(rf"{_JOB}{_UUID}/.+"),
     LeftoverKind.TEMPORARY_FILE: re.compile(rf"(?:.+/)?\.{_UUID}\.tmp"),
     LeftoverKind.CHANGE_FILE: re.compile(rf"_change_data/(?:[^/]+/)*cdc-[^/]*{_UUID}[^/]*\.parquet"),
     LeftoverKind.BLOB: re.compile(rf"_blobs/{_UUID}"),
     LeftoverKind.DELETION_VECTOR: re.compile(rf"(?:[^_./][^/]*/)?deletion_vector_{_UUID}\.bin"),
-    # Hadoop's checksum of a file lies beside it.
+    # Hadoop writes a checksum file next to each file.
     LeftoverKind.DATA_FILE: re.compile(
         rf"(?:(?:[^_./][^/]*|[^/]+=[^/]*)/)*(?:part-[^/]*{_UUID}[^/]*\.parquet|\.part-[^/]*{_UUID}[^/]*\.parquet\.crc)"
     ),
 }
 
 
-# What each kind of path has in it.
+# A text that every path of the kind contains.
 _PARTS = (
     (LeftoverKind.JOB_FILE, _JOB),
     (LeftoverKind.TEMPORARY_FILE, ".tmp"),
@@ -54,14 +54,14 @@ _PARTS = (
 
 
 def job_directory_name(job_id: str) -> str:
-    """The name below a table's root of the directory that one Spark job writes to. ``job_id``: a UUID."""
+    """The name, below the table root, of the directory that one Spark job writes to. ``job_id``: a UUID."""
     return _JOB + job_id
 
 
 def leftover_kind(path: str) -> LeftoverKind | None:
-    """What a file that no version names is, by its decoded path below the table's root. None: no writer of Delta tables
-    that is known names a file so, and a clean-up should leave it."""
-    for kind, part in _PARTS:  # a search for its text costs a tenth of a match
+    """Classify a file that no version names by its decoded path below the table root. None: no known Delta writer uses
+    such a name, and a clean-up should leave the file."""
+    for kind, part in _PARTS:  # a substring search costs a tenth of a match
         if part in path and _KINDS[kind].fullmatch(path):
             return kind
     return None

@@ -1,4 +1,4 @@
-"""The consequences of a change of schema or properties: column ids, physical names, table features. Pure.
+"""What follows from a change of schema or properties: column ids, physical names, table features. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-column-mapping, #writer-requirements-for-row-tracking, #table-features.
 """
@@ -22,13 +22,13 @@ _FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp
 def complete(
     before: Metadata | None, after: Metadata, protocol: Protocol, new_uuid: Callable[[], str]
 ) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata to commit when a caller sets the metadata ``after``.
+    """The protocol and the metadata to commit when a caller sets the metadata ``after``.
 
-    ``before``: the metadata as it was; None for a table that is created. New columns of a mapped table get ids and
-    physical names, row tracking its columns' names, and the protocol the features that the result needs.
+    ``before``: the previous metadata; None for a new table. New columns of a mapped table get ids and physical names,
+    the materialised columns of row tracking get names, and the protocol lists the features that the result needs.
 
-    Raises InvalidPropertyError, CorruptTableError, and SchemaMismatchError for a column that the change data feed would
-    have twice.
+    Raises InvalidPropertyError, CorruptTableError, and SchemaMismatchError for a column whose name the change data feed
+    uses.
     """
     _check_feed_columns(before, after)
     named = after.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
@@ -41,7 +41,7 @@ def complete(
 
 
 def _check_indexed(named: str, metadata: Metadata) -> None:
-    """Refuse what delta-spark would refuse at the next change of the table. Raises InvalidPropertyError."""
+    """Refuse values that delta-spark would refuse at the table's next change. Raises InvalidPropertyError."""
     selected: set[tuple[str, ...]] = set()
     try:
         for path in parse_paths(named):
@@ -51,7 +51,7 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
             if names[0] in metadata.partition_columns:
                 raise CallError(f"{path_text(names)} partitions the table, and partition values need no statistics.")
             if len(names) == 1 and not isinstance(kind, StructType) and not has_bounds(kind):
-                raise CallError(f"{path_text(names)} is of type {kind}, of which statistics have no bounds.")
+                raise CallError(f"{path_text(names)} is of type {kind}, which has no bounds in statistics.")
             below = leaves(kind) if isinstance(kind, StructType) else [((), column)]
             for inner, _ in below:
                 if (*names, *inner) in selected:
@@ -65,14 +65,14 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
-    """Tables that have such a column already keep it."""
+    """Refuse a new column with the name of a feed column. Tables that already have such a column keep it."""
     taken = _taken_feed_columns(after)
     if before is not None:
         taken -= _taken_feed_columns(before)
     if taken:
         raise SchemaMismatchError(
-            f"The change data feed has columns called {', '.join(sorted(taken))}, and so would the table. Rename the "
-            f"table's, or set {ENABLE_CHANGE_DATA_FEED.key} to false."
+            f"The table has columns named {', '.join(sorted(taken))}, names that the change data feed uses. Rename the "
+            f"columns, or set {ENABLE_CHANGE_DATA_FEED.key} to false."
         )
 
 

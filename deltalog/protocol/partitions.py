@@ -1,4 +1,4 @@
-"""Partition values: typed value, the text that ``partitionValues`` holds, and the directory name. Pure.
+"""Partition values: as Python values, as text in ``partitionValues``, and as directory names. Pure.
 
 Spec: PROTOCOL.md#partition-value-serialization, #compatibility-with-other-delta-features. The empty string and an
 absent value both mean null.
@@ -22,7 +22,7 @@ from deltalog.protocol.timestamps import parse_iso
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UTC = datetime.timezone.utc
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-# Python accepts more as a number or date than writers produce: underscores, digits of other scripts, week dates.
+# Python parses more than writers produce: underscores, digits of other scripts, week dates.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -59,7 +59,7 @@ def serialize(value: Any, data_type: DataType) -> str | None:
 
 
 def parse(text: str | None, data_type: DataType, column: str) -> Any:
-    """The Python value of a partition column. Raises CorruptTableError when the text is not of its type."""
+    """The Python value of a partition column. Raises CorruptTableError if the text is not of the column's type."""
     if text is None or text == "":
         return None
     name = str(data_type)
@@ -80,7 +80,7 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
         if name == "timestamp_ntz":
             return parse_iso(text).replace(tzinfo=None)
         if name == "binary":
-            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol leaves it open
+            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol does not say
         if isinstance(data_type, DecimalType):
             exponent = decimal.Decimal(1).scaleb(-data_type.scale)
             context = decimal.Context(prec=data_type.precision)
@@ -103,7 +103,7 @@ def _utf8(value: bytes) -> str:
 
 
 def _like(pattern: re.Pattern[str], text: str) -> str:
-    """The text without spaces around it. Raises ValueError when it does not match."""
+    """The text without surrounding spaces. Raises ValueError if it does not match."""
     text = text.strip(" ")
     if not pattern.fullmatch(text):
         raise ValueError("it has another format")
@@ -118,8 +118,8 @@ def _whole(text: str, bits: int) -> int:
 
 
 def null_if_empty(schema: StructType, partition_columns: Iterable[str]) -> frozenset[str]:
-    """The partition columns in which empty text, or bytes, are null: a log cannot represent them. Those of char(n) are
-    padded, and never empty."""
+    """The partition columns in which empty text or bytes become null, because a log cannot represent them. Excludes
+    char(n): its values are padded and never empty."""
     columns = [column for name in partition_columns if (column := schema.find(name)) is not None]
     return frozenset(
         column.name
@@ -136,7 +136,7 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
         if column is None:
             raise SchemaMismatchError(
                 f"Partition column {name!r} is not among the columns, which are {', '.join(schema.names)}. Add it, or "
-                "create a table with other partition columns."
+                "choose other partition columns."
             )
         nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
         if nested or str(column.data_type) in ("variant", "void"):
@@ -145,13 +145,13 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
     if len(set(found)) != len(found):
         raise SchemaMismatchError(f"partition_by names a column twice: {', '.join(partition_by)}.")
     if found and len(found) == len(schema.fields):
-        raise SchemaMismatchError("Every column is a partition column; at least one must be left for the data.")
+        raise SchemaMismatchError("Every column is a partition column; at least one must remain for the data.")
     return tuple(found)
 
 
 def directory(values: Mapping[str, str | None]) -> str:
-    """The Hive directory ``a=1/b=x`` of partition values; empty without any. Only a convention: values are
-    read from the log, never from a path."""
+    """The Hive directory ``a=1/b=x`` for partition values; empty for none. Only a convention: values are read from the
+    log, never from a path."""
     return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
 
 
@@ -160,11 +160,12 @@ def _escape(text: str) -> str:
 
 
 def of_directories(path: str) -> dict[str, str | None]:
-    """The values in the Hive directories ``a=1/b=x`` of a file's path, as text, by name and in order; empty where no
-    directory has such a name. An empty value and Hive's own name for null are null.
+    """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as text by column name, in order.
+    Empty
+    values and Hive's name for null become null. Returns an empty dict if no directory has this form.
 
-    Only for directories that have no log yet. Raises ValueError where only some directories are of that form, or a name
-    is empty or occurs twice, or what is percent-encoded is not UTF-8.
+    Only for directories without a log. Raises ValueError if only some directories have this form, if a name is empty or
+    occurs twice, and if percent-encoded text is not UTF-8.
     """
     segments = path.split("/")[:-1]
     if not any("=" in segment for segment in segments):
@@ -174,7 +175,7 @@ def of_directories(path: str) -> dict[str, str | None]:
         name, equals, text = segment.partition("=")
         name, value = _unescape(name), _unescape(text)
         if not equals:
-            raise ValueError(f"its directory {segment!r} has not the form name=value, as the others have")
+            raise ValueError(f"its directory {segment!r} does not have the form name=value, as the others do")
         if not name or name in values:
             raise ValueError(f"its directories give {name!r} " + ("twice" if name else "as the name of a column"))
         values[name] = None if value in ("", HIVE_NULL) else value
@@ -182,8 +183,8 @@ def of_directories(path: str) -> dict[str, str | None]:
 
 
 def inferred_type(values: Iterable[str | None]) -> PrimitiveType:
-    """The type of a partition column by the texts of all its values: integer, long or date where each is one of it (or
-    null), else string."""
+    """Infer the type of a partition column from all its values: integer, long or date if every non-null text is one,
+    else string."""
     found = {kind for text in values if (kind := _kind_of(text)) is not None}
     if found == {"integer", "long"}:
         return PrimitiveType("long")

@@ -1,4 +1,4 @@
-"""The names of all files below ``_delta_log``, and the decoding of the paths in a log. Pure.
+"""The names of all files below ``_delta_log``, and the decoding of paths in the log. Pure.
 
 Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path), #file-types, #sidecar-files,
 #checkpoint-naming-scheme, #uuid-named-checkpoint, #classic-checkpoint, #multi-part-checkpoint.
@@ -38,7 +38,8 @@ class LogFileKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A parsed name. ``end_version`` is that of a compaction, ``part`` and ``parts`` of a multi-part checkpoint."""
+    """A parsed file name. Only a compaction has ``end_version``; only a multi-part checkpoint has ``part`` and
+    ``parts``."""
 
     name: str
     kind: LogFileKind
@@ -60,7 +61,7 @@ _NAME = re.compile(
 
 
 def parse_log_file(name: str) -> LogFile | None:
-    """The parsed name of a file in ``_delta_log``, or None for a name that the protocol does not define."""
+    """Parse the name of a file in ``_delta_log``; None for a name that the protocol does not define."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -89,7 +90,7 @@ def log_path(name: str) -> str:
 
 
 def version_prefix(version: int) -> str:
-    """The lower bound in sort order of the names of all files of a version and later ones."""
+    """The prefix that sorts before the names of all files of this version and later versions."""
     return f"{version:020d}."
 
 
@@ -102,7 +103,7 @@ def commit_path(version: int) -> str:
 
 
 def commit_version(path: str) -> int | None:
-    """The version whose commit file is ``path`` below the table root; None for any other file."""
+    """The version of the commit file at ``path`` (below the table root); None for any other file."""
     directory, _, name = path.rpartition("/")
     file = parse_log_file(name) if directory == LOG_DIRECTORY else None
     return file.version if file is not None and file.kind is LogFileKind.COMMIT else None
@@ -125,7 +126,7 @@ def checksum_path(version: int) -> str:
 
 
 def checkpoint_name(version: int) -> str:
-    """The name of a classic checkpoint of one file."""
+    """The file name of a single-file classic checkpoint."""
     return f"{version:020d}.checkpoint.parquet"
 
 
@@ -139,8 +140,8 @@ def new_sidecar_path(unique: str) -> str:
 
 
 def sidecar_path(path: str, table_url: str) -> str:
-    """The path of a sidecar. The log (untrusted) may have its name, or its absolute path in the table's own
-    ``_sidecars``. Raises UnsafePathError."""
+    """The path of a sidecar below the table root. The checkpoint (untrusted) holds either the file name or an absolute
+    path into the table's own ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
     relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
     directory, _, name = relative.rpartition("/")
@@ -153,9 +154,9 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 
 def encode_path(path: str) -> str:
-    """A relative path as in ``add.path``: percent-encoded, except ``/`` and ``=``.
-    A colon is encoded, since readers would treat the text before it as a scheme. Letters outside of ASCII are not, as
-    Java's URI leaves them: a VACUUM of delta-spark compares texts, and would delete a live file whose path has them
+    """A relative path as ``add.path`` holds it: percent-encoded, except ``/`` and ``=``.
+    Colons are encoded, because readers would treat the text before one as a scheme. Non-ASCII letters are not encoded,
+    as in Java's URI: VACUUM in delta-spark compares paths as text and would delete a live file whose path has them
     encoded."""
     if path.isascii():
         return urllib.parse.quote(path, safe=_SAFE)
@@ -166,15 +167,16 @@ _SAFE = "/=@!$&'()*+,;~"
 
 
 def _is_other(char: str) -> bool:
-    """Whether a character is one that Java's URI calls "other": beyond ASCII, neither a control nor a space."""
+    """Whether Java's URI puts a character in the category "other": non-ASCII, and neither a control character nor a
+    space."""
     return char > "\x9f" and not unicodedata.category(char).startswith("Z") and not "\ud800" <= char <= "\udfff"
 
 
 def absolute_path(store_url: str, path: str) -> str:
-    """The absolute path, as in ``add.path``, of a file below the root of a store; of the root for an empty path.
+    """The absolute path, as ``add.path`` holds it, of a file below the root of a store; an empty path means the root.
 
-    It is spelled as Hadoop spells it, ``file:/data/a%20b`` and ``s3a://bucket/ä``: delta-spark compares such paths as
-    text. The ``url`` of a store is not percent-encoded.
+    It is spelled as Hadoop spells it, ``file:/data/a%20b`` and ``s3a://bucket/ä``, because delta-spark compares such
+    paths as text. The ``url`` of a store is not percent-encoded.
     """
     scheme, authority, root = _split(store_url)
     name = _URI_SPECIAL.sub(_uri_char, root.rstrip("/") + (f"/{path}" if path else ""))
@@ -189,17 +191,17 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 _OF_HADOOP = {"s3": "s3a"}
-# Characters other than those that java.net.URI does not encode in a path.
+# All characters except those that java.net.URI leaves unencoded in a path.
 _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Other names, Hadoop's and fsspec's, for one and the same store.
+# Schemes that Hadoop and fsspec use for the same store.
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 # An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _AFTER_SLASH = chr(ord("/") + 1)
-# Nearly every name in a log has this form: relative, nothing encoded, no segment that begins with a dot.
+# Nearly all paths in a log look like this: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-# What is in none of these, nor in several with a slash between them; in the syntax of RE2.
+# Matches any path that is not ordinary, also in a text of many paths joined by slashes. RE2 syntax.
 _NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
 _FEW_PATHS = 64
 _SHOWN_LENGTH = 200
@@ -207,7 +209,7 @@ _SHOWN_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory of one store, below which a path in a log may be."""
+    """A directory of a store in which a path from a log may lie."""
 
     url: str
     scheme: str
@@ -216,20 +218,20 @@ class Place:
 
 
 def place_of(store_url: str) -> Place:
-    """The root of a store, from its ``url``, which is not percent-encoded."""
+    """The place of a store's root, from the store's ``url``, which is not percent-encoded."""
     scheme, authority, path = _split(store_url)
     path = path.strip("/")
     return Place(store_url, scheme, authority, tuple(path.split("/")) if path else ())
 
 
 def canonical_url(url: str) -> str:
-    """A URL with the canonical name of its scheme; nothing else is changed."""
+    """A URL with its scheme replaced by the canonical one; the rest is unchanged."""
     scheme, mark, rest = url.partition("://")
     return f"{_SAME_SCHEME.get(scheme, scheme)}{mark}{rest}"
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative path, not encoded, means exactly one file below a root, in every store."""
+    """Whether a relative, decoded path names exactly one file below a root, in every store."""
     return not _NOT_PLAIN.search(path)
 
 
@@ -239,22 +241,23 @@ def is_within(path: str, start: str, end: str | None) -> bool:
 
 
 def has_some(directory: str, start: str, end: str | None) -> bool:
-    """Whether paths below a directory can be in a range."""
+    """Whether a range can contain paths below a directory."""
     return not directory or (start < f"{directory}{_AFTER_SLASH}" and (end is None or f"{directory}/" < end))
 
 
 def has_all(directory: str, start: str, end: str | None) -> bool:
-    """Whether all paths below a directory are in a range."""
+    """Whether a range contains all paths below a directory."""
     if not directory:
         return not start and end is None
     return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
-    """The place that a path from a log (untrusted) is in, and its decoded path below that.
+    """Resolve a path from a log (untrusted): the index of the place that contains it, and the decoded path below that
+    place.
 
-    A relative path is in the first place, the table's own; an absolute one in the first whose scheme and
-    authority it has and whose segments it begins with. Decodes once, and only percent-encoding: ``?`` and ``#``
+    A relative path lies in the first place, the table's own. An absolute path lies in the first place that has its
+    scheme and authority and whose segments are a prefix of its own. The path is percent-decoded once; ``?`` and ``#``
     have no meaning. Raises UnsafePathError for everything else.
     """
     if _ORDINARY.fullmatch(path):
@@ -273,14 +276,14 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
                 return number, "/".join(segments[depth:])
     raise UnsafePathError(
         f"The log names the file {_shown(path)}, which is not a plain path below the table root {places[0].url} or "
-        "a place that allowed_paths names. Nothing was read from there.",
+        "below a location in allowed_paths. The file was not read.",
         path=path,
     )
 
 
 def base_name(path: str) -> str | None:
-    """The decoded name of the file that an absolute path from a log means, in whatever place; None for a relative path,
-    and for one that cannot be decoded."""
+    """The decoded file name of an absolute path from a log, whatever its location; None for a relative path and for a
+    path that cannot be decoded."""
     if not (path.startswith("/") or _SCHEME.match(path)):
         return None
     decoded = _decoded(path)
@@ -288,8 +291,9 @@ def base_name(path: str) -> str | None:
 
 
 def are_ordinary(paths: Sequence[str]) -> bool:
-    """Whether all of these are simple relative paths, as nearly every path is, so that ``locate`` need not check each:
-    of many, one scan of their text."""
+    """Whether all paths are simple relative paths, as nearly all are, so that ``locate`` need not check them one by
+    one.
+    Long lists are checked by one scan of their joined text."""
     if len(paths) < _FEW_PATHS:
         return all(map(_ORDINARY.fullmatch, paths))
     try:
@@ -300,15 +304,16 @@ def are_ordinary(paths: Sequence[str]) -> bool:
 
 
 def resolve_path(path: str, table_url: str) -> str:
-    """The decoded path below the table root that ``add.path`` (untrusted) names; see ``locate``.
+    """The decoded path below the table root for an ``add.path`` (untrusted); see ``locate``.
 
-    Raises UnsafePathError when it is not in the table.
+    Raises UnsafePathError when the path is not in the table.
     """
     return locate(path, [place_of(table_url)])[1]
 
 
 def _split(path: str) -> tuple[str, str, str]:
-    """Scheme, authority and the rest, not decoded; a local absolute path is ``file``, a relative one has no scheme."""
+    """Split into scheme, authority and the rest, undecoded. A local absolute path has the scheme ``file``, a relative
+    path none."""
     match = _SCHEME.match(path)
     if match is None:
         return ("file" if path.startswith("/") else ""), "", path
@@ -322,7 +327,7 @@ def _split(path: str) -> tuple[str, str, str]:
 
 
 def _decoded(path: str) -> str | None:
-    """Percent-decoded once; None if the result is not UTF-8."""
+    """The path, percent-decoded once; None if the result is not UTF-8."""
     if "%" not in path:
         return path
     try:
@@ -332,5 +337,5 @@ def _decoded(path: str) -> str | None:
 
 
 def _shown(path: str) -> str:
-    """A path for a message: control characters escaped, a long one truncated."""
+    """A path for a message: control characters escaped, long paths truncated."""
     return repr(path if len(path) <= _SHOWN_LENGTH else path[:_SHOWN_LENGTH] + "…")

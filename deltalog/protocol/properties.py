@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """A known property: its key, the parser of its text, and its value when absent."""
+    """A known property: its key, the parser of its value, and its default."""
 
     key: str
     parse: Callable[[str], T]
     default: T
 
     def read(self, configuration: Mapping[str, str]) -> T:
-        """The value in effect. Raises InvalidPropertyError when the text cannot be read."""
+        """The value in effect. Raises InvalidPropertyError if the text cannot be parsed."""
         text = configuration.get(self.key)
         if text is None:
             return self.default
@@ -51,7 +51,7 @@ def _positive(text: str) -> int:
 
 
 def _size_bytes(text: str) -> int:
-    """A number of bytes, or with a unit as Spark has them: ``128m``, ``1 GB``."""
+    """A number of bytes, optionally with a unit as in Spark: ``128m``, ``1 GB``."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or not int(match[1]):
         raise ValueError("expected a size in bytes such as 134217728 or 128mb")
@@ -93,7 +93,7 @@ _INTERVAL_PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?=\s|$)")
 
 
 def _interval_ms(text: str) -> int:
-    """``interval 1 week`` and ``interval 2 days 3 hours`` in milliseconds (no months: they have no length)."""
+    """``interval 1 week`` or ``interval 2 days 3 hours`` in milliseconds. Months are refused: their length varies."""
     rest = text.strip().lower().removeprefix("interval")
     total, at = 0, 0
     while match := _INTERVAL_PART.match(rest, at):
@@ -107,7 +107,7 @@ def _interval_ms(text: str) -> int:
 
 
 ENABLE_IN_COMMIT_TIMESTAMPS = Property("delta.enableInCommitTimestamps", _boolean, False)
-# Which catalog manages a table that has the feature catalogManaged.
+# The id of the catalog that manages a table with the feature catalogManaged.
 CATALOG_ID_KEY = "deltalog.catalogId"
 CONSTRAINT_PREFIX = "delta.constraints."
 ENABLEMENT_VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
@@ -118,7 +118,7 @@ DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _inte
 DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
 DATA_SKIPPING_STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
 CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolean, True)
-# PROTOCOL.md has false for the default; delta-spark writes the struct unless this is false, and so does deltalog.
+# PROTOCOL.md has the default false; delta-spark writes the struct unless this is false, and so does deltalog.
 CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
@@ -168,7 +168,7 @@ KNOWN: Mapping[str, Property[object]] = {
     )
 }
 FEATURE_PREFIX = "delta.feature."
-# Properties of Delta that other engines use and deltalog keeps unchanged.
+# Delta properties that other engines use; deltalog keeps them unchanged.
 _PASSED_ON = frozenset(
     {
         "delta.autoOptimize",
@@ -184,7 +184,7 @@ _PASSED_ON = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
-# Internal properties: a wrong value makes columns or rows appear in the place of others.
+# Internal properties: with a wrong value, readers return wrong columns or rows.
 _KEPT_BY_THE_WRITER = {
     ENABLEMENT_VERSION_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
     ENABLEMENT_TIMESTAMP_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
@@ -192,7 +192,7 @@ _KEPT_BY_THE_WRITER = {
     "delta.rowTracking.materializedRowIdColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
     "delta.rowTracking.materializedRowCommitVersionColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
 }
-# Setting these requires changes of the table that deltalog does not make, or duplicates another interface.
+# Setting these requires table changes that deltalog does not make, or duplicates another interface.
 _REFUSED = {
     CONSTRAINT_PREFIX: "call add_constraint(), which checks the existing rows, or drop_constraint()",
     "delta.enableIcebergCompat": "Iceberg compatibility is not supported",
@@ -203,11 +203,12 @@ _REFUSED = {
 
 
 def check_assignment(changes: Mapping[str, str | None]) -> None:
-    """Refuse what a caller must not set (None: unset), unknown ``delta.`` keys and values that cannot be read.
+    """Refuse changes (None: unset) to properties that callers must not set, unknown ``delta.`` keys, and invalid
+    values.
 
-    The enablement pair is set by the writer only: half of it, or a wrong value, makes every later commit and
-    every time travel of other engines fail. The same applies to the highest column id and the names of materialised
-    columns. Keys without the prefix ``delta.`` are free for the caller.
+    Only the writer sets the enablement pair: half of it, or a wrong value, makes every later commit and every time
+    travel of other engines fail. The same holds for the highest column id and the names of materialised columns.
+    Keys without the prefix ``delta.`` are free for the caller.
     """
     for key, value in changes.items():
         if key in _KEPT_BY_THE_WRITER:
@@ -227,7 +228,7 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
 
 
 def checkpoint_interval(configuration: Mapping[str, str]) -> int:
-    """The number of versions between checkpoints; the default where the property cannot be read."""
+    """The number of versions between checkpoints; the default if the property is invalid."""
     try:
         return CHECKPOINT_INTERVAL.read(configuration)
     except InvalidPropertyError:

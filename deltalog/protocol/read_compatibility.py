@@ -2,7 +2,7 @@
 
 The rules are those of Spark's change data feed: columns may be added, and no other change is allowed.
 
-Spec: PROTOCOL.md#reader-requirements-for-addcdcfile, which leaves changes of the schema open.
+Spec: PROTOCOL.md#reader-requirements-for-addcdcfile, which does not cover schema changes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructF
 
 
 def incompatibility(old: Metadata, new: Metadata) -> str | None:
-    """Why rows written under ``old`` do not fit the columns of ``new``, which is later; None when they do."""
+    """Why rows written under ``old`` do not fit the columns of ``new``, the later metadata; None if they fit."""
     before, after = (column_mapping.mode_of(metadata.configuration) for metadata in (old, new))
     if before != after and (before, after) != ("none", "name"):
         return f"column mapping changed from {before} to {after}"
     if after == "none":
         return _struct(old.schema, new.schema, "")
     if tuple(old.partition_columns) != tuple(new.partition_columns):
-        return f"it was partitioned by {_listed(old.partition_columns)}, and is by {_listed(new.partition_columns)}"
+        return (
+            f"the partition columns changed from {_listed(old.partition_columns)} to {_listed(new.partition_columns)}"
+        )
     return _mapped(old.schema, before, new.schema, after, "") or _struct(old.schema, new.schema, "")
 
 
@@ -32,9 +34,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
-    """Columns dropped or renamed, which under column mapping leaves the data files unchanged.
+    """The first column that was dropped or renamed, which under column mapping leaves the data files unchanged.
 
-    Where mapping was turned on in between, columns kept their names as physical names.
+    If mapping was turned on in between, the old names became the physical names.
     """
     by_physical_name = {column_mapping.physical_name(column, new_mode): column for column in new}
     for column in old:
@@ -51,7 +53,7 @@ def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, wh
 
 
 def _structs(old: DataType, new: DataType, name: str) -> list[tuple[str, StructType, StructType]]:
-    """The pairs of structs directly inside two types, with the path to each."""
+    """The pairs of outermost structs inside two types, with the path of each pair."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return [(f"{name}.", old, new)]
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):

@@ -1,6 +1,6 @@
-"""When tombstones, transaction identifiers and commits expire: cut-off times, and the comparison with them. Pure.
+"""When tombstones, transaction identifiers and commits expire. Pure.
 
-All times are milliseconds since the Unix epoch. What happened at a cut-off or before it has expired.
+All times are milliseconds since the Unix epoch. Whatever happened at or before its cut-off has expired.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #transaction-identifiers, #metadata-cleanup.
 """
@@ -25,37 +25,37 @@ _SMALLEST = -(2**63)
 
 
 def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
-    """By delta.deletedFileRetentionDuration."""
+    """The cut-off for tombstones, from delta.deletedFileRetentionDuration."""
     return now_ms - DELETED_FILE_RETENTION_MS.read(configuration)
 
 
 def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
-    """The rows whose ``deletion_timestamp`` (int64) is after the cut-off; null is the epoch."""
+    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null counts as the epoch."""
     cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
     is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
     return tombstones.filter(is_unexpired)
 
 
 def transaction_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int | None:
-    """By delta.setTransactionRetentionDuration; None: transaction identifiers never expire."""
+    """The cut-off from delta.setTransactionRetentionDuration; None: transaction identifiers never expire."""
     retention_ms = SET_TRANSACTION_RETENTION_MS.read(configuration)
     return None if retention_ms is None else now_ms - retention_ms
 
 
 def unexpired_transactions(transactions: Iterable[SetTransaction], cutoff_ms: int | None) -> list[SetTransaction]:
-    """Those that were recorded after the cut-off; one without a time never expires."""
+    """The transaction identifiers recorded after the cut-off; one without a time never expires."""
     if cutoff_ms is None:
         return list(transactions)
     return [each for each in transactions if each.last_updated is None or each.last_updated > cutoff_ms]
 
 
 def log_cutoff_ms(configuration: Mapping[str, str], now_ms: int, retention_ms: int | None = None) -> int:
-    """The last midnight UTC before the retention: ``retention_ms``, by default delta.logRetentionDuration."""
+    """The last midnight UTC before the retention period: ``retention_ms``, by default delta.logRetentionDuration."""
     if retention_ms is None:
         retention_ms = LOG_RETENTION_MS.read(configuration)
     return midnight_ms(now_ms - retention_ms)
 
 
 def midnight_ms(at_ms: int) -> int:
-    """The last midnight UTC at a time or before it."""
+    """The last midnight UTC at or before a time."""
     return at_ms // DAY_MS * DAY_MS

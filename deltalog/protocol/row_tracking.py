@@ -1,4 +1,4 @@
-"""Row tracking: ids and commit versions of rows as columns of a scan, and the ids that a commit assigns. Pure.
+"""Row tracking: row ids and row commit versions as columns of a scan, and the ids that a commit assigns. Pure.
 
 Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking, #row-ids,
 #row-commit-versions.
@@ -24,13 +24,13 @@ _MATERIALIZED = {
 }
 
 _FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
-# Kept by the writer: the names must never be used for anything else in the table.
+# Set by the writer only: nothing else in the table may ever use these column names.
 MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether each commit gives row ids to the files that it adds: the table has the feature, and ids are not
-    suspended. They are ids of all rows only if row tracking is enabled, too."""
+    """Whether commits assign row ids to the files they add: the table has the feature, and row tracking is not
+    suspended. All rows have ids only if row tracking is also enabled."""
     return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
@@ -49,9 +49,9 @@ def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable
 
 @dataclass(frozen=True, slots=True)
 class RowTrackingColumn:
-    """``stored_as`` is the column of data files that keeps values of rows that were moved.
+    """A row tracking column of a scan. ``stored_as``: the column of data files that stores the values of moved rows.
 
-    Without a stored value, the file's base value is used, with the row's position added when the column is ``counted``.
+    Rows without a stored value use the file's base value, plus the row's position if the column is ``counted``.
     """
 
     name: str
@@ -60,9 +60,9 @@ class RowTrackingColumn:
 
 
 def column(name: str, configuration: Mapping[str, str], table: str) -> RowTrackingColumn | None:
-    """The column of row tracking with this name in a scan, or None for other names.
+    """The row tracking column with this name in a scan; None for any other name.
 
-    Raises CallError when row tracking is not enabled: only then is it known for all rows.
+    Raises CallError if row tracking is not enabled: only then do all rows have a value.
     """
     if name not in _MATERIALIZED:
         return None
@@ -97,7 +97,7 @@ def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
 
 
 def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list[AddFile], int]:
-    """The adds of a commit, each with a base row id and the version its rows come from; and the new high-water mark.
+    """The adds of a commit, each with a base row id and a default row commit version, and the new high-water mark.
 
     Files that have a base row id keep it. Raises InvalidActionError for a file whose number of rows is unknown.
     """
@@ -111,7 +111,7 @@ def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list
 
 
 def domain_metadata(mark: int) -> DomainMetadata:
-    """The action that records a high-water mark."""
+    """The domain metadata action that records a high-water mark."""
     return DomainMetadata(domain=DOMAIN, configuration=f'{{"rowIdHighWaterMark":{mark}}}', removed=False)
 
 
@@ -133,7 +133,7 @@ def _countable(add: AddFile) -> int:
 
 
 def num_records(add: AddFile) -> int | None:
-    """The number of rows of a file, deleted ones included, by its statistics; None: not known."""
+    """The number of rows of a file according to its statistics, including deleted rows; None if unknown."""
     try:
         return _counts.decode(add.stats or "").num_records
     except msgspec.DecodeError:
@@ -141,10 +141,10 @@ def num_records(add: AddFile) -> int | None:
 
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
-    """The materialised columns, under their names in files, by which moved rows keep their ids and commit versions.
-    None when row tracking is off.
+    """The materialised columns, under their names in files, in which moved rows keep their ids and commit versions.
+    Empty if row tracking is off.
 
-    Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError when the table has no names.
+    Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError if the table does not name them.
     """
     if not ENABLE_ROW_TRACKING.read(configuration):
         return ()

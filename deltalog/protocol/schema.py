@@ -1,7 +1,7 @@
-"""The types of columns, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
+"""Column types, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format, #primitive-types, #void-type, #struct-type, #struct-field, #array-type,
-#map-type, #variant-type. The JSON is the same as that of Spark's ``df.schema.json()``.
+#map-type, #variant-type. The JSON equals that of Spark's ``df.schema.json()``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A column. ``metadata`` is kept as it is: it carries constraints, mappings, comments."""
+    """A column. ``metadata`` is kept unchanged: it carries constraints, column mapping and comments."""
 
     name: str
     data_type: DataType
@@ -76,10 +76,10 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """An ordered list of columns; also the schema of a table."""
+    """An ordered list of columns; also a table's schema."""
 
     fields: tuple[StructField, ...] = ()
-    # Exact names and folded ones, made by the first look-up.
+    # Columns by exact and by lower-case name, built by the first look-up.
     _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -103,17 +103,17 @@ class StructType:
         return [f.name for f in self.fields]
 
     def field(self, name: str) -> StructField:
-        """The column of that name, else the one that differs in case only. Raises SchemaMismatchError."""
+        """The column with this name, else the one whose name differs only in case. Raises SchemaMismatchError."""
         found = self.find(name)
         if found is None:
             raise SchemaMismatchError(f"There is no column {name!r}. Columns: {', '.join(self.names)}.")
         return found
 
     def find(self, name: str) -> StructField | None:
-        """Like ``field``, with None for an absent column."""
+        """As ``field``, but None for an absent column."""
         index = self._index
         if index is None:
-            # Of equal names the first is used.
+            # The first of several equal names wins.
             index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
             object.__setattr__(self, "_index", index)
         exact, folded = index
@@ -123,18 +123,18 @@ class StructType:
             raise CallError(f"The name of a column must be text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
-        """The text of ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers cannot read."""
+        """The text of ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers would reject."""
         return json.dumps(_struct_to_json(self, "", 0), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     @checked
     def from_json(cls, text: str) -> StructType:
-        """Parse ``schemaString``. Raises CorruptTableError when it is not a Delta schema."""
+        """Parse ``schemaString``. Raises CorruptTableError if it is not a Delta schema."""
         return _parse(text)
 
     @classmethod
     def from_arrow(cls, schema: Any) -> StructType:
-        """The Delta schema of a pyarrow Schema. Raises SchemaMismatchError for types that Delta lacks."""
+        """The Delta schema for a pyarrow Schema. Raises SchemaMismatchError for types that Delta lacks."""
         if not isinstance(schema, pa.Schema):
             raise CallError(f"The columns of a table must be a pyarrow Schema or a StructType; got {shown(schema)}.")
         return cls(tuple(_field_from_arrow(f, "") for f in schema))
@@ -147,19 +147,19 @@ class StructType:
 DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
-# Not a type of any table: the type of a variant in a scan that returns JSON.
+# Not a type of any table: the type of a variant column in a scan that returns JSON.
 VARIANT_TEXT = PrimitiveType("variant as json")
 
 # ------------------------------------------------------------------------------------------- to JSON
 
 
 def _struct_to_json(struct: StructType, where: str, depth: int) -> dict[str, Any]:
-    """Raises SchemaMismatchError for what JSON does not hold or readers do not take: constructors check nothing."""
+    """Raises SchemaMismatchError for what JSON cannot hold or readers reject: constructors check nothing."""
     fields = []
     for column in struct.fields:
         if not isinstance(column.name, str) or not is_text(column.name):
             inside = f" in {where[:-1]}" if where else ""
-            raise SchemaMismatchError(f"The name of a column is text; got {column.name!a}{inside}.")
+            raise SchemaMismatchError(f"The name of a column must be text; got {column.name!a}{inside}.")
         name = f"{where}{column.name}"
         nullable = _checked_flag(column.nullable, f"nullable of column {name}")
         check_metadata(column.metadata, name)
@@ -189,7 +189,9 @@ def _to_json(data_type: Any, name: str, depth: int) -> Any:
     if isinstance(data_type, DecimalType):
         precision, scale = data_type.precision, data_type.scale
         if not (type(precision) is int and type(scale) is int and 0 <= scale <= precision <= 38 and precision > 0):
-            raise SchemaMismatchError(f"Column {name} is a {data_type}: precision is 1 to 38, scale 0 to precision.")
+            raise SchemaMismatchError(
+                f"Column {name} is a {data_type}: the precision must be 1 to 38, the scale 0 to the precision."
+            )
     elif not (isinstance(data_type, PrimitiveType) and data_type.name in arrow_types.PRIMITIVES):
         raise SchemaMismatchError(
             f"Column {name} has the type {data_type!a}, which Delta does not have. Types are StructType, ArrayType, "
@@ -218,7 +220,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @lru_cache(maxsize=64)
 def parsed(text: str) -> StructType:
-    """As ``StructType.from_json``, cached: a commit parses the same text several times."""
+    """``StructType.from_json``, cached: a commit parses the same text several times."""
     return _parse(text)
 
 
@@ -264,7 +266,7 @@ def _decimal(precision: int, scale: int) -> DecimalType:
 
 def _struct(fields: tuple[StructField, ...]) -> StructType:
     if len({f.name for f in fields}) < len(fields):
-        raise ValueError(f"a struct has two fields of one name; its fields are {[f.name for f in fields]}")
+        raise ValueError(f"a struct has two fields with the same name; its fields are {[f.name for f in fields]}")
     return StructType(fields)
 
 
@@ -276,7 +278,7 @@ def _field(value: Any, depth: int) -> StructField:
 
 
 def _flag(value: Any, key: str) -> bool:
-    """True where it is absent. Raises ValueError for anything but true and false."""
+    """The flag at a key; True if absent. Raises ValueError for anything but true and false."""
     flag = value.get(key, True)
     if not isinstance(flag, bool):
         raise ValueError(f"{key} is {flag!r}")
@@ -296,14 +298,14 @@ def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a Delta type. Raises UnsupportedFeatureError for a type that has none."""
+    """The Arrow type for a Delta type. Raises UnsupportedFeatureError if there is none."""
     if isinstance(data_type, StructType):
         return pa.struct([_field_to_arrow(f) for f in data_type.fields])
     if isinstance(data_type, ArrayType):
         return pa.list_(_arrow_field("element", data_type.element_type, data_type.contains_null))
     if isinstance(data_type, MapType):
         if data_type.key_type == VOID:
-            raise UnsupportedFeatureError(f"{data_type} is not read or written: its keys have no type.", features=())
+            raise UnsupportedFeatureError(f"{data_type} cannot be read or written: its keys have no type.", features=())
         value = _arrow_field("value", data_type.value_type, data_type.value_contains_null)
         return pa.map_(type_to_arrow(data_type.key_type), value)
     if isinstance(data_type, DecimalType):
@@ -313,7 +315,7 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
     arrow = arrow_types.PRIMITIVES.get(data_type.name)
     if arrow is None:
         raise UnsupportedFeatureError(
-            f"Columns of type {data_type.name} are not read or written yet.", features=(data_type.name,)
+            f"Columns of type {data_type.name} cannot be read or written yet.", features=(data_type.name,)
         )
     return arrow
 
@@ -349,7 +351,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
 
 
 def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Every leaf below structs, depth first, with its path of names; arrays and maps are leaves."""
+    """Every leaf column below structs, depth first, with its path; arrays and maps are leaves."""
     for column in schema.fields:
         if isinstance(column.data_type, StructType):
             for path, leaf in leaves(column.data_type):
@@ -359,17 +361,17 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether statistics can have the smallest and the largest value of such a column."""
+    """Whether statistics can hold the minimum and maximum of such a column."""
     return str(data_type) in _BOUNDED or isinstance(data_type, DecimalType)
 
 
 def all_columns(data_type: DataType) -> Iterator[StructField]:
-    """Every column at every depth, parents first, also inside arrays and maps."""
+    """Every column at every depth, parents first, including those inside arrays and maps."""
     return (column for _, column in columns_by_path(data_type))
 
 
 def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """As ``all_columns``, with paths, in which ``element``, ``key`` and ``value`` lead into arrays and maps."""
+    """As ``all_columns``, with paths; ``element``, ``key`` and ``value`` lead into arrays and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
             path = (*above, column.name)
@@ -383,8 +385,8 @@ def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterato
 
 
 def in_step(one: DataType, other: DataType, change: Callable[[StructType, StructType], StructType]) -> DataType:
-    """``one`` with ``change(struct, struct of other)`` for its outermost structs to which ``other`` has the like at
-    the same place in arrays and maps."""
+    """Apply ``change(struct, other_struct)`` to each outermost struct of ``one`` that has a counterpart in ``other`` at
+    the same position inside arrays and maps; the rest stays."""
     if isinstance(one, StructType) and isinstance(other, StructType):
         return change(one, other)
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
@@ -396,7 +398,7 @@ def in_step(one: DataType, other: DataType, change: Callable[[StructType, Struct
 
 
 def uses_type(data_type: DataType, name: str) -> bool:
-    """Whether a primitive type of that name occurs anywhere."""
+    """Whether a primitive type of that name occurs at any depth."""
     if isinstance(data_type, StructType):
         return any(uses_type(f.data_type, name) for f in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -407,7 +409,7 @@ def uses_type(data_type: DataType, name: str) -> bool:
 
 
 def variants_as_text(schema: StructType) -> StructType:
-    """The schema with JSON text in the place of every variant, also inside structs, arrays and maps."""
+    """The schema with JSON text in place of every variant, including those inside structs, arrays and maps."""
     text = _variant_as_text(schema)
     assert isinstance(text, StructType)
     return text

@@ -1,5 +1,5 @@
-"""Schema enforcement in a write: names that files can hold, data that fits the table; and the schema that has the
-columns of both (mergeSchema). Pure.
+"""Schema enforcement in a write: column names that files can hold, data that fits the table, and merged schemas
+(mergeSchema). Pure.
 
 Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
 """
@@ -37,9 +37,10 @@ def _parts(data_type: DataType) -> Iterable[tuple[str, DataType]]:
 def names_twice(
     data_type: Any, where: str = "", parts: Callable[[Any], Iterable[tuple[str, Any]]] = _parts
 ) -> tuple[str, str, str] | None:
-    """The first two fields of one struct, at every depth, whose names are the same up to case: the path of the struct,
-    with a dot at its end, and both names. None: there are none. ``where``: the path of ``data_type``, with a dot.
-    ``parts``: the names and types that a type has in it, by default those of a DataType. Cost: none."""
+    """The first two fields of one struct, at any depth, whose names are equal up to case: the path of the struct,
+    ending
+    in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a dot. ``parts``
+    returns the names and types nested in a type; by default, in a DataType. Cost: none."""
     seen: dict[str, str] = {}
     for name, kind in parts(data_type):
         if name.lower() in seen:
@@ -52,9 +53,9 @@ def names_twice(
 
 
 def check_unique_names(data_type: DataType, where: str = "") -> None:
-    """Refuse two fields of one struct, at every depth, whose names are the same, or differ in case only.
+    """Refuse two fields of one struct, at any depth, whose names are equal up to case.
 
-    ``where``: the path of a column that is checked, with a dot at its end. Raises SchemaMismatchError.
+    ``where``: the path of the column to check, ending in a dot. Raises SchemaMismatchError.
     """
     twice = names_twice(data_type, where)
     if twice is not None:
@@ -65,8 +66,8 @@ def check_unique_names(data_type: DataType, where: str = "") -> None:
 
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
-    """Refuse names that differ in case only, and characters that Parquet readers of tables refuse; these are
-    allowed where column mapping keeps the names out of the files (``mapped``)."""
+    """Refuse names that are equal up to case, and characters that Parquet readers of tables refuse. With ``mapped``,
+    these characters are allowed, because column mapping keeps the names out of the files."""
     if not where:
         check_unique_names(schema)
     for column in schema.fields:
@@ -74,7 +75,7 @@ def check_column_names(schema: StructType, mapped: bool = False, where: str = ""
             raise SchemaMismatchError(f"A column{f' in {where[:-1]}' if where else ''} has an empty name. Rename it.")
         if not mapped and re.search(r"[ ,;{}()\n\t=]", column.name):
             raise SchemaMismatchError(
-                f"The column name {where}{column.name!r} has one of ' ,;{{}}()\\n\\t='. "
+                f"The column name {where}{column.name!r} contains one of ' ,;{{}}()\\n\\t='. "
                 "Rename it, or turn column mapping on (delta.columnMapping.mode=name), which allows such names."
             )
         _check_nested_names(column.data_type, mapped, f"{where}{column.name}.")
@@ -91,11 +92,11 @@ def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
 
 
 def check_writable(table: StructType, data: StructType) -> None:
-    """Refuse data whose columns or types do not fit the table; absent nullable columns are allowed, and types of which
-    the table's hold every value.
+    """Refuse data whose columns or types do not fit the table. Nullable columns can be absent, and a type can be
+    narrower if the table's type holds all its values.
 
-    Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data whose
-    names are the same up to case, at every depth.
+    Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data, at
+    any depth, whose names are equal up to case.
     """
     check_unique_names(data)
     _check_struct(table, data, "")
@@ -106,7 +107,7 @@ def _check_struct(table: StructType, data: StructType, where: str) -> None:
     unknown = [f.name for f in data.fields if f.name.lower() not in known]
     if unknown:
         raise SchemaMismatchError(
-            f"The data has columns not in the table: {', '.join(where + n for n in unknown)}. "
+            f"The data has columns that the table lacks: {', '.join(where + n for n in unknown)}. "
             f"The table has: {', '.join(table.names)}. Drop them, or write with mergeSchema (merge_schema=True)."
         )
     exact = {f.name: f for f in data.fields}
@@ -140,7 +141,7 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
 
 
-# The types whose values a type represents exactly.
+# For each type, the narrower types whose values it represents exactly.
 _HELD: Mapping[str, tuple[str, ...]] = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -153,9 +154,9 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def holds_all(wide: DataType, narrow: DataType) -> bool:
-    """Whether a column of the primitive type ``wide`` can hold every value of another one, ``narrow``, without loss.
+    """Whether a column of primitive type ``wide`` holds every value of type ``narrow`` without loss.
 
-    A write makes these casts automatically. False for equal types and for nested ones. Cost: none.
+    Writes apply these casts automatically. False for equal types and for nested types. Cost: none.
     """
     if not isinstance(wide, DecimalType):
         return str(narrow) in _HELD.get(str(wide), ())
@@ -171,11 +172,11 @@ def merge_schemas(
     widens: Callable[[DataType, DataType], bool] | None = None,
     keeps_types: bool = False,
 ) -> StructType:
-    """The table's schema with the columns that only ``data`` has added at the end, nullable, also in structs.
+    """The table's schema, with columns that only ``data`` has appended as nullable columns, at every struct level.
 
-    ``widens`` says which types of the table may become those of the data. Raises SchemaMismatchError when a column
-    that both have differs in type otherwise, unless ``keeps_types``: then it stays as the table has it; and as
-    ``check_unique_names`` for the data.
+    ``widens`` decides which column types of the table change to those of the data. For any other difference in type,
+    raises SchemaMismatchError, or with ``keeps_types`` keeps the table's type. Also raises as ``check_unique_names``
+    for the data.
     """
     check_unique_names(data)
     return _merge_structs(table, data, widens, keeps_types)

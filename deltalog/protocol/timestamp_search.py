@@ -1,10 +1,9 @@
-"""The search for the last commit at or before an instant among in-commit timestamps, by reading few commits in few
-rounds. Pure.
+"""Find the last commit at or before an instant by in-commit timestamp, reading few commits in few rounds. Pure.
 
-In-commit timestamps increase from version to version, so a commit that is read decides for all on one side of it. Each
-round reads some commits side by side: half of them where interpolation expects the answer, which finds it in three or
-four rounds where commits come at a steady or a random pace, and half at equal distances, which divide what is left by
-five at least, whatever the pace.
+In-commit timestamps increase from version to version, so each commit that is read rules out all commits on one side of
+it. Each round reads several commits concurrently. Half of them lie where interpolation expects the answer; this finds
+it in three or four rounds when commits come at a steady or a random pace. The other half lie at equal distances, which
+narrows the search at least fivefold per round at any pace.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps.
 """
@@ -15,17 +14,17 @@ import math
 from collections.abc import Mapping
 
 PROBES = 8
-# Distances from the expected version, in units of the square root of the number of versions, which is the spread of a
-# random pace.
+# Offsets from the expected version, in units of the square root of the number of versions: the spread of a random pace.
 _AROUND = (-1.0, -0.15, 0.15, 1.0)
 
 
 class TimestampSearch:
-    """Narrows the versions from ``first`` to ``last`` down to two neighbours: one at or before ``timestamp_ms``, and
-    one after it.
+    """Narrows the versions ``first`` to ``last`` down to two neighbours, one at or before ``timestamp_ms`` and one
+    after it.
 
-    ``last_ms``: the time of ``last``, which is after ``timestamp_ms``. ``first_ms``: an estimate of that of ``first``,
-    which only decides where the search begins. ``known``: times that need not be read. All in milliseconds since 1970.
+    ``last_ms``: the time of ``last``, which is after ``timestamp_ms``. ``first_ms``: an estimate of the time of
+    ``first``; it affects only where the search begins. ``known``: times that need not be read. All times are in
+    milliseconds since 1970.
     """
 
     def __init__(
@@ -46,21 +45,21 @@ class TimestampSearch:
 
     @property
     def found(self) -> int | None:
-        """The last version at or before the instant, if it exists, and the next one exists and is after the instant.
-        Else None: the search is not over, or the log begins after the instant or has a gap there."""
+        """The last version at or before the instant, once its successor is known to be after the instant. None while
+        the search is not over, or if the log begins after the instant or has a gap there."""
         is_narrow = self._above - self._below == 1
         return self._below if is_narrow and self._times.get(self._below) is not None else None
 
     def probes(self) -> list[int]:
-        """The versions to be read next, ascending; empty when the search is over."""
+        """The versions to read next, ascending; empty when the search is over."""
         low, high = self._below + 1, self._above - 1
         if high - low < PROBES:
             return list(range(low, high + 1))
-        # The first version shows whether the log still has its beginning.
+        # The first version shows whether the start of the log still exists.
         chosen = {self._first} if self._below < self._first else set()
         below_ms, above_ms = self._below_ms, self._above_ms
         if below_ms is not None and below_ms <= self._timestamp_ms:
-            # In integers: the log decides how large these are.
+            # Integer arithmetic: the values come from the log and can be too large for floats.
             expected = self._below + (self._timestamp_ms - below_ms) * (high + 1 - self._below) // (above_ms - below_ms)
             spread = math.isqrt(high - low + 1)
             chosen |= {min(max(expected + round(part * spread), low), high) for part in _AROUND}
@@ -69,8 +68,8 @@ class TimestampSearch:
         return sorted(version for version in chosen if low <= version <= high)
 
     def learn(self, times: Mapping[int, int | None]) -> None:
-        """Take in the times of commits; None for one that does not exist: the log begins after it, or has a gap there,
-        so only later ones are searched."""
+        """Record the times of commits; None for a commit that does not exist: the log begins after it or has a gap
+        there, so only later commits are searched."""
         self._times.update(times)
         for version, time_ms in sorted(times.items()):
             if not self._below < version < self._above:

@@ -3,7 +3,7 @@
 Spec: PROTOCOL.md#in-commit-timestamps, #writer-requirements-for-in-commit-timestamps,
 #recommendations-for-readers-of-tables-with-in-commit-timestamps. All times are milliseconds since the Unix epoch.
 
-Where the protocol does not specify the behaviour it is that of delta-spark; see docs/in-commit-timestamps.md.
+Behaviour that the protocol does not specify follows delta-spark; see docs/in-commit-timestamps.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The proposal's plural and the preview name: read, never written.
+# The plural of the proposal and the preview names: read, never written.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1
@@ -39,7 +39,7 @@ Clock = Literal["in-commit", "file-modification"]
 
 @dataclass(frozen=True, slots=True)
 class Enablement:
-    """The commit that turned in-commit timestamps on for a table with older commits."""
+    """The commit that enabled in-commit timestamps on a table that already had commits."""
 
     version: int
     timestamp_ms: int
@@ -47,7 +47,7 @@ class Enablement:
 
 @dataclass(frozen=True, slots=True)
 class CommitAt:
-    """A commit and its time, by the clock that time travel uses for it."""
+    """A commit and its time, with the clock that time travel uses for it."""
 
     version: int
     timestamp_ms: int
@@ -58,12 +58,12 @@ class CommitAt:
 
 
 def is_listed(writer_features: Sequence[str]) -> bool:
-    """Whether writer features have in-commit timestamps, under any of their names."""
+    """Whether the writer features list in-commit timestamps, under any of the feature's names."""
     return not {FEATURE, *FEATURE_ALIASES}.isdisjoint(writer_features)
 
 
 def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
-    """Whether commits carry ``inCommitTimestamp``: writer version 7, the feature listed, the property true."""
+    """Whether commits carry ``inCommitTimestamp``: writer version 7, feature listed, property true."""
     return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
 
 
@@ -74,17 +74,18 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
     what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
     raise MissingInCommitTimestampError(
         f"{table}: version {version} has {what}, but in-commit timestamps are enabled for it. "
-        "No time is invented for it. Restore the commit file, or disable in-commit timestamps and enable them again.",
+        "deltalog invents no time for it. Restore the commit file, or disable in-commit timestamps and enable them "
+        "again.",
         version=version,
     )
 
 
 def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: int | None = None) -> int | None:
-    """What the in-commit timestamp of the next commit must exceed, from the commit before it.
+    """The time that the in-commit timestamp of the next commit must exceed.
 
-    ``ict_ms``: the in-commit timestamp of that commit. If it has none, and the next commit enables them, its file
-    time is used, made increasing as readers do: ``file_time_ms``, and ``before_ms``, this function's result for the
-    version before. None if the next commit has no in-commit timestamp.
+    ``ict_ms``: the in-commit timestamp of the last commit. If it has none and the next commit enables them, the
+    last commit's file time is used, adjusted to increase as readers adjust it: ``file_time_ms``, and ``before_ms``,
+    this function's result for the version before. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -92,18 +93,18 @@ def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: 
 
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
-    """The larger of the wall clock and one millisecond after the commit before. The clock is never trusted."""
+    """The larger of the wall clock and the previous timestamp plus one millisecond: the clock is never trusted."""
     if previous_ms is not None and previous_ms >= LARGEST_MS:
         raise CorruptTableError(
-            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest possible, so no later commit can "
-            "follow. Disable in-commit timestamps and enable them again; for a table in a catalog, call "
+            f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest possible, so no commit can follow. "
+            "Disable in-commit timestamps and enable them again; for a table in a catalog, call "
             "TransactionManager.restart_timestamps(name)."
         )
     return clock_ms if previous_ms is None else max(clock_ms, previous_ms + 1)
 
 
 def enabling_configuration(configuration: Mapping[str, str], version: int, ict_ms: int) -> dict[str, str]:
-    """The configuration that the enabling commit writes: with the pair, or without it at version 0."""
+    """The configuration that the enabling commit writes: with the enablement pair, except at version 0."""
     kept = without_pair(configuration)
     if version == 0:
         return kept
@@ -120,17 +121,17 @@ def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_enablement(configuration: Mapping[str, str], latest_version: int) -> Enablement | None:
-    """The enablement pair of a table whose in-commit timestamps are active; None when on since version 0.
+    """The enablement pair of a table with active in-commit timestamps; None if they were enabled at version 0.
 
-    Raises InvalidEnablementError when only half of it is set, when it is not a pair of integers, or
-    when its version is after ``latest_version``.
+    Raises InvalidEnablementError if only half of the pair is set, if it is not a pair of integers, or if its version
+    is after ``latest_version``.
     """
     version_text = configuration.get(ENABLEMENT_VERSION_KEY)
     timestamp_text = configuration.get(ENABLEMENT_TIMESTAMP_KEY)
     if version_text is None and timestamp_text is None:
         return None
     repair = (
-        "Repair: turn in-commit timestamps off (disable_in_commit_timestamps()) and on again; "
+        "Repair: disable in-commit timestamps (disable_in_commit_timestamps()) and enable them again; "
         "this writes a new, complete pair."
     )
     if version_text is None or timestamp_text is None:
@@ -160,7 +161,7 @@ def _whole(text: str) -> int:
 
 
 def monotonised(times_ms: Sequence[int]) -> list[int]:
-    """File times made strictly increasing: a time not after the one before becomes that one plus 1 ms."""
+    """File times adjusted to increase strictly: a time not after its predecessor becomes the predecessor plus 1 ms."""
     adjusted: list[int] = []
     for time_ms in times_ms:
         adjusted.append(time_ms if not adjusted else max(time_ms, adjusted[-1] + 1))
@@ -169,11 +170,11 @@ def monotonised(times_ms: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The data for resolving timestamps: which commits exist, and which clock is used for each.
+    """Which commits exist, and which clock applies to each: the data for resolving timestamps.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt.
-    ``ict_from``: the first version resolved by its in-commit timestamp, or None when ICT is off.
-    ``ict_from_ms``: the enablement time; None when every listed commit is resolved by its in-commit timestamp.
+    ``ict_from``: the first version resolved by its in-commit timestamp; None if in-commit timestamps are off.
+    ``ict_from_ms``: the enablement time; None if every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]
@@ -200,9 +201,9 @@ class Timeline:
 
 
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
-    """Which clock is used for each of ``versions`` (ascending).
+    """Which clock applies to each of ``versions`` (ascending).
 
-    When the commits before the enablement were cleaned up, the others are resolved by ICT alone.
+    If the commits before the enablement were cleaned up, the rest are resolved by in-commit timestamp alone.
     """
     if not active or not versions:
         return Timeline(versions, None, None)
@@ -217,10 +218,10 @@ def resolve(
     ict_of: Callable[[int], int],
     file_times_of: Callable[[Sequence[int]], Sequence[int]],
 ) -> CommitAt:
-    """The last commit at or before ``timestamp_ms``; the first one of all when there is none.
+    """The last commit at or before ``timestamp_ms``; the very first commit if there is none.
 
-    ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of``
-    gives the modification times of commits in one call, and only for commits before the enablement.
+    ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of`` returns
+    the modification times of several commits; it is called once, and only for commits before the enablement.
     The caller handles a result after ``timestamp_ms`` and a time after the last commit.
     """
     ict_versions = log.ict_versions
@@ -246,7 +247,7 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
     low, high = 0, len(versions) - 1
     if ict(high) <= timestamp_ms:
         return CommitAt(versions[high], ict(high), "in-commit")
-    while low < high:  # Invariant: commits before low are not after the requested time, commit high is
+    while low < high:  # Invariant: all commits before low are at or before the requested time; commit high is after it
         middle = (low + high) // 2
         if ict(middle) <= timestamp_ms:
             low = middle + 1
@@ -260,10 +261,10 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
 
 
 def to_epoch_ms(value: datetime.datetime | int | str) -> int:
-    """Milliseconds since the epoch of an aware datetime, an int (ms) or ISO text with an offset or Z.
+    """Milliseconds since the epoch for an aware datetime, an int (ms), or ISO text with an offset or Z.
 
-    Times finer than a millisecond are floored. Raises InvalidTimestampError for naive values: their meaning
-    would depend on the machine.
+    Finer times are floored to milliseconds. Raises InvalidTimestampError for naive values: their meaning would depend
+    on the machine.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
         raise InvalidTimestampError(
@@ -288,7 +289,7 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?\s
 
 
 def parse_iso(text: str) -> datetime.datetime:
-    """ISO 8601 text, the same on every Python version (3.10's fromisoformat knows neither Z nor 3 digits)."""
+    """Parse ISO 8601 text, the same on every Python version (3.10's fromisoformat knows neither Z nor 3 digits)."""
     match = _ISO.fullmatch(text.strip())
     try:
         if match is None:
@@ -302,7 +303,7 @@ def parse_iso(text: str) -> datetime.datetime:
             return value
         if zone in "Zz":
             return value.replace(tzinfo=datetime.timezone.utc)
-        # With seconds, too: so Spark writes local mean times, which most zones had until the end of the 19th century.
+        # Offsets can have seconds: Spark writes local mean times, which most zones used until the late 19th century.
         hours, minutes, seconds = (int(part) for part in re.findall(r"\d{2}", f"{zone}00")[:3])
         offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
         offset = offset if zone[0] == "+" else -offset
@@ -314,7 +315,7 @@ def parse_iso(text: str) -> datetime.datetime:
 
 
 def to_iso(timestamp_ms: int) -> str:
-    """UTC text with milliseconds, such as 2026-11-20T10:00:00.123Z; the bare number beyond year 9999."""
+    """UTC text with milliseconds, such as 2026-11-20T10:00:00.123Z; the bare number after the year 9999."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
     except OverflowError:
@@ -323,7 +324,7 @@ def to_iso(timestamp_ms: int) -> str:
 
 
 def describe(timestamp_ms: int) -> str:
-    """A time for messages: in ms, to be passed back exactly, and in ISO, to be read."""
+    """A time for messages: in ms, to pass back exactly, and in ISO, to read."""
     return f"{timestamp_ms} ms ({to_iso(timestamp_ms)})"
 
 
@@ -331,9 +332,9 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse a result after the requested time, or a time after the last commit, unless allowed.
+    """Refuse a result after the requested time, or a time after the last commit, unless the caller allows it.
 
-    ``bounds`` gives the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
+    ``bounds`` returns the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
     """
     too_early = found.timestamp_ms > timestamp_ms and before != "earliest"
     too_late = found.version == latest_version and found.timestamp_ms < timestamp_ms and after != "latest"
@@ -345,7 +346,7 @@ def check_range(
     raise TimestampOutOfRangeError(
         f"{table}: the timestamp {describe(timestamp_ms)} is {relation}. Valid: from "
         f"{describe(earliest.timestamp_ms)}, version {earliest.version}, to {describe(latest.timestamp_ms)}, "
-        f"version {latest.version}, both included. To clamp instead, version_at takes {option}.",
+        f"version {latest.version}, both included. To clamp the time instead, pass {option} to version_at.",
         requested_ms=timestamp_ms,
         earliest_ms=earliest.timestamp_ms,
         latest_ms=latest.timestamp_ms,

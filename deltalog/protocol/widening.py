@@ -1,4 +1,4 @@
-"""Type widening: the types to which a column can be widened, and their record in the schema. Pure.
+"""Type widening: the types that a column can be widened to, and the history of type changes in the schema. Pure.
 
 Spec: PROTOCOL.md#type-widening, #type-change-metadata, #writer-requirements-for-type-widening,
 #reader-requirements-for-type-widening.
@@ -24,7 +24,7 @@ from deltalog.protocol.schema import (
 )
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
-# The types of rows in older files that are allowed for a type of the column; decimals have separate rules.
+# Allowed widenings by narrow type; decimals have separate rules.
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "byte": ("short", "integer", "long", "double"),
     "short": ("integer", "long", "double"),
@@ -32,12 +32,12 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
-# Digits that every value of the type fits into.
+# The decimal digits that the protocol requires for every value of an integer type.
 _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 
 def is_widening(narrow: DataType, wide: DataType) -> bool:
-    """Whether the protocol allows a column of one primitive type to become another one, which differs from it."""
+    """Whether the protocol allows widening a primitive type to another one; False for equal types."""
     if isinstance(wide, DecimalType):
         if isinstance(narrow, DecimalType):
             more_scale = wide.scale - narrow.scale
@@ -48,9 +48,9 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 
 
 def with_type_changes(column: StructField, before: DataType) -> StructField:
-    """The column with the changes of its type since ``before`` added to its history.
+    """The column with the type changes since ``before`` appended to its history.
 
-    Changes below a struct belong to the fields of that struct and are left to them.
+    Changes inside a struct are left to the fields of that struct.
     """
     changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
     if not changes:
@@ -79,9 +79,9 @@ def _as_json(before: DataType, after: DataType, path: Sequence[str]) -> dict[str
 
 
 def recorded(before: StructType, after: StructType) -> StructType:
-    """``after`` with every change of a type since ``before`` in the history of its column, also inside structs.
+    """``after``, with every type change since ``before`` recorded in the history of its column, also inside structs.
 
-    Columns are matched by their names; those that ``before`` lacks have no history.
+    Columns are matched by name; columns that ``before`` lacks have no history.
     """
     columns = []
     for column in after.fields:
@@ -94,8 +94,8 @@ def recorded(before: StructType, after: StructType) -> StructType:
 
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
-    """``is_widening`` without the changes from whole numbers to fractions, which are made only where requested by
-    name: merging schemas must not turn a number that counts into one that rounds."""
+    """``is_widening`` without changes from integers to double or decimal, which happen only on explicit request:
+    merging schemas must not turn an exact number into one that rounds."""
     if not is_widening(narrow, wide):
         return False
     is_whole = str(narrow) in _DIGITS
@@ -103,20 +103,20 @@ def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
 
 
 def automatic(configuration: Mapping[str, str]) -> Callable[[DataType, DataType], bool] | None:
-    """Which types of columns become those of data that is written with its schema merged; None: of no column."""
+    """The rule by which a write with a merged schema widens column types; None if it widens none."""
     return is_widening_of_its_kind if ENABLE_TYPE_WIDENING.read(configuration) else None
 
 
 def widened(before: DataType, after: DataType, name: str) -> DataType:
-    """The type of a column that is widened from one type to another. Names of struct fields do not change.
+    """The type of a column after widening from ``before`` to ``after``. Names of struct fields stay.
 
-    Raises SchemaMismatchError where the protocol does not allow it, naming the part.
+    Raises SchemaMismatchError, naming the part, if the protocol does not allow the change.
     """
     if isinstance(before, StructType) and isinstance(after, StructType):
         if [f.name for f in before] != [f.name for f in after]:
             raise SchemaMismatchError(
-                f"The type of {name} has the fields {', '.join(before.names)}; fields are added, renamed and dropped "
-                f"as columns are, by their paths such as {name}.{(after.names or ['field'])[0]}."
+                f"The type of {name} has the fields {', '.join(before.names)}; add, rename and drop fields as columns, "
+                f"by their paths such as {name}.{(after.names or ['field'])[0]}."
             )
         pairs = zip(before.fields, after.fields, strict=True)
         return StructType(
@@ -130,6 +130,6 @@ def widened(before: DataType, after: DataType, name: str) -> DataType:
     if before == after or before == PrimitiveType("void") or is_widening(before, after):
         return after
     raise SchemaMismatchError(
-        f"The type of {name} cannot change from {before} to {after}: only wider types are allowed, for which older "
-        "files need not be rewritten. Rewrite the rows with overwrite_schema=True."
+        f"The type of {name} cannot change from {before} to {after}: only widening is allowed, which leaves older "
+        "files unchanged. Rewrite the rows with overwrite_schema=True."
     )

@@ -49,16 +49,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules for new rows of a table; false when there are none. ``fillings``: the expressions of columns that are
-    filled in when they are absent. ``lengths``: of char and varchar columns. ``identities``: the values of identity
-    columns; None where there are none, or the rows have them already. ``null_if_empty``: partition columns whose values
-    are null where they are empty, which no rule is needed for; the fillings have it."""
+    """The rules of a table for new rows, for engines that write rows themselves: ``Transaction.row_writer.rules()``
+    returns them. False if there are none."""
 
+    #: The URL of the table, for messages.
     table: str = ""
+    #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
+    #: By column: the expression that fills it in if it is absent, a default or a generation expression.
     fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
+    #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
+    #: The values of identity columns; None if there are none, or the rows already have them.
     identities: IdentityValues | None = field(default=None, compare=False)
+    #: Partition columns in which an empty value is stored as null. ``fillings`` do that themselves.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,16 +12,15 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.reading.table_columns import quoted
 from spark_ext.types import from_spark, spark_type
-from spark_ext.writing import file_sizes, physical_columns
+from spark_ext.writing import file_rows, file_sizes
 from spark_ext.writing.assignments import explained_casts
 from spark_ext.writing.casts import Fitting, Value
-from spark_ext.writing.conform import conformed, moved, problems, stored_schema
-from spark_ext.writing.execution import Job, explained
+from spark_ext.writing.data_schema import problems, stored_schema
+from spark_ext.writing.file_job import Job, explained, job_of
 from spark_ext.writing.job_files import rows_of
+from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
-from spark_ext.writing.save import job_of
 from spark_ext.writing.write_options import WriteRequest
-from spark_ext.writing.write_plan import WritePlan
 
 # The column of change data files that has the kind of each change.
 CHANGE_TYPE = "_change_type"
@@ -36,17 +35,21 @@ class ChangedFiles:
     def __init__(self, transaction: deltalog.Transaction, request: WriteRequest, url: str) -> None:
         self._transaction = transaction
         self.url = url
-        self.rules: Any = transaction.row_writer.rules()
-        self.target = transaction.schema
-        self._partition_columns = list(transaction.metadata.partition_columns)
+        self.rules = transaction.row_writer.rules()
+        self._files = NewFiles.in_transaction(transaction)
         rows = file_sizes.rows_per_file(request, transaction)
         self._options = {} if rows is None else {"maxRecordsPerFile": rows}
         self._jobs: list[Job] = []
         self._is_native = job_of(url).is_native
         snapshot = transaction.snapshot
         assert snapshot is not None
-        self._changed_schema = snapshot.schema if snapshot.schema != self.target else None
+        self._changed_schema = snapshot.schema if snapshot.schema != self.schema else None
         self.num_files = self.num_bytes = 0
+
+    @property
+    def schema(self) -> deltalog.StructType:
+        """The columns of the table after the transaction."""
+        return self._files.schema
 
     @property
     def changes_columns(self) -> bool:
@@ -66,30 +69,30 @@ class ChangedFiles:
                     job.remove(stragglers=True)
             raise
 
-    def new_rows(self, rows: DataFrame, carried: Sequence[str], is_new: bool) -> DataFrame:
+    def new_rows(self, rows: DataFrame, carried: Sequence[str], is_inserted: bool) -> DataFrame:
         """New values, in the table's types, as the files hold them: filled in and checked by its rules. ``carried``:
-        columns beside those of the table. ``is_new``: the rows are inserted. Raises SchemaMismatchError."""
+        columns beside those of the table. ``is_inserted``: inserted rows, not updated ones. Raises
+        SchemaMismatchError."""
         with explained_casts(self.url):
             data = stored_schema(from_spark(rows.drop(*carried).schema))
-        found = list(problems(self.target, data, False, ""))
+        found = list(problems(self.schema, data, False, ""))
         if found:
             raise deltalog.SchemaMismatchError(
                 f"The new values do not fit the table at {self.url}:\n" + "\n".join(f"- {each}" for each in found)
             )
-        names, native = self._partition_columns, self._is_native
-        frame = conformed(rows, data, self.target, names, self.rules, None, native, carried, is_new)
-        return self._under_stored_names(frame, carried)
+        return file_rows.new_rows(
+            rows, data, self._files, self.rules, self._is_native, carried=carried, is_inserted=is_inserted
+        )
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
         """Rows of the table as the files hold them, without checks."""
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
-        frame = moved(frame, self.target, self._partition_columns, self._is_native, carried)
-        return self._under_stored_names(frame, carried)
+        return file_rows.old_rows(frame, self._files, self._is_native, carried)
 
     def _fitted(self, rows: DataFrame, have: deltalog.StructType, carried: Sequence[str]) -> DataFrame:
         """Rows of the table in the columns that the transaction gives it."""
         columns = []
-        for column in self.target.fields:
+        for column in self.schema.fields:
             given, want = have.find(column.name), spark_type(column.data_type)
             if given is None:
                 value = F.lit(None).cast(want)
@@ -122,11 +125,9 @@ class ChangedFiles:
             deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
             for name in beside
         )
-        plan = WritePlan(
-            self._transaction, self.target, self.target, self._partition_columns, beside=columns, as_changes=as_changes
-        )
+        files = replace(self._files, extra_columns=columns, as_changes=as_changes)
         with explained(self.rules, None, job):
-            adds = job.write(rows, plan, self._options, count)
+            adds = job.write(rows, files, self._options, count)
         self.check_count(num_rows, sum(rows_of(add) for add in adds))
         if as_changes:
             return adds
@@ -160,8 +161,3 @@ class ChangedFiles:
                 written=written[0],
                 found=found[0],
             )
-
-    def _under_stored_names(self, frame: DataFrame, carried: Sequence[str]) -> DataFrame:
-        if self._is_native and physical_columns.is_mapped(self._transaction):
-            return physical_columns.under_stored_names(frame, self.target, carried)
-        return frame

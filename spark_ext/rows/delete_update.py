@@ -32,7 +32,7 @@ from spark_ext.session.stores import Storage
 from spark_ext.writing.assignments import Assignments, Expression, as_column, changed, targets, text_of
 from spark_ext.writing.row_count import RowCount, counts_are_not_sent
 from spark_ext.writing.write_options import WriteRequest
-from spark_ext.writing.write_plan import WritePlan, recorded_transaction
+from spark_ext.writing.write_plan import record_transaction
 
 
 @dataclass
@@ -208,7 +208,7 @@ def update(
 
     def staged(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
         if removal.found.is_empty:  # new values must not be right by chance
-            files.new_rows(new_values(rows.nothing(), files, assigned, ()), (), is_new=False)
+            files.new_rows(new_values(rows.nothing(), files, assigned, ()), (), is_inserted=False)
             return {}
         return _updated(removal, files, assigned)
 
@@ -243,7 +243,7 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Assignments) -> dict[s
 
     def updated_rows() -> DataFrame:
         old = removal.removed(with_ids=True)
-        return files.new_rows(new_values(old, files, sets, tracked, mark=mark), carried, is_new=False)
+        return files.new_rows(new_values(old, files, sets, tracked, mark=mark), carried, is_inserted=False)
 
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
@@ -292,7 +292,7 @@ def new_values(
         carried += [named(tracked[0]), F.lit(None).cast("bigint").alias(tracked[1])]
     if mark is not None:
         carried.append(mark.alias(MARK))
-    return changed(old, files.target.fields, sets, carried, files.url, column_of, recomputed)
+    return changed(old, files.schema.fields, sets, carried, files.url, column_of, recomputed)
 
 
 @dataclass
@@ -313,8 +313,7 @@ class _Change:
             transaction = self.table.transaction(reads=self._reads())
         with transaction:
             with lost_session_explained(self.table.url):
-                plan = WritePlan(transaction, transaction.schema, transaction.schema, [])
-                recorded = recorded_transaction(request, plan)
+                recorded = record_transaction(request, transaction)
                 if recorded is not None:
                     return not_committed(transaction, recorded)
                 rows, removal = self._removal(transaction)

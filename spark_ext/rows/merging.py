@@ -30,11 +30,11 @@ from spark_ext.session.jobs import cancelled_with_its_caller, lost_session_expla
 from spark_ext.types import from_spark, without_void
 from spark_ext.writing.assignments import Assignments, NewValues, Path, as_column, changed, parts_of, targets
 from spark_ext.writing.casts import Missing
-from spark_ext.writing.conform import check_unique, stored_schema
+from spark_ext.writing.data_schema import check_unique, stored_schema
 from spark_ext.writing.job_files import rows_of
 from spark_ext.writing.row_count import RowCount, SumOfCounts, counts_are_not_sent
 from spark_ext.writing.write_options import WriteRequest
-from spark_ext.writing.write_plan import WritePlan, recorded_transaction
+from spark_ext.writing.write_plan import record_transaction
 
 _IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
 # The columns of each side under names that the other cannot have.
@@ -52,7 +52,7 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
         keys = _keys(transaction, asked, alias)
     with transaction, _materialised(asked.source, [key for _, key in keys]) as (num_source_rows, bounds):
         with lost_session_explained(table.url):
-            recorded = recorded_transaction(request, WritePlan(transaction, transaction.schema, transaction.schema, []))
+            recorded = record_transaction(request, transaction)
             if recorded is not None:
                 return not_committed(transaction, recorded)
             within = _within([key for key, _ in keys], bounds)
@@ -202,7 +202,7 @@ class _Plan:
             for _, clause in clauses:
                 if clause.action == "update":
                     new = new_values(rows, self.files, self._sets(clause), (), self._target_column)
-                    self.files.new_rows(new, (), is_new=False)
+                    self.files.new_rows(new, (), is_inserted=False)
                 elif clause.action == "insert":
                     self._new_rows(rows, clause, ())
 
@@ -340,7 +340,7 @@ class _Plan:
         if is_again:
             both = both.where(self._number("matched") == number)
         new = new_values(both, self.files, self._sets(clause), tracked, self._target_column, mark)
-        return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_new=False)
+        return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_inserted=False)
 
     def _read(self, numbers: Iterable[int], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
         """All rows of files, by their numbers."""
@@ -400,8 +400,8 @@ class _Plan:
         """Rows of the source as a clause inserts them, as files hold them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
-        new = changed(source, self.files.target.fields, sets, carried, self.files.url, lambda name: None)
-        return self.files.new_rows(new, tracked, is_new=True)
+        new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
+        return self.files.new_rows(new, tracked, is_inserted=True)
 
     def _target_column(self, name: str) -> Column | None:
         """A column of the table in a join with the source; None for one that the merge adds."""
@@ -410,12 +410,12 @@ class _Plan:
 
     def _sets(self, clause: Clause) -> Assignments:
         if clause.sets is not None:
-            found = targets(clause.sets, self.files.target, self.rows.alias)
+            found = targets(clause.sets, self.files.schema, self.rows.alias)
             if clause.action == "insert" and any(len(path) > 1 for path in found):
                 raise deltalog.CallError("Inserts give values to whole columns, not to fields of structs.")
             return Assignments(found, "null" if self.evolves else "refused")
         given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
-        fields = self.files.target.fields
+        fields = self.files.schema.fields
         missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.filled]
         if missing and not self.evolves:
             raise deltalog.CallError(

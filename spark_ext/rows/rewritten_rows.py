@@ -38,7 +38,7 @@ def of(
     value of a column. ``is_marked``: the rows have FILE and ROW, from which changed rows get MARK.
     ``computed``: outcomes whose new values the rows have already, as ``NewValues.named`` names them.
     """
-    fields = files.target.fields
+    fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
         return None
     deleted = [outcome for outcome, sets in updates.items() if sets is None]

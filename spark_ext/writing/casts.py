@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from spark_ext.reading.table_columns import quoted
-from spark_ext.writing.rules import refusal
+from spark_ext.writing.row_rules import refusal
 
 # What becomes of the fields of structs that a new value lacks: the change is refused; they are null; they keep their
 # old values, but for structs in lists and maps, of which no old value belongs to a new one.

@@ -22,8 +22,8 @@ from spark_ext.session.settings import (
 )
 from spark_ext.writing import footers
 from spark_ext.writing.job_files import JobDirectory, collect
+from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
-from spark_ext.writing.write_plan import WritePlan
 
 # Where change data files are.
 _CHANGES = "_change_data"
@@ -44,40 +44,40 @@ class LocalJob:
         return self._directory.path
 
     def write(
-        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
+        self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.AddFile]:
-        """Write the rows (columns as in files, partition columns among them) and stage the files. Returns their add
-        actions. ``options``: of Spark's Parquet writer. ``count``: as ``Job.write``.
+        """As ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
+        Parquet writer.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
         file in threads.
         """
-        rows = self._run(frame, plan, options, count or RowCount())
-        found = collect(self._directory.path, plan.target, plan.partition_columns, plan.stored_partition_columns)
-        return plan.transaction.add_parquet_files(
-            self._directory.place(found, _CHANGES if plan.as_changes else ""),
+        rows = self._run(frame, files, options, count or RowCount())
+        found = collect(self._directory.path, files.schema, files.partition_columns, files.stored_partition_columns)
+        return files.transaction.add_parquet_files(
+            self._directory.place(found, _CHANGES if files.as_changes else ""),
             checked=True,
             owned=True,
             num_rows=rows,
-            examine=footers.examiner(self._table, plan.stored_columns, plan.is_mapped),
-            as_changes=plan.as_changes,
+            examine=footers.examiner(self._table, files.stored_columns, files.is_mapped),
+            as_changes=files.as_changes,
         )
 
     def remove(self, stragglers: bool = False) -> None:
         """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
         self._directory.remove(stragglers)
 
-    def _run(self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count) -> int | None:
+    def _run(self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count) -> int | None:
         """The number of rows written, as the job counted them."""
         spark, directory = frame.sparkSession, self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
-        if plan.has_variants:
+        if files.has_variants:
             settings.update(SETTINGS_FOR_VARIANTS)
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         with session_settings(spark, settings):
             writer = count.of(frame).write.mode("error").options(**all_options)
-            if plan.partition_columns:
-                writer = writer.partitionBy(*plan.stored_partition_columns)
+            if files.partition_columns:
+                writer = writer.partitionBy(*files.stored_partition_columns)
             cancelled_with_its_caller(spark, lambda: writer.parquet(paths.uri(directory)))
         return count.rows(spark, directory)

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame
 import deltalog
 from spark_ext.reading.table_columns import named
 from spark_ext.session.jobs import cancelled_with_its_caller
+from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
-from spark_ext.writing.write_plan import WritePlan
 
 _RETURNED = "add string, rows long"
 # Settings of the session that Spark's Parquet writer takes where the write does not say otherwise.
@@ -46,7 +46,7 @@ class TaskJob:
     def __init__(self, url: str) -> None:
         self._url = url
         self._id = str(uuid.uuid4())
-        self._files: Any = None
+        self._tasks: Any = None
 
     @property
     def destination(self) -> str:
@@ -54,32 +54,31 @@ class TaskJob:
         return self._url
 
     def write(
-        self, frame: DataFrame, plan: WritePlan, options: Mapping[str, Any], count: Count | None = None
+        self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.AddFile]:
-        """Write the rows (the table's columns, and that of changes) and stage the files. Returns their add actions.
-        ``count``: as ``Job.write``.
+        """As ``Job.write``; ``frame`` has the table's columns and ``files.extra_columns``.
 
         Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
         """
-        spark, transaction, count = frame.sparkSession, plan.transaction, count or RowCount()
+        spark, transaction, count = frame.sparkSession, files.transaction, count or RowCount()
         chosen = {name: options.get(name, spark.conf.get(setting)) for name, setting in _SETTINGS.items()}
-        files = self._files = transaction.row_writer.task_files(
+        tasks = self._tasks = transaction.row_writer.task_files(
             self._id,
             compression=str(chosen["compression"]).lower(),
             max_rows=int(chosen["maxRecordsPerFile"]),
-            extra_columns=plan.extra_columns,
-            as_changes=plan.as_changes,
+            extra_columns=files.extra_columns,
+            as_changes=files.as_changes,
         )
         counted = count.of(frame)
-        if plan.partition_columns:
+        if files.partition_columns:
             # One file is open at a time in a task, so that its memory does not grow with the number of partitions.
-            counted = counted.sortWithinPartitions(*(named(name) for name in plan.partition_columns))
+            counted = counted.sortWithinPartitions(*(named(name) for name in files.partition_columns))
         with explained_by_task(self._url):
-            job = counted.mapInArrow(_task(files.write), _RETURNED)
+            job = counted.mapInArrow(_task(tasks.write), _RETURNED)
             returned = cancelled_with_its_caller(spark, job.collect)
         adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
         transaction.row_writer.take_over(adds, [row[1] for row in returned], count.rows(spark, None))
-        if plan.as_changes:
+        if files.as_changes:
             transaction.add_cdc(*adds)
         else:
             transaction.add(*adds, known=True)
@@ -88,11 +87,11 @@ class TaskJob:
     def remove(self, stragglers: bool = False) -> None:
         """Remove the files that tasks wrote, best effort; the transaction has removed those that Spark returned.
         ``stragglers``: tasks may still write for a moment, so that the store is searched for the job's files."""
-        if not stragglers or self._files is None:
+        if not stragglers or self._tasks is None:
             return
         with contextlib.suppress(Exception):
             for _ in range(_MAX_CHECKS):
-                if not self._files.remove_all():
+                if not self._tasks.remove_all():
                     break
                 time.sleep(_CHECK_EVERY_S)
 

@@ -1,4 +1,4 @@
-"""Plans a write: the transaction, and the schema and the partition columns of the table after it."""
+"""Plans a write: its transaction, with the schema and the partition columns of the table after it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext.reading.read_versions import Read, reads_of
+from spark_ext.results import WriteResult
 from spark_ext.session.defaults import PROPERTY_DEFAULTS
 from spark_ext.types import from_spark
-from spark_ext.writing import physical_columns, replace_where, rules
-from spark_ext.writing.conform import check_unique, problems, stored_schema
+from spark_ext.writing import replace_where, row_rules
+from spark_ext.writing.data_schema import check_unique, has_void, problems, stored_schema, typed
+from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.targets import NewTable, Target
-from spark_ext.writing.write_options import WriteRequest
+from spark_ext.writing.write_options import WriteRequest, parameter_text
 
 # Properties that a table keeps when it is replaced: readers of its earlier and later versions depend on them.
 _KEPT = (
@@ -32,75 +34,126 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A planned write: the schema of the data, and the table after the write. ``replacement``: the rows that the data
-    replaces, where a condition selects them; ``is_checked_again``: deltalog checks the new rows by it too.
-    ``beside``: columns of the files after those of the table. ``as_changes``: the files are change data files."""
+    """A write, decided as far as it can be before its rows are computed."""
 
-    transaction: deltalog.Transaction
+    #: The DataFrame. Untyped NULL columns have the types of the table's columns.
+    rows: DataFrame
+    #: What the caller asked for, with the session's settings.
+    request: WriteRequest
+    #: The root of the table.
+    url: str
+    #: The schema of ``rows``, as a table stores it.
     data: deltalog.StructType
-    target: deltalog.StructType
-    partition_columns: list[str]
+    #: The files to write. Their transaction has the schema and the properties of the table after the write.
+    files: NewFiles
+    #: With ``replaceWhere``: the rows of the table that are replaced.
     replacement: deltalog.Replacement | None = None
+    #: Whether deltalog checks that the new rows satisfy ``replaceWhere``, besides Spark.
     is_checked_again: bool = False
-    beside: tuple[deltalog.StructField, ...] = ()
-    as_changes: bool = False
 
     @property
-    def is_mapped(self) -> bool:
-        """Whether the table has column mapping, so that files have physical names and ids."""
-        return physical_columns.is_mapped(self.transaction)
+    def transaction(self) -> deltalog.Transaction:
+        """The transaction that commits the write."""
+        return self.files.transaction
 
     @property
-    def has_variants(self) -> bool:
-        """Whether the table has variants, at any depth."""
-        return _has_variant(self.target)
-
-    @property
-    def stored_columns(self) -> deltalog.StructType:
-        """The columns of data files, under their physical names."""
-        fields = [field for field in self.target.fields if field.name not in self.partition_columns]
-        held = deltalog.StructType(tuple(fields))
-        stored = physical_columns.stored_schema(held) if self.is_mapped else held
-        return deltalog.StructType((*stored.fields, *self.extra_columns))
-
-    @property
-    def extra_columns(self) -> tuple[deltalog.StructField, ...]:
-        """The columns of the files that the table does not have."""
-        if self.change_column is None:
-            return self.beside
-        return (*self.beside, deltalog.StructField(self.change_column, deltalog.PrimitiveType("string")))
+    def creates_table(self) -> bool:
+        """Whether there was no table."""
+        return self.transaction.snapshot is None
 
     @property
     def change_column(self) -> str | None:
-        """The column by which the files are change data files too, where they have to be."""
+        """The column that makes the data files change data files too; None if they are not."""
         return None if self.replacement is None else self.replacement.change_column
 
     @property
-    def stored_partition_columns(self) -> list[str]:
-        """The partition columns under the names that paths and the log have for them."""
-        if self.is_mapped:
-            return physical_columns.stored_names(self.target, self.partition_columns)
-        return self.partition_columns
+    def replaces_partitions(self) -> bool:
+        """Whether the write is a dynamic partition overwrite. As in Spark, an unpartitioned table is overwritten as a
+        whole."""
+        dynamic = self.request.options.get("partitionOverwriteMode") and not self.creates_table
+        return bool(self.request.mode == "overwrite" and dynamic and self.files.partition_columns)
+
+    @property
+    def optimizes(self) -> bool:
+        """Whether rows are shuffled into fewer files. The option decides, then the session, then the table, as in
+        delta-spark."""
+        if "optimizeWrite" in self.request.options:
+            return bool(self.request.options["optimizeWrite"])
+        return self.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether there is something to commit, once files are staged. As in delta-spark, a write without rows to add
+        or remove and without other changes makes no commit."""
+        transaction, staged = self.transaction, self.transaction.staged
+        if transaction.snapshot is None or staged.adds or staged.removes or "txnAppId" in self.request.options:
+            return True
+        return transaction.metadata != transaction.snapshot.metadata
+
+    @property
+    def operation(self) -> str:
+        """The operation, as delta-spark names it in the history."""
+        return f"{self.request.statement} AS SELECT" if self.request.statement else "WRITE"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the operation, as delta-spark records them."""
+        request, partition_by = self.request, parameter_text(self.files.partition_columns)
+        if request.statement is not None:
+            properties = parameter_text(dict(request.properties))
+            parameters: dict[str, Any] = {"partitionBy": partition_by, "isManaged": "false", "properties": properties}
+            if request.cluster_by:
+                parameters["clusterBy"] = parameter_text(request.cluster_by)
+            return parameters
+        parameters = {"mode": request.mode_name, "partitionBy": partition_by}
+        if request.options.get("overwriteSchema"):
+            parameters["canOverwriteSchema"] = True
+        if request.options.get("mergeSchema"):
+            parameters["canMergeSchema"] = True
+        if request.options.get("replaceWhere"):
+            parameters["predicate"] = request.options["replaceWhere"]
+        elif self.replaces_partitions:
+            parameters["isDynamicPartitionOverwrite"] = True
+        return parameters
 
 
-def _has_variant(data_type: Any) -> bool:
-    if isinstance(data_type, deltalog.StructType):
-        return any(_has_variant(field.data_type) for field in data_type.fields)
-    if isinstance(data_type, deltalog.ArrayType):
-        return _has_variant(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
-        return _has_variant(data_type.key_type) or _has_variant(data_type.value_type)
-    return str(data_type) == "variant"
+def plan_write(df: DataFrame, request: WriteRequest, target: Target, must_exist: bool) -> WritePlan | WriteResult:
+    """Open the table, or begin to create it, and plan the write. Returns the result if there is nothing to write: mode
+    ``ignore`` and the table exists, or its ``txnVersion`` is recorded. ``request``: with the session's settings.
+    ``must_exist``: as for ``save``. Raises as ``Writer.save``.
 
-
-def data_schema(df: DataFrame) -> deltalog.StructType:
-    """The schema of a DataFrame as a table stores it. Raises SchemaMismatchError."""
+    Cost: as ``DeltaTable.open`` and ``DeltaTable.transaction``; with ``replaceWhere`` as ``Replacement``.
+    """
+    table = target.existing(df.sparkSession, request.storage)
+    if table is not None and has_void(df) and not request.options.get("overwriteSchema"):
+        df = typed(df, table.snapshot().schema)
     data = stored_schema(from_spark(df.schema))
     check_unique(data)
-    return data
+    if table is None:
+        if must_exist:
+            raise deltalog.TableNotFoundError(f"There is no table at {target.url}. Create it first.")
+        plan = _creation(df, request, target, data)
+    elif request.mode == "error":
+        raise deltalog.TableExistsError(
+            f"There is a table at {table.url}, and the mode is error. Use mode('append') or mode('overwrite')."
+        )
+    elif request.mode == "ignore":
+        return ignored(table)
+    else:
+        plan = _change(df, request, table, data)
+    recorded = record_transaction(request, plan.transaction)
+    if recorded is not None:
+        assert plan.transaction.latest is not None
+        return WriteResult(plan.transaction.latest.version, False, recorded)
+    return plan
 
 
-def creation(request: WriteRequest, spark: SparkSession, target: Target, data: deltalog.StructType) -> WritePlan:
+def ignored(table: deltalog.DeltaTable) -> WriteResult:
+    """The result with mode ``ignore``, where there is a table."""
+    return WriteResult(table.version, False, "mode ignore: there is a table")
+
+
+def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltalog.StructType) -> WritePlan:
     """A write that creates the table."""
     if "expectedVersion" in request.options:
         raise deltalog.CallError(f"There is no table at {target.url}, but expectedVersion names a version of it.")
@@ -109,7 +162,7 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
     defaults = request.defaults.properties
     try:
         new = NewTable(data, columns, request.cluster_by or (), {**defaults, **request.properties})
-        transaction = target.create(spark, request.storage, new)
+        transaction = target.create(df.sparkSession, request.storage, new)
     except deltalog.InvalidPropertyError as error:
         key = error.key
         if key is None or key not in defaults or key in request.properties:
@@ -119,11 +172,10 @@ def creation(request: WriteRequest, spark: SparkSession, target: Target, data: d
         raise deltalog.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
-    names = [data.field(name).name for name in columns]
-    return WritePlan(transaction, data, transaction.schema, names)
+    return WritePlan(df, request, target.url, data, NewFiles.in_transaction(transaction))
 
 
-def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, data: deltalog.StructType) -> WritePlan:
+def _change(df: DataFrame, request: WriteRequest, table: deltalog.DeltaTable, data: deltalog.StructType) -> WritePlan:
     """A write to an existing table."""
     expected = request.options.get("expectedVersion")
     reads = _reads(df, table) if expected is None else ()
@@ -147,7 +199,7 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
             replace_properties(transaction, {**request.defaults.properties, **request.properties})
         if request.description is not None:
             transaction.set_metadata(description=request.description)
-        return WritePlan(transaction, data, transaction.schema, names)
+        return WritePlan(df, request, table.url, data, NewFiles.in_transaction(transaction))
     names = list(snapshot.partition_columns)
     _check_dynamic(request, names)
     _check_partitioning(request, table.url, names)
@@ -159,7 +211,14 @@ def change(request: WriteRequest, df: DataFrame, table: deltalog.DeltaTable, dat
         and request.defaults.checks_replacing_rows
         and replace_where.may_differ(df.sparkSession, replacement, snapshot.schema)
     )
-    return WritePlan(transaction, data, transaction.schema, names, replacement, is_checked_again)
+    files = NewFiles.in_transaction(transaction, _change_columns(replacement))
+    return WritePlan(df, request, table.url, data, files, replacement, is_checked_again)
+
+
+def _change_columns(replacement: deltalog.Replacement | None) -> tuple[deltalog.StructField, ...]:
+    if replacement is None or replacement.change_column is None:
+        return ()
+    return (deltalog.StructField(replacement.change_column, deltalog.PrimitiveType("string")),)
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
@@ -167,22 +226,23 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:
-        found = rules.REFUSAL.search(str(error))
+        found = row_rules.REFUSAL.search(str(error))
         if found is None:
             raise
         raise deltalog.SchemaMismatchError(f"The data does not fit the table at {table.url}: {found[1]}.") from error
 
 
-def recorded_transaction(request: WriteRequest, plan: WritePlan) -> str | None:
-    """For a txnVersion that is recorded already: the reason that nothing is written. Else it is staged."""
-    snapshot, app_id = plan.transaction.latest, request.options.get("txnAppId")
+def record_transaction(request: WriteRequest, transaction: deltalog.Transaction) -> str | None:
+    """Stage the ``txnVersion`` of the request, if it has one. Returns the reason to write nothing if the table has
+    recorded it already."""
+    snapshot, app_id = transaction.latest, request.options.get("txnAppId")
     if app_id is None:
         return None
     version = request.options["txnVersion"]
     recorded = None if snapshot is None else snapshot.transaction_version(app_id)
     if recorded is not None and version <= recorded:
         return f"txnVersion {version} of {app_id!r} is written already (the table has {recorded})"
-    plan.transaction.set_transaction(app_id, version)
+    transaction.set_transaction(app_id, version)
     return None
 
 

@@ -218,7 +218,7 @@ LENIENT = {"spark.sql.ansi.enabled": "false"}
     [
         (ESCAPED, r"s = 's\x31'", "backslash is a plain character"),
         (ESCAPED, r"s = 'new' OR s = 'a\nb'", "backslash is a plain character"),
-        (QUOTED, '"s" = "new"', "in double quotes is a text in Spark's SQL, and there is a column of this name"),
+        (QUOTED, '"s" = "new"', "in double quotes is a string in Spark's SQL, and there is a column with this name"),
         (QUOTED, 's = "new" OR id = 5', "double quotes are those of a name"),
     ],
 )
@@ -249,7 +249,7 @@ def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
     before = data_files(table)
     with session_of(spark, LENIENT):
         assert spark.sql(new).where(where).count() == 1
-        with pytest.raises(deltalog.CallError, match="has no value for a row"):
+        with pytest.raises(deltalog.CallError, match="cannot be evaluated for a row"):
             replaced(spark, table, where, new)
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 

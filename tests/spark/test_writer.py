@@ -100,7 +100,7 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
             "select 1 a, 'x' collate UTF8_LCASE v", "collations are not supported", marks=since("4.0", "collations")
         ),
         ("select 1 a, 2 A", "the column 'A' more than once"),
-        ("select 1 a, 2 `b c`", "'b c' has one of"),
+        ("select 1 a, 2 `b c`", "'b c' contains one of"),
         ("select 1 a, named_struct('x', 1, 'X', 2) v", "the column 'v.X' more than once"),
     ],
 )

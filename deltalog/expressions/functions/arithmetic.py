@@ -1,4 +1,4 @@
-"""Operators and functions of numbers. Pure."""
+"""Numeric operators and functions. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, finite
 from deltalog.expressions.functions.coercion import decimal_literal_as_double, widened
 from deltalog.expressions.functions.intervals import minus, moves
-from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, fits, literal, made
+from deltalog.expressions.functions.nodes import Node, any_true, apply_kernel, check_type, constant, fits, literal
 from deltalog.expressions.functions.types import (
     BOOLEAN,
     BY_WIDTH,
@@ -48,14 +48,14 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         left, right = decimal_literal_as_double(left), decimal_literal_as_double(right)
     wide = widest(operator, {left.data_type, right.data_type})
     if operator == "/":
-        return made(DOUBLE, _divide, widened(left, DOUBLE), widened(right, DOUBLE), can_fail=True)
+        return apply_kernel(DOUBLE, _divide, widened(left, DOUBLE), widened(right, DOUBLE), can_fail=True)
     if wide in FLOATING:
         if operator not in _FLOAT_KERNELS:
             raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
-        return made(wide, _FLOAT_KERNELS[operator], widened(left, wide), widened(right, wide))
+        return apply_kernel(wide, _FLOAT_KERNELS[operator], widened(left, wide), widened(right, wide))
     if operator == "DIV":
-        return made(LONG, pc.divide_checked, widened(left, LONG), widened(right, LONG), can_fail=True)
-    return made(wide, _INTEGER_KERNELS[operator], widened(left, wide), widened(right, wide), can_fail=True)
+        return apply_kernel(LONG, pc.divide_checked, widened(left, LONG), widened(right, LONG), can_fail=True)
+    return apply_kernel(wide, _INTEGER_KERNELS[operator], widened(left, wide), widened(right, wide), can_fail=True)
 
 
 def _decimal_arithmetic(operator: str, left: Node, right: Node) -> Node:
@@ -70,7 +70,7 @@ def _decimal_arithmetic(operator: str, left: Node, right: Node) -> Node:
         scale = max(one.scale, other.scale)
         result = decimal_type(max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale)
     arrow, kernel = type_to_arrow(result), _INTEGER_KERNELS[operator]
-    return made(result, lambda a, b: kernel(a, b).cast(arrow), left, right)
+    return apply_kernel(result, lambda a, b: kernel(a, b).cast(arrow), left, right)
 
 
 def _as_decimal(node: Node) -> Node:
@@ -89,7 +89,8 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """With the sign of the dividend. By -1 it is 0, which the quotient of the least number would hide."""
+    """The remainder, with the sign of the dividend. Division by -1 is avoided: it overflows for the least number, whose
+    remainder is 0."""
     one = scalar(1, right.type)
     right = pc.if_else(pc.equal(right, scalar(-1, right.type)), one, right)
     return pc.subtract(left, pc.multiply(pc.divide_checked(left, right), right))
@@ -111,20 +112,20 @@ _INTEGER_KERNELS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def negative(node: Node) -> Node:
-    """The minus sign before a value."""
+    """Unary minus."""
     if fits(node, *INTERVALS):
         return minus(node)
     if not is_number(node.data_type):
         raise refuse(f"- of {node.data_type}")
     kernel = pc.negate if node.data_type in FLOATING else pc.negate_checked
-    return made(node.data_type, kernel, node, can_fail=node.data_type in INTEGRAL)
+    return apply_kernel(node.data_type, kernel, node, can_fail=node.data_type in INTEGRAL)
 
 
 def absolute(name: str, node: Node) -> Node:
     if not is_number(node.data_type):
         raise refuse(f"The function {name} of {node.data_type}")
     integral = node.data_type in INTEGRAL
-    return made(node.data_type, pc.abs_checked if integral else pc.abs, node, can_fail=integral)
+    return apply_kernel(node.data_type, pc.abs_checked if integral else pc.abs, node, can_fail=integral)
 
 
 def to_whole(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
@@ -138,14 +139,14 @@ def to_whole(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
         check_type(name, node, *BY_WIDTH)
         if kind in INTEGRAL:
             return widened(node, LONG)
-        return made(LONG, lambda values: finite(kernel(values)).cast(pa.int64()), node, can_fail=True)
+        return apply_kernel(LONG, lambda values: finite(kernel(values)).cast(pa.int64()), node, can_fail=True)
 
     return make
 
 
 def rounded(mode: str) -> Callable[..., Node]:
-    """ROUND and BROUND: by how they round halves. A float is rounded to a whole number only: its digits in decimal are
-    another matter, for which versions of Java differ."""
+    """ROUND and BROUND; ``mode`` says how to round halves. Floats are rounded only to integers: their decimal digits
+    differ between versions of Java."""
 
     def make(name: str, node: Node, scale: Node | None = None) -> Node:
         kind, places = node.data_type, 0 if scale is None else constant(name, scale, INTEGER)
@@ -158,11 +159,13 @@ def rounded(mode: str) -> Callable[..., Node]:
         if kind in FLOATING:
             if places != 0:
                 raise refuse(f"The function {name} of {kind} to {places} decimal places")
-            # 0.0 + makes a positive zero of a negative one.
-            return made(kind, lambda values: pc.add(pc.round(values, 0, round_mode=mode), 0.0).cast(values.type), node)
+            # Adding 0.0 turns a negative zero into a positive one.
+            return apply_kernel(
+                kind, lambda values: pc.add(pc.round(values, 0, round_mode=mode), 0.0).cast(values.type), node
+            )
         if places >= 0:
             return node
-        return made(kind, lambda values: pc.round(values, places, round_mode=mode), node, can_fail=True)
+        return apply_kernel(kind, lambda values: pc.round(values, places, round_mode=mode), node, can_fail=True)
 
     return make
 
@@ -170,24 +173,25 @@ def rounded(mode: str) -> Callable[..., Node]:
 def _with_room(
     node: Node, kind: DecimalType, result: DecimalType, kernel: Callable[[Any], Any], whole_digits: int = 0
 ) -> Node:
-    """A kernel over decimals whose result can have one digit more, and more than ``whole_digits`` before the point."""
+    """Run a kernel over decimals whose result can have one more digit, or more than ``whole_digits`` before the
+    point."""
     digits = max(kind.precision, whole_digits + kind.scale) + 1
     wider, arrow = pa.decimal256(digits, kind.scale), type_to_arrow(result)
-    return made(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)
+    return apply_kernel(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)
 
 
 def square_root(name: str, node: Node) -> Node:
-    """NaN for a number below zero."""
-    return made(DOUBLE, pc.sqrt, _as_double(name, node))
+    """SQRT; NaN for a negative number."""
+    return apply_kernel(DOUBLE, pc.sqrt, _as_double(name, node))
 
 
 def sign(name: str, node: Node) -> Node:
-    """-1.0, 1.0, or a zero or NaN as it is."""
+    """SIGN: -1.0, 1.0, or zero and NaN unchanged."""
 
     def run(values: Any) -> Any:
         return pc.if_else(pc.equal(values, 0.0), values, pc.sign(values))
 
-    return made(DOUBLE, run, _as_double(name, node))
+    return apply_kernel(DOUBLE, run, _as_double(name, node))
 
 
 def _as_double(name: str, node: Node) -> Node:
@@ -198,4 +202,4 @@ def _as_double(name: str, node: Node) -> Node:
 
 def is_nan(name: str, node: Node) -> Node:
     check_type(name, node, *FLOATING)
-    return made(BOOLEAN, lambda values: pc.fill_null(pc.is_nan(values), False), node)
+    return apply_kernel(BOOLEAN, lambda values: pc.fill_null(pc.is_nan(values), False), node)

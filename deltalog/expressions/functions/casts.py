@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO
 from deltalog.expressions.functions.nested import cast_inside
-from deltalog.expressions.functions.nodes import Node, Rows, any_true, column, literal, made
+from deltalog.expressions.functions.nodes import Node, Rows, any_true, apply_kernel, column, literal
 from deltalog.expressions.functions.types import (
     BINARY,
     BOOLEAN,
@@ -35,7 +35,7 @@ from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, 
 
 
 def cast(node: Node, wanted: DataType) -> Node:
-    """CAST in ANSI mode, between types for which all engines agree."""
+    """CAST in ANSI mode, between types on which all engines agree."""
     have = node.data_type
     if have == wanted:
         return node
@@ -47,36 +47,36 @@ def cast(node: Node, wanted: DataType) -> Node:
         return _cast_to_decimal(node, wanted)
     kernel = _CASTS.get((have, wanted))
     if kernel is not None:
-        return made(wanted, kernel, node, can_fail=True)
+        return apply_kernel(wanted, kernel, node, can_fail=True)
     if have in BY_WIDTH and wanted in BY_WIDTH:
         return _cast_number(node, wanted)
     if have in INTEGRAL and wanted == STRING:
-        return made(STRING, lambda values: values.cast(pa.string()), node)
+        return apply_kernel(STRING, lambda values: values.cast(pa.string()), node)
     if have == STRING and wanted in INTEGRAL:
         arrow = type_to_arrow(wanted)
-        return made(wanted, lambda values: _text_to_integer(values, arrow), node, can_fail=True)
+        return apply_kernel(wanted, lambda values: _text_to_integer(values, arrow), node, can_fail=True)
     if have == STRING and wanted in FLOATING:
-        return made(wanted, _text_to_double(type_to_arrow(wanted)), node, can_fail=True)
+        return apply_kernel(wanted, _text_to_double(type_to_arrow(wanted)), node, can_fail=True)
     if have == STRING and isinstance(wanted, DecimalType):
-        return made(wanted, _text_to_decimal(wanted), node, can_fail=True)
+        return apply_kernel(wanted, _text_to_decimal(wanted), node, can_fail=True)
     if isinstance(have, DecimalType) and wanted in INTEGRAL:
-        return made(wanted, lambda values: _whole_part(values).cast(type_to_arrow(wanted)), node, can_fail=True)
+        return apply_kernel(wanted, lambda values: _whole_part(values).cast(type_to_arrow(wanted)), node, can_fail=True)
     if isinstance(have, DecimalType) and wanted == STRING and have.scale < 7:
-        return made(STRING, lambda values: values.cast(pa.string()), node)
+        return apply_kernel(STRING, lambda values: values.cast(pa.string()), node)
     if have == BOOLEAN and wanted in FLOATING:
-        return made(wanted, lambda values: values.cast(type_to_arrow(wanted)), node)
+        return apply_kernel(wanted, lambda values: values.cast(type_to_arrow(wanted)), node)
     if wanted == BOOLEAN and (have in BY_WIDTH or isinstance(have, DecimalType)):
-        return made(BOOLEAN, lambda values: pc.not_equal(values, _zero(values.type)), node)
+        return apply_kernel(BOOLEAN, lambda values: pc.not_equal(values, _zero(values.type)), node)
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Arrow's own conversion of decimals is not always the nearest number, as Java's is; that of text is.
-        return made(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
+        # Arrow's conversion of decimals is not always to the nearest number, as Java's is; through text it is.
+        return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 
 
 def _caster(have: DataType, wanted: DataType) -> Callable[[Any], Any]:
-    """What casts arrays of values that lie inside of others. Raises CallError."""
+    """A function that casts arrays of nested values. Raises CallError."""
     place = ("",)
     node = cast(column(place, have), wanted)
 
@@ -94,15 +94,15 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
 def _cast_number(node: Node, wanted: DataType) -> Node:
     arrow = type_to_arrow(wanted)
     if wanted in FLOATING:
-        return made(wanted, lambda values: values.cast(arrow, safe=False), node)
+        return apply_kernel(wanted, lambda values: values.cast(arrow, safe=False), node)
     if node.data_type in FLOATING:
-        return made(wanted, lambda values: finite(values).cast(arrow), node, can_fail=True)
-    return made(wanted, lambda values: values.cast(arrow), node, can_fail=True)
+        return apply_kernel(wanted, lambda values: finite(values).cast(arrow), node, can_fail=True)
+    return apply_kernel(wanted, lambda values: values.cast(arrow), node, can_fail=True)
 
 
 def finite(values: Any) -> Any:
     if any_true(pc.invert(pc.is_finite(values))):
-        raise pa.ArrowInvalid("a number that is not finite is no whole number")
+        raise pa.ArrowInvalid("NaN and infinity cannot be cast to an integer")
     return pc.trunc(values)
 
 
@@ -119,24 +119,24 @@ def _cast_to_decimal(node: Node, wanted: DecimalType) -> Node:
         raise refuse(f"CAST from {node.data_type} to {wanted}")
     through = type_to_arrow(source)
     if source.scale <= wanted.scale:
-        return made(wanted, lambda values: values.cast(through).cast(arrow), node, can_fail=True)
-    # Rounding may carry into one more digit.
+        return apply_kernel(wanted, lambda values: values.cast(through).cast(arrow), node, can_fail=True)
+    # Rounding may carry into an additional digit.
     wider = pa.decimal256(source.precision + 1, source.scale)
 
     def rounded(values: Any) -> Any:
         return pc.round(values.cast(wider), wanted.scale, round_mode="half_towards_infinity").cast(arrow)
 
-    return made(wanted, rounded, node, can_fail=True)
+    return apply_kernel(wanted, rounded, node, can_fail=True)
 
 
-# What Spark takes away around a text before it reads a number.
+# The characters that Spark trims from a string before it reads a number.
 _BLANKS = "".join(map(chr, (*range(0x21), 0x7F)))
 
 
 def _text_to_integer(values: Any, wanted: pa.DataType) -> Any:
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, r"\A[+-]?[0-9]+\z"))):
-        raise pa.ArrowInvalid("a text is no whole number")
+        raise pa.ArrowInvalid("a string is not an integer")
     return pc.utf8_ltrim(bare, characters="+").cast(wanted)
 
 
@@ -149,7 +149,7 @@ def _text_to_double(wanted: pa.DataType) -> Callable[[Any], Any]:
         bare = pc.utf8_trim(values, characters=_BLANKS)
         is_word = pc.or_(pc.match_substring_regex(bare, _INFINITE), pc.match_substring_regex(bare, r"(?i)\Anan\z"))
         if any_true(pc.invert(pc.or_(is_word, pc.match_substring_regex(bare, _FLOATING_TEXT)))):
-            raise pa.ArrowInvalid("a text is no number")
+            raise pa.ArrowInvalid("a string is not a number")
         bare = pc.if_else(is_word, bare, pc.utf8_rtrim(bare, characters="dDfF"))
         return pc.utf8_lower(pc.utf8_ltrim(bare, characters="+")).cast(wanted)
 
@@ -161,26 +161,26 @@ _MOST_PLACES = 38
 
 
 def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
-    """Of texts without exponents; digits beyond the scale are rounded half up."""
+    """Cast strings without exponents; digits beyond the scale are rounded half up."""
     wider, arrow = pa.decimal256(76, _MOST_PLACES), type_to_arrow(wanted)
 
     def run(values: Any) -> Any:
         bare = pc.utf8_trim(values, characters=_BLANKS)
         if any_true(pc.invert(pc.match_substring_regex(bare, _DECIMAL_TEXT))):
-            raise pa.ArrowInvalid("a text is no decimal number without an exponent")
-        # Arrow reads neither a point without digits beside it nor more places than the type has.
+            raise pa.ArrowInvalid("a string is not a decimal number without an exponent")
+        # Arrow reads neither a point without digits on both sides nor more decimal places than the type has.
         bare = pc.replace_substring_regex(bare, r"\A\+", "")
         bare = pc.replace_substring_regex(bare, r"\A(-?)\.", r"\10.")
         bare = pc.replace_substring_regex(bare, r"\.\z", "")
         if any_true(pc.match_substring_regex(bare, rf"\.[0-9]{{{_MOST_PLACES + 1},}}")):
-            raise pa.ArrowInvalid(f"a text has more than {_MOST_PLACES} decimal places")
+            raise pa.ArrowInvalid(f"a string has more than {_MOST_PLACES} decimal places")
         return pc.round(bare.cast(wider), wanted.scale, round_mode="half_towards_infinity").cast(arrow)
 
     return run
 
 
 def _whole_part(values: Any) -> Any:
-    """Of decimals, towards zero, as the text of a whole number: Arrow has no cast that cuts."""
+    """Decimals truncated towards zero, as strings: Arrow has no truncating cast."""
     return pc.replace_substring_regex(values.cast(pa.string()), r"\..*\z", "")
 
 
@@ -191,7 +191,7 @@ def _text_to_boolean(values: Any) -> Any:
     bare = pc.utf8_trim(values, characters=_BLANKS)
     is_true = pc.match_substring_regex(bare, _TRUE)
     if any_true(pc.invert(pc.or_(is_true, pc.match_substring_regex(bare, _FALSE)))):
-        raise pa.ArrowInvalid("a text is neither true nor false")
+        raise pa.ArrowInvalid("a string is neither true nor false")
     return is_true
 
 
@@ -200,13 +200,13 @@ _ZONE_TEXT = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
 
 
 def _text_to_timestamp(values: Any) -> Any:
-    """Of texts of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm], without a zone in UTC."""
+    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; UTC without a zone."""
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, rf"{_TIMESTAMP_TEXT}{_ZONE_TEXT}\z"))):
-        raise pa.ArrowInvalid("a text is no timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")
+        raise pa.ArrowInvalid("a string is not a timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")
     has_zone = pc.match_substring_regex(bare, r":.*(Z|[+-][0-9]{2}:[0-9]{2})\z")
     if any_true(pc.and_(pc.invert(has_zone), pc.match_substring_regex(bare, r"Z\z"))):
-        raise pa.ArrowInvalid("a date has no zone")
+        raise pa.ArrowInvalid("a date cannot have a zone")
     zoned = pc.if_else(has_zone, bare, pc.binary_join_element_wise(_with_time(bare), "Z", ""))
     return zoned.cast(pa.timestamp("us", "UTC"))
 
@@ -223,7 +223,7 @@ def _since_epoch(values: Any) -> Any:
 def _text_to_date(values: Any) -> Any:
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"))):
-        raise pa.ArrowInvalid("a text is no date of the form yyyy-MM-dd")
+        raise pa.ArrowInvalid("a string is not a date of the form yyyy-MM-dd")
     return bare.cast(pa.date32())
 
 
@@ -233,10 +233,10 @@ def _timestamp_to_text(values: Any) -> Any:
 
 
 def in_common_years(values: Any) -> Any:
-    """Values as they are; other years are written in ways of their own by each engine."""
+    """The values, checked to be in the years 1 to 9999: engines write other years differently."""
     year = pc.year(values)
     if any_true(pc.or_(pc.less(year, 1), pc.greater(year, 9999))):
-        raise pa.ArrowInvalid("a year outside 1 to 9999 is not written as text")
+        raise pa.ArrowInvalid("a year outside 1 to 9999 cannot be written as text")
     return values
 
 

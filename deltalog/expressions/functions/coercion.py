@@ -1,4 +1,4 @@
-"""Operands of different types brought to one, as Spark does it in ANSI mode. Pure."""
+"""Casts operands of different types to a common type, as Spark does in ANSI mode. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError, InvalidTimestampError
-from deltalog.expressions.functions.nodes import Node, fits, literal, made
+from deltalog.expressions.functions.nodes import Node, apply_kernel, fits, literal
 from deltalog.expressions.functions.types import (
     BOOLEAN,
     DATE,
@@ -32,7 +32,7 @@ from deltalog.protocol.timestamps import parse_iso
 
 
 def common(what: str, *nodes: Node) -> Any:
-    """Nodes, text literals among them read as the others' type, and after them the one type that holds all."""
+    """The nodes, with string literals read as the type of the others, followed by the type that holds all of them."""
     kinds = {node.data_type for node in nodes if node.data_type != VOID}
     typed = kinds - {STRING}
     if STRING in kinds and typed:
@@ -43,7 +43,7 @@ def common(what: str, *nodes: Node) -> Any:
 
 
 def _read_text(what: str, node: Node, target: DataType) -> Node:
-    """A text literal beside a value of another type, which Spark reads as that type."""
+    """A string literal compared with another type, which Spark reads as that type."""
     text = node.value if node.is_literal else None
     if isinstance(text, str):
         if target in INTEGRAL and re.fullmatch(r"[+-]?\d{1,19}", text):
@@ -56,13 +56,13 @@ def _read_text(what: str, node: Node, target: DataType) -> Node:
 
 
 def moment(text: str, data_type: DataType) -> Node:
-    """A date or timestamp literal; in UTC where it names no zone. Raises CallError."""
+    """A date or timestamp literal; UTC if it names no zone. Raises CallError."""
     try:
         if data_type == DATE:
             return literal(_plain_date(text), DATE)
         found = parse_iso(text)
     except (ValueError, InvalidTimestampError):
-        raise CallError(f"{text!r} is no {data_type} of the form yyyy-MM-dd[ HH:mm:ss[.ffffff]]") from None
+        raise CallError(f"{text!r} is not a {data_type} of the form yyyy-MM-dd[ HH:mm:ss[.ffffff]]") from None
     if data_type == TIMESTAMP:
         return literal(found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc), TIMESTAMP)
     if found.tzinfo is not None:
@@ -85,15 +85,15 @@ def decimal_literal_as_double(node: Node) -> Node:
 
 
 def widened(node: Node, data_type: DataType) -> Node:
-    """A node as a wider type; whole numbers become the nearest float."""
+    """The node cast to a wider type; integers become the nearest float."""
     if node.data_type == data_type:
         return node
     arrow = arrow_of(data_type)
     if fits(node, DATE) and data_type == TIMESTAMP:
-        return made(data_type, lambda values: values.cast(MICROS).cast(arrow), node, can_fail=True)
-    return replace(made(data_type, lambda values: as_type(values, arrow), node), value=node.value)
+        return apply_kernel(data_type, lambda values: values.cast(MICROS).cast(arrow), node, can_fail=True)
+    return replace(apply_kernel(data_type, lambda values: as_type(values, arrow), node), value=node.value)
 
 
 def as_type(values: Any, wide: pa.DataType) -> Any:
-    # Whole numbers become the nearest float, as in Spark.
+    # Integers become the nearest float, as in Spark.
     return values if values.type == wide else values.cast(wide, safe=not pa.types.is_floating(wide))

@@ -15,7 +15,7 @@ from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS, Valu
 from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.coercion import as_type, common, decimal_literal_as_double
 from deltalog.expressions.functions.logic import disjunction
-from deltalog.expressions.functions.nodes import NO_ROWS, Node, fits, literal, made
+from deltalog.expressions.functions.nodes import NO_ROWS, Node, apply_kernel, fits, literal
 from deltalog.expressions.functions.text import ascii_only
 from deltalog.expressions.functions.types import (
     BOOLEAN,
@@ -30,7 +30,7 @@ from deltalog.expressions.functions.types import (
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DecimalType, PrimitiveType
 
-# Two decimals, or a decimal and a whole number, are compared in this one, which holds all of them.
+# The common type of two decimals, or of a decimal and an integer: it holds all their values.
 _ANY_DECIMAL = pa.decimal256(76, 38)
 
 
@@ -44,11 +44,11 @@ def compare(operator: str, left: Node, right: Node) -> Node:
         one, other = as_type(one, wide), as_type(other, wide)
         return _null_safe_equal(kernel, one, other) if null_safe else kernel(one, other)
 
-    return made(BOOLEAN, run, left, right)
+    return apply_kernel(BOOLEAN, run, left, right)
 
 
 def equality(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.DataType]:
-    """Two sides of ``=`` or ``<=>``, and the type in which their values are compared, for joins. Raises CallError."""
+    """Both sides of ``=`` or ``<=>``, and the type in which a join compares them. Raises CallError."""
     return _comparable(operator, *_equally_long(operator, left, right))
 
 
@@ -58,13 +58,13 @@ def _null_safe_equal(equal: Callable[[Any, Any], Any], one: Any, other: Any) -> 
 
 
 def _equally_long(what: str, left: Node, right: Node) -> tuple[Node, Node]:
-    """Two sides of a comparison, the shorter one padded with blanks where Spark does: char(n) beside a literal, or
-    beside another char(n)."""
+    """Both sides of a comparison, the shorter one padded with blanks where Spark pads: char(n) against a literal or
+    another char(n)."""
     if left.char is None and right.char is None:
         return left, right
     widths = [_width(node) for node in (left, right)]
     if any(node.is_constant and not node.is_literal and fits(node, STRING) for node in (left, right)):
-        raise refuse(f"{what} of char(n) and a text that is computed of literals")
+        raise refuse(f"{what} of char(n) and a string that is computed from literals")
     if None in widths:
         return left, right
     width = max(w for w in widths if w is not None)
@@ -80,18 +80,18 @@ def _padded_to(node: Node, width: int) -> Node:
 
 
 def as_char(node: Node, width: int) -> Node:
-    """Texts as a column char(n) stores them."""
-    return replace(made(STRING, lambda values: padded(values, width), node), char=width, is_constant=False)
+    """Strings as a char(n) column stores them."""
+    return replace(apply_kernel(STRING, lambda values: padded(values, width), node), char=width, is_constant=False)
 
 
 def without_char(what: str, *nodes: Node) -> None:
-    """Raise CallError for a column char(n), which Spark compares there without padding."""
+    """Raise CallError for a char(n) column, which Spark compares without padding here."""
     if any(node.char is not None for node in nodes):
         raise refuse(f"{what} of char(n)")
 
 
 def is_in(value: Node, choices: Sequence[Node]) -> Node:
-    """IN: literals are looked up together, in one pass over the rows."""
+    """IN: all literals are looked up in one pass over the rows."""
     without_char("IN with columns", *choices)
     if value.char is not None:
         if any(_width(choice) is None for choice in choices):
@@ -115,10 +115,10 @@ def is_in(value: Node, choices: Sequence[Node]) -> Node:
 def _is_one_of(value: Node, choices: Sequence[Any], wide: pa.DataType) -> Node:
     array = pa.concat_arrays([pa.repeat(choice, 1) for choice in choices])
     values = ValueSet.of_array(array)
-    return made(
+    return apply_kernel(
         BOOLEAN,
         lambda rows: values.contains(pa.repeat(rows, 1))[0] if isinstance(rows, pa.Scalar) else values.contains(rows),
-        made(value.data_type, lambda found: as_type(found, wide), value),
+        apply_kernel(value.data_type, lambda found: as_type(found, wide), value),
     )
 
 
@@ -131,7 +131,7 @@ def _comparable(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.
         typed = other if one == VOID else one
         return left, right, arrow_of(BOOLEAN if typed == VOID else typed)
     for text, number in ((left, other), (right, one)):
-        # Spark compares fractions with texts as doubles.
+        # Spark compares fractions with strings as doubles.
         if text.is_literal and fits(text, STRING) and (number in FLOATING or isinstance(number, DecimalType)):
             return cast(left, DOUBLE), cast(right, DOUBLE), pa.float64()
     if is_number(one) and is_number(other) and one != other and (DecimalType in (type(one), type(other))):
@@ -143,21 +143,21 @@ def _comparable(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.
 
 
 def like(node: Node, pattern: Node, any_case: bool = False) -> Node:
-    """LIKE with a literal pattern of % and _, which both cross line breaks. ``any_case``: ILIKE, of ASCII text."""
+    """LIKE with a literal pattern of % and _, both of which match line breaks. ``any_case``: ILIKE, for ASCII only."""
     word = "ILIKE" if any_case else "LIKE"
     if not (fits(node, STRING) and pattern.is_literal and isinstance(pattern.value, str)):
         raise refuse(f"{word} of anything but a string and a literal pattern")
     if any_case:
         if not pattern.value.isascii():
-            raise refuse("ILIKE with a pattern beyond ASCII")
+            raise refuse("ILIKE with a non-ASCII pattern")
         node, pattern = ascii_only(pc.utf8_lower)("ILIKE", node), literal(pattern.value.lower(), STRING)
     marks = {"%": ".*", "_": "."}
     regex = "".join(marks.get(c) or re.escape(c) for c in pattern.value)
-    return made(BOOLEAN, lambda values: pc.match_substring_regex(values, rf"(?s)\A{regex}\z"), node)
+    return apply_kernel(BOOLEAN, lambda values: pc.match_substring_regex(values, rf"(?s)\A{regex}\z"), node)
 
 
 def starts_with(node: Node, prefix: str) -> Node:
-    """LIKE with a literal prefix and one final %."""
+    """LIKE with a literal prefix and a final %."""
     if not fits(node, STRING):
         raise refuse(f"startswith of {node.data_type}")
-    return made(BOOLEAN, lambda values: pc.starts_with(values, prefix), node)
+    return apply_kernel(BOOLEAN, lambda values: pc.starts_with(values, prefix), node)

@@ -13,13 +13,13 @@ from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import common, widened
 from deltalog.expressions.functions.comparisons import compare, without_char
 from deltalog.expressions.functions.logic import is_null, negation
-from deltalog.expressions.functions.nodes import Node, Rows, fits, literal, made, run_where, steps_of
+from deltalog.expressions.functions.nodes import Node, Rows, apply_kernel, fits, literal, run_where, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, arrow_of, refuse
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
-    """CASE WHEN; a value is evaluated only where its condition is the first that is true."""
+    """CASE WHEN; a value is evaluated only where its condition is the first true one."""
     conditions = [condition for condition, _ in branches]
     for condition in conditions:
         if not fits(condition, BOOLEAN):  # not even NULL
@@ -43,24 +43,24 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
 
 
 def coalesce(*nodes: Node) -> Node:
-    """The first value that is not null; later ones are evaluated only where it is needed."""
+    """The first non-null value; later values are evaluated only where needed."""
     first, *others = nodes
     return case([(negation(is_null(node)), node) for node in (first, *others[:-1])], others[-1]) if others else first
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """The first value, or null where both are equal."""
+    """NULLIF: the first value, or null where both are equal."""
     without_char("NULLIF", left, right)
     return case([(compare("=", left, right), literal(None, left.data_type))], left)
 
 
 def extreme(operator: str) -> Callable[..., Node]:
-    """GREATEST (``>``) and LEAST (``<``): of the values that are not null; NaN is the greatest number."""
+    """GREATEST (``>``) and LEAST (``<``), ignoring nulls; NaN is the greatest number."""
 
     def make(name: str, *nodes: Node) -> Node:
         without_char(name, *nodes)
         if len({fits(node, STRING) for node in nodes if not fits(node, VOID)}) > 1:
-            raise refuse(f"The function {name} of text and other values")
+            raise refuse(f"The function {name} of strings and other values")
         *values, data_type = common(name, *nodes)
         if not isinstance(data_type, (PrimitiveType, DecimalType)) or str(data_type) in ("void", "variant"):
             raise refuse(f"The function {name} of {data_type}")
@@ -73,7 +73,7 @@ def extreme(operator: str) -> Callable[..., Node]:
                 best = pc.if_else(pc.and_(better, pc.is_valid(each)), each, best)
             return best
 
-        return made(data_type, run, *(_as_type(value, data_type) for value in values))
+        return apply_kernel(data_type, run, *(_as_type(value, data_type) for value in values))
 
     return make
 
@@ -83,5 +83,5 @@ def _as_type(node: Node, data_type: DataType) -> Node:
         return literal(None, data_type)
     if isinstance(data_type, DecimalType) and node.data_type != data_type:
         arrow = type_to_arrow(data_type)
-        return made(data_type, lambda values: values.cast(arrow), node)
+        return apply_kernel(data_type, lambda values: values.cast(arrow), node)
     return widened(node, data_type)

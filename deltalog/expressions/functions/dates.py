@@ -1,4 +1,4 @@
-"""Functions of dates and timestamps, which count in UTC. Pure."""
+"""Date and timestamp functions, in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, floored, in_common_years
 from deltalog.expressions.functions.coercion import moment, widened
-from deltalog.expressions.functions.nodes import Node, any_true, check_type, constant, made
+from deltalog.expressions.functions.nodes import Node, any_true, apply_kernel, check_type, constant
 from deltalog.expressions.functions.types import (
     BYTE,
     DATE,
@@ -32,7 +32,7 @@ def part(kernel: Callable[[Any], Any], *kinds: DataType) -> Callable[..., Node]:
     def make(name: str, node: Node) -> Node:
         check_type(name, node, *kinds)
         wall = MICROS if node.data_type != DATE else pa.date32()
-        return made(INTEGER, lambda values: kernel(values.cast(wall)).cast(pa.int32()), node)
+        return apply_kernel(INTEGER, lambda values: kernel(values.cast(wall)).cast(pa.int32()), node)
 
     return make
 
@@ -42,7 +42,7 @@ def day_of_week(values: Any) -> Any:
 
 
 def weekday(values: Any) -> Any:
-    """From Monday, which is 0."""
+    """WEEKDAY: 0 is Monday."""
     return pc.day_of_week(values, count_from_zero=True, week_start=1)
 
 
@@ -54,7 +54,7 @@ def _as_date(name: str, node: Node) -> Node:
 
 
 def shifted(kernel: Callable[[Any, Any], Any]) -> Callable[..., Node]:
-    """DATE_ADD and DATE_SUB: days later or earlier."""
+    """DATE_ADD and DATE_SUB: shift by days."""
 
     def make(name: str, node: Node, days: Node) -> Node:
         check_type(name, days, BYTE, SHORT, INTEGER)
@@ -62,7 +62,7 @@ def shifted(kernel: Callable[[Any, Any], Any]) -> Callable[..., Node]:
         def run(values: Any, number: Any) -> Any:
             return kernel(values.cast(pa.int32()), number).cast(pa.date32())
 
-        return made(DATE, run, _as_date(name, node), widened(days, INTEGER), can_fail=True)
+        return apply_kernel(DATE, run, _as_date(name, node), widened(days, INTEGER), can_fail=True)
 
     return make
 
@@ -73,21 +73,21 @@ def days_between(name: str, end: Node, start: Node) -> Node:
     def run(one: Any, other: Any) -> Any:
         return pc.subtract(one.cast(pa.int32()), other.cast(pa.int32()))
 
-    return made(INTEGER, run, _as_date(name, end), _as_date(name, start))
+    return apply_kernel(INTEGER, run, _as_date(name, end), _as_date(name, start))
 
 
 def last_day(name: str, node: Node) -> Node:
-    """Of the month."""
+    """LAST_DAY: of the month."""
 
     def run(values: Any) -> Any:
         following = pc.ceil_temporal(values, unit="month", ceil_is_strictly_greater=True)
         return pc.subtract(following.cast(pa.int32()), scalar(1, pa.int32())).cast(pa.date32())
 
-    return made(DATE, run, _as_date(name, node))
+    return apply_kernel(DATE, run, _as_date(name, node))
 
 
 def since_epoch(micros: int) -> Callable[..., Node]:
-    """Whole units of a number of microseconds since 1970, rounded down."""
+    """Whole units of ``micros`` microseconds since 1970, rounded down."""
 
     def make(name: str, node: Node) -> Node:
         check_type(name, node, TIMESTAMP)
@@ -97,7 +97,7 @@ def since_epoch(micros: int) -> Callable[..., Node]:
             whole = pc.divide(number, micros)  # towards zero
             return pc.if_else(pc.greater(pc.multiply(whole, micros), number), pc.subtract(whole, 1), whole)
 
-        return made(LONG, run, node)
+        return apply_kernel(LONG, run, node)
 
     return make
 
@@ -130,23 +130,23 @@ def date_trunc(name: str, unit: Node, node: Node) -> Node:
     check_type(name, node, DATE, TIMESTAMP)
     arrow_unit, arrow = _unit(name, unit, {**_UNITS, **_TIME_UNITS}), type_to_arrow(TIMESTAMP)
     moments = cast(node, TIMESTAMP)
-    return made(TIMESTAMP, lambda values: floored(values, arrow_unit).cast(arrow), moments)
+    return apply_kernel(TIMESTAMP, lambda values: floored(values, arrow_unit).cast(arrow), moments)
 
 
 def trunc(name: str, node: Node, unit: Node) -> Node:
     check_type(name, node, DATE, TIMESTAMP)
     arrow_unit = _unit(name, unit, _UNITS)
-    return made(DATE, lambda values: floored(values, arrow_unit), cast(node, DATE))
+    return apply_kernel(DATE, lambda values: floored(values, arrow_unit), cast(node, DATE))
 
 
-# In Java a run of one letter is one thing: MMMM is a name, not twice a number.
+# In Java's patterns, a run of one letter is one symbol: MMMM is a name, not a number twice.
 _PATTERN = re.compile(r"([A-Za-z])\1*|.", re.DOTALL)
 _STRFTIME = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PLAIN = "-/:._ ,0123456789"
 
 
 def parsed(data_type: DataType) -> Callable[..., Node]:
-    """TO_DATE and TO_TIMESTAMP: a cast, or of texts by a pattern with a fixed number of digits."""
+    """TO_DATE and TO_TIMESTAMP: a cast, or parsing by a pattern with a fixed number of digits."""
 
     def make(name: str, node: Node, pattern: Node | None = None) -> Node:
         if pattern is None:
@@ -158,17 +158,17 @@ def parsed(data_type: DataType) -> Callable[..., Node]:
 
         def run(values: Any) -> Any:
             if any_true(pc.invert(pc.match_substring_regex(values, regex))):
-                raise pa.ArrowInvalid(f"a text is not of the form {pattern.value}")
+                raise pa.ArrowInvalid(f"a string is not of the form {pattern.value}")
             wall = pc.replace_substring_regex(values, regex, iso).cast(MICROS)
             return in_common_years(wall).cast(arrow)
 
-        return made(data_type, run, node, can_fail=True)
+        return apply_kernel(data_type, run, node, can_fail=True)
 
     return make
 
 
 def _reading(name: str, pattern: str) -> tuple[str, str]:
-    """A regular expression for texts of a pattern, and what makes yyyy-MM-dd HH:mm:ss of what it finds."""
+    """A regular expression for strings of a pattern, and the replacement that makes yyyy-MM-dd HH:mm:ss of a match."""
     parts = [match[0] for match in _PATTERN.finditer(pattern)]
     fields = [part for part in parts if part in _STRFTIME]
     known = len(set(fields)) == len(fields) and "yyyy" in fields
@@ -195,4 +195,4 @@ def date_format(name: str, node: Node, pattern: Node) -> Node:
         whole = floored(in_common_years(values.cast(MICROS)), "second").cast(pa.timestamp("s"))
         return pc.strftime(whole, format=form, locale="C")
 
-    return made(STRING, run, node, can_fail=True)
+    return apply_kernel(STRING, run, node, can_fail=True)

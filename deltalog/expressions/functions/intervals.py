@@ -1,4 +1,4 @@
-"""Intervals, and dates and timestamps that they are added to, counted in UTC. Pure."""
+"""Intervals, and their sums with dates and timestamps, in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast
-from deltalog.expressions.functions.nodes import Node, check_type, fits, made
+from deltalog.expressions.functions.nodes import Node, apply_kernel, check_type, fits
 from deltalog.expressions.functions.types import (
     BYTE,
     DATE,
@@ -32,7 +32,7 @@ _DAY_US = 86_400_000_000
 
 
 def moves(operator: str, left: Node, right: Node) -> Node | None:
-    """``+ - *`` of dates, times and intervals; None where there is none of them. Raises CallError."""
+    """``+ - *`` of dates, times and intervals; None if neither operand is one. Raises CallError."""
     kinds = (left.data_type, right.data_type)
     if not any(kind in TEMPORAL or kind in INTERVALS for kind in kinds):
         return None
@@ -46,7 +46,7 @@ def moves(operator: str, left: Node, right: Node) -> Node | None:
         return _sum(operator, left, right)
     if fits(left, DATE) and fits(right, BYTE, SHORT, INTEGER):
         kernel = pc.add_checked if operator == "+" else pc.subtract_checked
-        return made(
+        return apply_kernel(
             DATE,
             lambda days, n: kernel(days.cast(pa.int32()), n).cast(pa.date32()),
             left,
@@ -61,9 +61,11 @@ def moves(operator: str, left: Node, right: Node) -> Node | None:
 
 
 def minus(node: Node) -> Node:
-    """The interval in the other direction."""
+    """The negated interval."""
     arrow = arrow_of(node.data_type)
-    return made(node.data_type, lambda values: pc.negate_checked(_number(values)).cast(arrow), node, can_fail=True)
+    return apply_kernel(
+        node.data_type, lambda values: pc.negate_checked(_number(values)).cast(arrow), node, can_fail=True
+    )
 
 
 def _number(values: Any) -> Any:
@@ -85,7 +87,7 @@ def _times(left: Node, right: Node) -> Node:
             .cast(arrow)
         )
 
-    return made(kind, run, left, right, can_fail=True)
+    return apply_kernel(kind, run, left, right, can_fail=True)
 
 
 def _whole(arrow: pa.DataType) -> pa.DataType:
@@ -97,7 +99,9 @@ def _sum(operator: str, left: Node, right: Node) -> Node:
         raise refuse(f"{operator} of {left.data_type} and {right.data_type}")
     kind = left.data_type if left.data_type == right.data_type else DAY_TIME
     kernel, arrow = pc.add_checked if operator == "+" else pc.subtract_checked, arrow_of(kind)
-    return made(kind, lambda one, other: kernel(_number(one), _number(other)).cast(arrow), left, right, can_fail=True)
+    return apply_kernel(
+        kind, lambda one, other: kernel(_number(one), _number(other)).cast(arrow), left, right, can_fail=True
+    )
 
 
 def _moved(node: Node, interval: Node) -> Node:
@@ -109,14 +113,14 @@ def _moved(node: Node, interval: Node) -> Node:
             number = pc.divide(by.cast(pa.int64()), _DAY_US)
             return pc.add_checked(days.cast(pa.int32()).cast(pa.int64()), number).cast(pa.int32()).cast(pa.date32())
 
-        return made(DATE, shifted, node, interval, can_fail=True)
+        return apply_kernel(DATE, shifted, node, interval, can_fail=True)
     moments = cast(node, TIMESTAMP) if fits(node, DATE) else node
     arrow = arrow_of(moments.data_type)
 
     def run(values: Any, by: Any) -> Any:
         return pc.add_checked(values.cast(pa.int64()), by.cast(pa.int64())).cast(arrow)
 
-    return made(moments.data_type, run, moments, interval, can_fail=True)
+    return apply_kernel(moments.data_type, run, moments, interval, can_fail=True)
 
 
 def _between(left: Node, right: Node) -> Node:
@@ -126,7 +130,7 @@ def _between(left: Node, right: Node) -> Node:
             number = pc.subtract(one.cast(pa.int32()).cast(pa.int64()), other.cast(pa.int32()).cast(pa.int64()))
             return pc.multiply_checked(number, _DAY_US).cast(pa.duration("us"))
 
-        return made(DAYS, days, left, right, can_fail=True)
+        return apply_kernel(DAYS, days, left, right, can_fail=True)
     if {left.data_type, right.data_type} == {TIMESTAMP, TIMESTAMP_NTZ}:
         raise refuse(f"- of {left.data_type} and {right.data_type}")
     kind = TIMESTAMP_NTZ if TIMESTAMP_NTZ in (left.data_type, right.data_type) else TIMESTAMP
@@ -134,11 +138,11 @@ def _between(left: Node, right: Node) -> Node:
     def run(one: Any, other: Any) -> Any:
         return pc.subtract_checked(one.cast(pa.int64()), other.cast(pa.int64())).cast(pa.duration("us"))
 
-    return made(DAY_TIME, run, cast(left, kind), cast(right, kind), can_fail=True)
+    return apply_kernel(DAY_TIME, run, cast(left, kind), cast(right, kind), can_fail=True)
 
 
 def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
-    """Months later or earlier, at the last day of the month where it is shorter. As a function, of dates."""
+    """Shift by months, to the last day of the month if that month is shorter. As the function ADD_MONTHS, on dates."""
     check_type(name, node, *TEMPORAL)
     if not fits(months, YEAR_MONTH):
         check_type(name, months, BYTE, SHORT, INTEGER)
@@ -154,11 +158,11 @@ def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
         moved = _months_later(day.cast(pa.int32()).cast(pa.date32()), number)
         return pc.add_checked(pc.multiply_checked(moved, _DAY_US), clock).cast(values.type)
 
-    return made(result, run, node, months, can_fail=True)
+    return apply_kernel(result, run, node, months, can_fail=True)
 
 
 def _months_later(days: Any, number: Any) -> Any:
-    """Days since 1970 of dates, a number of months later."""
+    """Dates shifted by a number of months, as days since 1970."""
     month = pc.add(pc.multiply(pc.year(days), 12), pc.subtract(pc.month(days).cast(pa.int64()), 1))
     month = pc.add(month, number.cast(pa.int64()))
     first = _first_day(month)
@@ -167,7 +171,7 @@ def _months_later(days: Any, number: Any) -> Any:
 
 
 def _first_day(month: Any) -> Any:
-    """Days since 1970 of the first day of months, which are counted from the year 0: by years that begin in March."""
+    """Days since 1970 of the first day of a month (counted from year 0), computed with years that begin in March."""
     shifted = pc.subtract(month, 2)
     year = _floor_divided(shifted, 12)
     of_year = pc.subtract(shifted, pc.multiply(year, 12))

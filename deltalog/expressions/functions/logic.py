@@ -1,4 +1,4 @@
-"""AND, OR, NOT and tests for null, with three values. Pure."""
+"""AND, OR, NOT and null tests, in three-valued logic. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from deltalog.expressions.functions.nodes import Node, Rows, fits, literal, made, run_where, steps_of
+from deltalog.expressions.functions.nodes import Node, Rows, apply_kernel, fits, literal, run_where, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, VOID, refuse
 
 
 def conjunction(left: Node, right: Node) -> Node:
-    """AND; the right side is evaluated only where the left one is not false."""
+    """AND; the right side is evaluated only where the left side is not false."""
     left, right = boolean("AND", left), boolean("AND", right)
 
     def run(rows: Rows) -> Any:
@@ -24,7 +24,7 @@ def conjunction(left: Node, right: Node) -> Node:
 
 
 def disjunction(left: Node, right: Node) -> Node:
-    """OR; the right side is evaluated only where the left one is not true."""
+    """OR; the right side is evaluated only where the left side is not true."""
     left, right = boolean("OR", left), boolean("OR", right)
 
     def run(rows: Rows) -> Any:
@@ -38,7 +38,7 @@ def disjunction(left: Node, right: Node) -> Node:
 
 def negation(node: Node) -> Node:
     """NOT."""
-    return made(BOOLEAN, pc.invert, boolean("NOT", node))
+    return apply_kernel(BOOLEAN, pc.invert, boolean("NOT", node))
 
 
 def boolean(what: str, node: Node) -> Node:
@@ -51,10 +51,10 @@ def boolean(what: str, node: Node) -> Node:
 
 def is_null(node: Node) -> Node:
     """IS NULL."""
-    return made(BOOLEAN, pc.is_null, node)
+    return apply_kernel(BOOLEAN, pc.is_null, node)
 
 
 def is_boolean(node: Node, wanted: bool) -> Node:
     """IS TRUE, IS FALSE."""
     truth = boolean("IS TRUE", node)
-    return made(BOOLEAN, lambda values: pc.fill_null(values if wanted else pc.invert(values), False), truth)
+    return apply_kernel(BOOLEAN, lambda values: pc.fill_null(values if wanted else pc.invert(values), False), truth)

@@ -1,4 +1,4 @@
-"""Elements of arrays, values of maps and fields of structs: read, looked for, made. Pure."""
+"""Arrays, maps and structs: read, search, build and cast them. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from deltalog.protocol.schema import (
 
 
 def nested(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
-    """A kernel over arrays of equal lengths; scalars become such arrays."""
+    """Apply a kernel to arrays of equal lengths; scalars are expanded."""
 
     def run(rows: Rows) -> Any:
         values = [node.run(rows) for node in nodes]
@@ -42,28 +42,29 @@ def nested(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fa
 
 
 def element(node: Node, key: Node) -> Node:
-    """``a[key]``: of an array by its position from 0, of a map by its key, of a struct by its name. A position outside
-    of the array is an error of the row, and a key that the map lacks gives null."""
+    """``a[key]``: an array element by position from 0, a map value by key, or a struct field by name. A position
+    outside
+    the array is an error; a key that the map lacks gives null."""
     kind = node.data_type
     if isinstance(kind, ArrayType):
-        return _of_array(node, kind, key, "[]", _positions_from_0)
+        return _array_element(node, kind, key, "[]", _positions_from_0)
     if isinstance(kind, MapType):
-        return _of_map(node, kind, key)
+        return _map_value(node, kind, key)
     if isinstance(kind, StructType):
         return field(node, constant("[]", key, STRING))
     raise refuse(f"[] of {kind}")
 
 
 def element_at(name: str, node: Node, key: Node) -> Node:
-    """As ``element``, with positions from 1, or from the end where they are negative."""
+    """As ``element``, with positions from 1, or negative ones from the end."""
     if isinstance(node.data_type, ArrayType):
-        return _of_array(node, node.data_type, key, name, _positions_from_1)
+        return _array_element(node, node.data_type, key, name, _positions_from_1)
     if isinstance(node.data_type, MapType):
-        return _of_map(node, node.data_type, key)
+        return _map_value(node, node.data_type, key)
     raise refuse(f"The function {name} of {node.data_type}")
 
 
-def _of_array(
+def _array_element(
     node: Node, kind: ArrayType, key: Node, what: str, positions: Callable[[Any, Any], Any], *, fails: bool = True
 ) -> Node:
     key = literal(None, LONG) if fits(key, VOID) else key
@@ -93,11 +94,11 @@ def _positions_from_1(lengths: Any, index: Any) -> Any:
 
 def _check_positions(is_outside: Any) -> None:
     if any_true(is_outside):
-        raise pa.ArrowInvalid("an array has no element of that number")
+        raise pa.ArrowInvalid("an array has no element at that position")
 
 
 def get(name: str, node: Node, key: Node) -> Node:
-    """GET: null for a position outside of the array."""
+    """GET: null for a position outside the array."""
     if not isinstance(node.data_type, ArrayType):
         raise refuse(f"The function {name} of {node.data_type}")
 
@@ -105,10 +106,10 @@ def get(name: str, node: Node, key: Node) -> Node:
         is_inside = pc.and_kleene(pc.greater_equal(index, 0), pc.less(index, lengths))
         return pc.if_else(pc.fill_null(is_inside, False), index, scalar(None, pa.int64()))
 
-    return _of_array(node, node.data_type, key, name, positions, fails=False)
+    return _array_element(node, node.data_type, key, name, positions, fails=False)
 
 
-def _of_map(node: Node, kind: MapType, key: Node) -> Node:
+def _map_value(node: Node, kind: MapType, key: Node) -> Node:
     key, equal = _comparison("[] of a map", kind.key_type, key)
 
     def run(maps: Any, keys: Any) -> Any:
@@ -120,26 +121,26 @@ def _of_map(node: Node, kind: MapType, key: Node) -> Node:
 
 
 def _entries(maps: Any, equal: Callable[[Any, Any], Any], keys: Any) -> tuple[Any, Any]:
-    """The entries with a key: the number of the row of each, and its own number among all entries."""
+    """The map entries with a key: the row number of each, and its index among all entries."""
     found, rows = _flat(maps, maps.keys), _rows_of(maps)
     places = pc.indices_nonzero(pc.fill_null(equal(found, keys.take(rows)), False))
     return rows.take(places), places
 
 
 def _lengths(lists: Any) -> Any:
-    """Of lists and maps, null where they are."""
+    """The lengths of lists or maps; null where these are null."""
     starts, ends = lists.offsets.slice(0, len(lists)), lists.offsets.slice(1)
     return pc.if_else(pc.is_valid(lists), pc.subtract(ends, starts), scalar(None, pa.int32()))
 
 
 def _flat(lists: Any, values: Any) -> Any:
-    """The values of the rows, one after the other, without those behind a null."""
+    """The values of all rows, concatenated, without values behind nulls."""
     return pa.ListArray.from_arrays(_plain_offsets(lists), values).flatten()
 
 
 def _plain_offsets(lists: Any) -> Any:
     if len(lists) and lists.null_count:
-        # What lies behind a null belongs to no row: it is skipped by a list that is null too.
+        # Values behind a null belong to no row: a null list skips them.
         starts, last = lists.offsets.slice(0, len(lists)), lists.offsets.slice(len(lists))
         return pa.concat_arrays([pc.if_else(pc.is_valid(lists), starts, scalar(None, pa.int32())), last])
     return lists.offsets
@@ -151,7 +152,7 @@ def _rows_of(lists: Any) -> Any:
 
 
 def _comparison(what: str, inner: DataType, value: Node) -> tuple[Node, Callable[[Any, Any], Any]]:
-    """A value that is looked for among values of a type, and whether two values are equal. Raises CallError."""
+    """A value to search for among values of a type, and a function that tests equality. Raises CallError."""
     for kind in (inner, value.data_type):
         if not isinstance(kind, (PrimitiveType, DecimalType)) or str(kind) == "variant":
             raise refuse(f"{what} with {kind}")
@@ -164,7 +165,7 @@ def _comparison(what: str, inner: DataType, value: Node) -> tuple[Node, Callable
 
 
 def field(node: Node, name: str) -> Node:
-    """A field of a struct; null where the struct is."""
+    """A field of a struct; null where the struct is null."""
     found = node.data_type.find(name) if isinstance(node.data_type, StructType) else None
     if found is None:
         raise refuse(f"The field {name} of {node.data_type}")
@@ -173,14 +174,14 @@ def field(node: Node, name: str) -> Node:
 
 
 def size(name: str, node: Node) -> Node:
-    """The number of elements or entries; null of null."""
+    """SIZE: the number of elements or entries; null for null."""
     if not isinstance(node.data_type, (ArrayType, MapType)):
         raise refuse(f"The function {name} of {node.data_type}")
     return nested(INTEGER, _lengths, node)
 
 
 def array_contains(name: str, node: Node, value: Node) -> Node:
-    """Whether an array has a value; null instead of false where it has a null."""
+    """ARRAY_CONTAINS: whether an array has a value; null instead of false if the array has a null."""
     if not isinstance(node.data_type, ArrayType):
         raise refuse(f"The function {name} of {node.data_type}")
     value, equal = _comparison(f"The function {name}", node.data_type.element_type, value)
@@ -194,7 +195,7 @@ def array_contains(name: str, node: Node, value: Node) -> Node:
 
 
 def map_contains_key(name: str, node: Node, key: Node) -> Node:
-    """Whether a map has a key."""
+    """MAP_CONTAINS_KEY: whether a map has a key."""
     if not isinstance(node.data_type, MapType):
         raise refuse(f"The function {name} of {node.data_type}")
     key, equal = _comparison(f"The function {name}", node.data_type.key_type, key)
@@ -215,7 +216,7 @@ def _membership(lists: Any, values: Any, has: Any, unsure: Any) -> Any:
 
 
 def map_part(of_keys: bool) -> Callable[..., Node]:
-    """MAP_KEYS and MAP_VALUES: an array."""
+    """MAP_KEYS and MAP_VALUES: as an array."""
 
     def make(name: str, node: Node) -> Node:
         kind = node.data_type
@@ -234,7 +235,7 @@ def map_part(of_keys: bool) -> Callable[..., Node]:
 
 
 def _lists(flat: Any, like: Any, arrow: pa.DataType) -> Any:
-    """Lists of values that lie one after the other, as long as those of another array, and null where these are."""
+    """Lists of concatenated values, with the lengths and nulls of another list array."""
     lengths = pc.fill_null(_lengths(like), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
     offsets = pa.concat_arrays([pa.repeat(scalar(0, pa.int32()), 1), ends])
@@ -242,11 +243,11 @@ def _lists(flat: Any, like: Any, arrow: pa.DataType) -> Any:
     return pa.ListArray.from_arrays(offsets, flat, type=arrow, mask=mask)
 
 
-# --------------------------------------------------------------------------------------------- made
+# --------------------------------------------------------------------------------------------- built
 
 
 def named_struct(name: str, *arguments: Node) -> Node:
-    """A struct of names, which are literals, and values."""
+    """NAMED_STRUCT: a struct of names, which are literals, and values."""
     if len(arguments) % 2:
         raise refuse(f"The function {name} with {len(arguments)} arguments")
     return _struct(name, [constant(name, each, STRING) for each in arguments[::2]], arguments[1::2])
@@ -254,7 +255,7 @@ def named_struct(name: str, *arguments: Node) -> Node:
 
 def _struct(name: str, names: list[str], values: tuple[Node, ...]) -> Node:
     if len({each.lower() for each in names}) < len(names):
-        raise refuse(f"The function {name} with two fields of one name")
+        raise refuse(f"The function {name} with two fields of the same name")
     result = StructType(tuple(StructField(n, v.data_type) for n, v in zip(names, values, strict=True)))
     fields = list(type_to_arrow(result).fields)
 
@@ -269,7 +270,8 @@ def _struct(name: str, names: list[str], values: tuple[Node, ...]) -> Node:
 
 
 def cast_inside(node: Node, wanted: DataType, caster: Callable[[DataType, DataType], Callable[[Any], Any]]) -> Node:
-    """A struct, array or map with the types of another one inside; fields are found by their names. ``caster``: what
+    """Cast a struct, array or map to another one; struct fields are matched by name. ``caster`` returns the function
+    that
     casts values between two types. Raises CallError."""
     have = node.data_type
     if isinstance(have, StructType) and isinstance(wanted, StructType):

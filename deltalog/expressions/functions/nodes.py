@@ -1,8 +1,9 @@
-"""Typed expressions over Arrow columns, which agree with Spark's to the last bit. Pure.
+"""Typed expressions over Arrow columns, with exactly Spark's results. Pure.
 
-A ``Node`` gives values for rows. The types of results are Spark's, in ANSI mode as Spark 4 has it: overflow, division
-by zero and a cast that loses are errors of the row. What Arrow cannot compute exactly so is refused with CallError
-when the node is made, never approximated. Timestamps count in UTC.
+A ``Node`` computes values for rows. Result types are those of Spark 4 in ANSI mode: overflow, division by zero and
+lossy
+casts are errors. What Arrow cannot compute exactly is refused with CallError when the node is built, never
+approximated. Timestamps are UTC.
 """
 
 from __future__ import annotations
@@ -29,25 +30,27 @@ class Rows:
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
-    _made_bytes: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)  # of these and of parts
+    _created_bytes: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)  # also of subsets
 
     def charge(self, size: int) -> None:
-        """Count the bytes of texts that are about to be made. Raises pyarrow.ArrowInvalid above the cap: a short
-        expression can ask for more memory than there is."""
-        self._made_bytes[0] += size
-        made = self._made_bytes[0]
-        if made > limits.MAX_TEXT_BYTES and made > limits.MAX_TEXT_BYTES + 16 * sum(
+        """Count the bytes of strings that are about to be created. Raises pyarrow.ArrowInvalid above the cap: a short
+        expression can request more memory than exists."""
+        self._created_bytes[0] += size
+        created = self._created_bytes[0]
+        if created > limits.MAX_TEXT_BYTES and created > limits.MAX_TEXT_BYTES + 16 * sum(
             each.nbytes for each in self.columns.values()
         ):
-            raise pa.ArrowInvalid(f"the number of bytes of texts that it makes {limits.over('MAX_TEXT_BYTES', made)}")
+            raise pa.ArrowInvalid(
+                f"the size in bytes of the strings it creates {limits.over('MAX_TEXT_BYTES', created)}"
+            )
 
     def where(self, chosen: Any) -> Rows:
-        """The rows for which a boolean array is true."""
+        """The rows where a boolean array is true."""
         kept = {path: values.filter(chosen) for path, values in self.columns.items()}
-        return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._made_bytes)
+        return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._created_bytes)
 
     def array(self, values: Any) -> Any:
-        """Values of these rows as an array; a scalar is that of every row."""
+        """The values of these rows as an array; a scalar is repeated for every row."""
         if not isinstance(values, pa.Scalar):
             return values
         self.charge(text_bytes(values) * self.length)
@@ -55,7 +58,7 @@ class Rows:
 
 
 def text_bytes(values: Any) -> int:
-    """The bytes of texts, of an array or of one value; 0 of other types."""
+    """The total size in bytes of strings or binaries, in an array or a scalar; 0 for other types."""
     kind = values.type
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return 0
@@ -69,17 +72,17 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` gives an array, or a scalar for all rows; it raises pyarrow.ArrowInvalid for a row
-    that has no value, which only nodes that ``can_fail`` do."""
+    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if a row
+    has no value; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]
     can_fail: bool = False
-    value: Any = None  # of a literal
+    value: Any = None  # for a literal
     is_literal: bool = False
-    steps: int = 1  # kernels that run, those of other nodes included as often as they are used
-    char: int | None = None  # n of a column char(n), whose values are padded to n characters
-    is_constant: bool = False  # of literals only
+    steps: int = 1  # number of kernels that run; a node that is used twice counts twice
+    char: int | None = None  # n of a char(n) column, whose values are padded to n characters
+    is_constant: bool = False  # consists of literals only
 
 
 def literal(value: Any, data_type: DataType) -> Node:
@@ -88,7 +91,7 @@ def literal(value: Any, data_type: DataType) -> Node:
     try:
         held = pa.nulls(1, arrow)[0] if value is None else scalar(value, arrow)
     except (pa.ArrowException, OverflowError, ValueError):
-        raise CallError(f"the literal {value} is no {data_type}") from None
+        raise CallError(f"the literal {value} is not a {data_type}") from None
     return Node(data_type, lambda rows: held, value=value, is_literal=True, is_constant=True)
 
 
@@ -96,7 +99,7 @@ NULL = literal(None, VOID)
 
 
 def number(value: int | decimal.Decimal) -> Node:
-    """A numeric literal without suffix: integer, long or decimal by its digits."""
+    """A numeric literal without suffix: integer, long or decimal, by its digits."""
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return literal(value, INTEGER if -(2**31) <= value < 2**31 else LONG)
     exact = decimal.Decimal(value)
@@ -104,23 +107,23 @@ def number(value: int | decimal.Decimal) -> Node:
 
 
 def column(path: tuple[str, ...], data_type: DataType, char: int | None = None) -> Node:
-    """The values of a column; ``char``: n, of a column char(n)."""
+    """The values of a column; ``char``: n of a char(n) column."""
     if char is not None:
         return Node(data_type, lambda rows: padded(rows.columns[path], char), char=char)
     return Node(data_type, lambda rows: rows.columns[path])
 
 
-def made(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
-    """A kernel over the values of nodes."""
+def apply_kernel(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
+    """Apply a kernel to the values of nodes."""
     fails = can_fail or any(node.can_fail for node in nodes)
     constant = all(node.is_constant for node in nodes)
     steps = steps_of(*nodes)
     return Node(data_type, lambda rows: kernel(*(n.run(rows) for n in nodes)), fails, steps=steps, is_constant=constant)
 
 
-def growing(kernel: Callable[..., Any], size: Callable[..., int], *nodes: Node) -> Node:
-    """A kernel over texts whose result can be far larger than they are. ``size``: bytes of the result, at most, by the
-    values and the number of rows (1 for what is the same for all)."""
+def apply_growing_kernel(kernel: Callable[..., Any], size: Callable[..., int], *nodes: Node) -> Node:
+    """Apply a kernel to strings whose result can be far larger than its input. ``size`` returns an upper bound of the
+    result in bytes from the number of rows (1 for scalars only) and the values."""
 
     def run(rows: Rows) -> Any:
         values = [node.run(rows) for node in nodes]
@@ -137,7 +140,7 @@ def steps_of(*nodes: Node) -> int:
 
 
 def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
-    """Values of a node that other rows than the chosen ones do not need, and must not fail for."""
+    """The values of a node for the chosen rows only; for other rows they are unused and must not fail."""
     if not node.can_fail:
         return node.run(rows)
     mask = pc.fill_null(rows.array(chosen), False)
@@ -150,7 +153,7 @@ def fits(node: Node, *kinds: DataType) -> bool:
 
 
 def any_true(found: Any) -> bool:
-    """Whether one of the values, or the only one, is true."""
+    """Whether any of the values, or the scalar, is true."""
     if isinstance(found, pa.Scalar):
         return found.as_py() is True
     return bool(pc.any(found, min_count=0).as_py())
@@ -163,5 +166,5 @@ def check_type(name: str, node: Node, *kinds: DataType) -> None:
 
 def constant(name: str, node: Node, kind: DataType) -> Any:
     if not (node.is_literal and node.data_type == kind) or node.value is None:
-        raise refuse(f"The function {name} with an argument that is no {kind} literal")
+        raise refuse(f"The function {name} with an argument that is not a {kind} literal")
     return node.value

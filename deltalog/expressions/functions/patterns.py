@@ -1,6 +1,6 @@
-"""Regular expressions of Java for RE2, where both find the same. Pure.
+"""Translates Java regular expressions to RE2, where both match the same strings. Pure.
 
-RE2 takes time proportional to the text, whatever the pattern.
+RE2 takes time proportional to the length of the string, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.expressions.functions.nodes import Node, fits, made
+from deltalog.expressions.functions.nodes import Node, apply_kernel, fits
 from deltalog.expressions.functions.types import BOOLEAN, STRING, refuse
 
 _MOST_CHARS = 1000
-# What Java's . and $ know as line breaks.
+# The line breaks that . and $ recognise in Java.
 _BREAKS = r"\n\r\x{85}\x{2028}\x{2029}"
 _CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_", "s": r"\t\n\x{0B}\f\r "}
 _COUNT = re.compile(r"\{(\d{1,3})(?:,(\d{0,3}))?\}")
 
 
 def regex_like(node: Node, pattern: Node) -> Node:
-    """RLIKE with a literal pattern. Raises CallError for a pattern that may mean something else to Java."""
+    """RLIKE with a literal pattern. Raises CallError for a pattern that may mean something else in Java."""
     if not (fits(node, STRING) and pattern.is_literal and isinstance(pattern.value, str)):
         raise refuse("RLIKE of anything but a string and a literal pattern")
     regex = _translated(pattern.value)
@@ -29,11 +29,11 @@ def regex_like(node: Node, pattern: Node) -> Node:
         pc.match_substring_regex(pa.nulls(0, pa.string()), regex)
     except pa.ArrowInvalid:
         raise refuse(f"RLIKE with the pattern {pattern.value[:100]!r}") from None
-    return made(BOOLEAN, lambda values: pc.match_substring_regex(values, regex), node)
+    return apply_kernel(BOOLEAN, lambda values: pc.match_substring_regex(values, regex), node)
 
 
 def _translated(pattern: str) -> str:
-    """The pattern in RE2's words: characters, ., sets of characters, groups, |, counts, and ^ and $ at the ends."""
+    """The pattern for RE2: characters, ., character sets, groups, |, repetition, and ^ and $ at the ends."""
     if len(pattern) > _MOST_CHARS:
         raise refuse(f"RLIKE with a pattern of {len(pattern)} characters")
     found: list[str] = []
@@ -76,7 +76,7 @@ def _translated(pattern: str) -> str:
             found.append(r"\A")
             can_repeat = False
         elif char == "$" and depth == 0 and pattern[at : at + 1] in ("", "|"):
-            # Java finds the end before a last line break too.
+            # In Java, $ also matches before a final line break.
             found.append(rf"(?:\r\n|[{_BREAKS}])?\z")
             can_repeat = False
         elif char in "*+?{":
@@ -100,7 +100,7 @@ def _translated(pattern: str) -> str:
 
 
 def _set(pattern: str, at: int) -> tuple[int, str]:
-    """A set of characters, from behind its bracket: characters, ranges and classes."""
+    """A character set, starting after its opening bracket: characters, ranges and classes."""
     end = at
     parts = ["["]
     if pattern.startswith("^", end):

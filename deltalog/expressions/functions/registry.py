@@ -1,4 +1,4 @@
-"""The functions by their names in SQL. Pure."""
+"""The functions by SQL name. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from deltalog.protocol.schema import DataType
 
 
 def call(name: str, arguments: Sequence[Node]) -> Node:
-    """A function by its name in SQL. Raises CallError for one that is not supported, and for wrong arguments."""
+    """Call a function by its SQL name. Raises CallError for an unsupported function and for wrong arguments."""
     function = _FUNCTIONS.get(name.lower())
     if function is None:
         raise refuse(f"The function {name}")
@@ -87,7 +87,7 @@ def _cast_to(data_type: DataType) -> tuple[int, int, Callable[..., Node]]:
 
 _ALL_PARTS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _CLOCK = (TIMESTAMP, TIMESTAMP_NTZ)
-# The least and the greatest number of arguments, and what makes the node.
+# The minimum and maximum number of arguments, and the function that builds the node.
 _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "year": (1, 1, part(pc.year, *_ALL_PARTS)),
     "month": (1, 1, part(pc.month, *_ALL_PARTS)),

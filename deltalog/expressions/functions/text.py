@@ -1,4 +1,4 @@
-"""Functions of text. Pure."""
+"""String functions. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.nodes import (
     Node,
     any_true,
+    apply_growing_kernel,
+    apply_kernel,
     check_type,
     constant,
     fits,
-    growing,
-    made,
     text_bytes,
 )
 from deltalog.expressions.functions.types import BINARY, BOOLEAN, INTEGER, STRING, refuse
 
 
 def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
-    """Case is mapped alike everywhere for ASCII only."""
+    """A case mapping, for ASCII only: engines agree on nothing else."""
 
     def run(values: Any) -> Any:
         if any_true(pc.invert(pc.string_is_ascii(values))):
-            raise pa.ArrowInvalid("UPPER, LOWER and INITCAP are supported for ASCII text only")
+            raise pa.ArrowInvalid("UPPER, LOWER and INITCAP support only ASCII strings")
         return kernel(values)
 
     def make(name: str, node: Node) -> Node:
         check_type(name, node, STRING)
-        return made(STRING, run, node, can_fail=True)
+        return apply_kernel(STRING, run, node, can_fail=True)
 
     return make
 
@@ -42,19 +42,19 @@ def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
 def length(name: str, node: Node) -> Node:
     check_type(name, node, STRING, BINARY)
     kernel = pc.utf8_length if fits(node, STRING) else pc.binary_length
-    return made(INTEGER, lambda values: kernel(values).cast(pa.int32()), node)
+    return apply_kernel(INTEGER, lambda values: kernel(values).cast(pa.int32()), node)
 
 
 def trim(kernel: Callable[..., Any]) -> Callable[..., Node]:
     def make(name: str, node: Node) -> Node:
         check_type(name, node, STRING)
-        return made(STRING, lambda values: kernel(values, characters=" "), node)
+        return apply_kernel(STRING, lambda values: kernel(values, characters=" "), node)
 
     return make
 
 
 def substring(name: str, node: Node, position: Node, length: Node | None = None) -> Node:
-    """Counted from 1, or from the end when negative; 0 is 1."""
+    """SUBSTRING: positions count from 1, or from the end if negative; 0 means 1."""
     check_type(name, node, STRING)
     start = constant(name, position, INTEGER)
     start = start - 1 if start > 0 else start
@@ -66,7 +66,7 @@ def substring(name: str, node: Node, position: Node, length: Node | None = None)
 
 
 def _slice(node: Node, start: int, stop: int | None) -> Node:
-    return made(STRING, lambda values: pc.utf8_slice_codeunits(values, start=start, stop=stop), node)
+    return apply_kernel(STRING, lambda values: pc.utf8_slice_codeunits(values, start=start, stop=stop), node)
 
 
 def left(name: str, node: Node, length: Node) -> Node:
@@ -81,7 +81,7 @@ def right(name: str, node: Node, length: Node) -> Node:
 
 
 def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """LPAD and RPAD with one character, to a length; longer texts are cut at their end."""
+    """LPAD and RPAD with one character; longer strings are cut at the end."""
 
     def make(name: str, node: Node, width: Node, padding: Node | None = None) -> Node:
         check_type(name, node, STRING)
@@ -94,13 +94,13 @@ def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
         def bytes_of(count: int, values: Any) -> int:
             return count * most + text_bytes(values)
 
-        return growing(lambda values: kernel(values, width=size, padding=character), bytes_of, cut)
+        return apply_growing_kernel(lambda values: kernel(values, width=size, padding=character), bytes_of, cut)
 
     return make
 
 
 def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Node:
-    """Every occurrence of a text."""
+    """REPLACE: every occurrence of a string."""
     check_type(name, node, STRING)
     text, other = constant(name, search, STRING), "" if by is None else constant(name, by, STRING)
     if not text:
@@ -114,15 +114,17 @@ def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Nod
         number = found.as_py() if isinstance(found, pa.Scalar) else pc.sum(found.cast(pa.int64())).as_py()
         return text_bytes(values) + int(number or 0) * longer
 
-    return growing(lambda values: pc.replace_substring(values, pattern=text, replacement=other), bytes_of, node)
+    return apply_growing_kernel(
+        lambda values: pc.replace_substring(values, pattern=text, replacement=other), bytes_of, node
+    )
 
 
 def position(name: str, node: Node, search: Node) -> Node:
-    """Where a text first occurs, counted in characters from 1; 0 where it does not."""
+    """INSTR: the position of the first occurrence, in characters from 1; 0 if there is none."""
     check_type(name, node, STRING)
     text = constant(name, search, STRING)
     if not text:
-        raise refuse(f"The function {name} of an empty text")
+        raise refuse(f"The function {name} of an empty string")
 
     def run(values: Any) -> Any:
         is_one = isinstance(values, pa.Scalar)
@@ -132,35 +134,37 @@ def position(name: str, node: Node, search: Node) -> Node:
         found = pc.if_else(is_found, before, scalar(0, before.type)).cast(pa.int32())
         return found[0] if is_one else found
 
-    return made(INTEGER, run, node)
+    return apply_kernel(INTEGER, run, node)
 
 
 def holds(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """Whether a literal occurs somewhere, or at an end."""
+    """STARTSWITH, ENDSWITH and CONTAINS, with a literal."""
 
     def make(name: str, node: Node, search: Node) -> Node:
         check_type(name, node, STRING)
         text = constant(name, search, STRING)
-        return made(BOOLEAN, lambda values: kernel(values, pattern=text), node)
+        return apply_kernel(BOOLEAN, lambda values: kernel(values, pattern=text), node)
 
     return make
 
 
 def reverse(name: str, node: Node) -> Node:
-    """The characters in the opposite order."""
+    """REVERSE: the characters in reverse order."""
     check_type(name, node, STRING)
-    return made(STRING, pc.utf8_reverse, node)
+    return apply_kernel(STRING, pc.utf8_reverse, node)
 
 
 def repeat(name: str, node: Node, times: Node) -> Node:
-    """The text repeated; empty for a number below 1."""
+    """REPEAT; empty for a number below 1."""
     check_type(name, node, STRING)
     count = max(0, constant(name, times, INTEGER))
-    return growing(lambda values: pc.binary_repeat(values, count), lambda _, values: text_bytes(values) * count, node)
+    return apply_growing_kernel(
+        lambda values: pc.binary_repeat(values, count), lambda _, values: text_bytes(values) * count, node
+    )
 
 
 def title(values: Any) -> Any:
-    """Each word between blanks with a capital letter and small ones after it."""
+    """INITCAP: each word between blanks with a capital followed by small letters."""
     is_one = isinstance(values, pa.Scalar)
     words = pc.split_pattern(pa.repeat(values, 1) if is_one else combined(values), pattern=" ")
     capital = pa.ListArray.from_arrays(words.offsets, pc.ascii_capitalize(words.values), mask=words.is_null())
@@ -169,26 +173,26 @@ def title(values: Any) -> Any:
 
 
 def concat_ws(name: str, separator: Node, *nodes: Node) -> Node:
-    """Texts with a separator between them, without those that are null; null where the separator is."""
+    """CONCAT_WS: non-null strings joined by a separator; null if the separator is null."""
     check_type(name, separator, STRING)
     parts = [cast(node, STRING) for node in nodes]
 
     def run(between: Any, *values: Any) -> Any:
-        # Arrow's null_handling="skip" leaves out rows of which all values are null.
+        # Arrow's null_handling="skip" drops rows whose values are all null.
         text = pa.scalar(None, pa.string())
         for value in values:
             longer = pc.binary_join_element_wise(text, value, between, null_handling="emit_null")
             text = pc.if_else(pc.is_null(text), value, pc.if_else(pc.is_null(value), text, longer))
         return pc.if_else(pc.is_null(between), between, pc.fill_null(text, ""))
 
-    return growing(run, _joined_bytes(len(parts)), separator, *parts)
+    return apply_growing_kernel(run, _joined_bytes(len(parts)), separator, *parts)
 
 
 def concat(*nodes: Node) -> Node:
-    """CONCAT and ``||``: null where a part is; numbers and dates as CAST writes them."""
+    """CONCAT and ``||``: null if a part is null; numbers and dates are written as by CAST."""
     parts = [cast(node, STRING) for node in nodes]
     kernel = functools.partial(_joined, "")
-    return growing(kernel, _joined_bytes(0), *parts)
+    return apply_growing_kernel(kernel, _joined_bytes(0), *parts)
 
 
 def _joined(separator: str, *values: Any) -> Any:
@@ -196,7 +200,7 @@ def _joined(separator: str, *values: Any) -> Any:
 
 
 def _joined_bytes(separators: int) -> Callable[..., int]:
-    """For the bytes of texts side by side, after as many repetitions of the first one."""
+    """A function for the size of joined strings in bytes, including ``separators`` copies of the first one."""
 
     def bytes_of(count: int, *values: Any) -> int:
         sizes = [text_bytes(each) * (count if isinstance(each, pa.Scalar) else 1) for each in values]

@@ -1,4 +1,4 @@
-"""The types of values, and the one type that holds several. Pure."""
+"""The types of values, and the common type of several. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string",
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
-# Of intervals, which no column has: of days only, of days and times, of months.
+# Interval types, which no column has: days, days and times, months.
 DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
 YEAR_MONTH = PrimitiveType("interval year to month")
 INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)
@@ -23,7 +23,7 @@ FLOATING: tuple[DataType, ...] = (FLOAT, DOUBLE)
 BY_WIDTH = (*INTEGRAL, *FLOATING)
 TEMPORAL: tuple[DataType, ...] = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
-# As SQL names them.
+# By SQL name.
 TYPE_NAMES: Mapping[str, DataType] = {
     "boolean": BOOLEAN,
     "string": STRING,
@@ -49,12 +49,12 @@ MICROS = pa.timestamp("us")
 
 
 def refuse(what: str) -> CallError:
-    """The error for what is not supported."""
+    """The error for something unsupported."""
     return CallError(f"{what} is not supported")
 
 
 def arrow_of(data_type: DataType) -> pa.DataType:
-    """The Arrow type of values: that of a column, or of an interval."""
+    """The Arrow type of values of a type, which may be an interval."""
     if data_type == YEAR_MONTH:
         return pa.int32()
     return pa.duration("us") if data_type in INTERVALS else type_to_arrow(data_type)
@@ -73,7 +73,7 @@ def decimal_of(value: decimal.Decimal) -> DecimalType:
 
 
 def decimal_type(precision: int, scale: int) -> DecimalType:
-    """Above 38 digits Spark gives up some of the scale, or the value: refused."""
+    """A decimal type. Refused above 38 digits, where Spark reduces the scale or overflows."""
     if precision > _MAX_PRECISION:
         raise refuse(f"decimal({precision},{scale}), of more than {_MAX_PRECISION} digits,")
     return DecimalType(precision, scale)
@@ -86,7 +86,7 @@ def widest(what: str, kinds: set[DataType]) -> DataType:
         return VOID
     if kinds <= set(BY_WIDTH):
         widest = max(kinds, key=BY_WIDTH.index)
-        # An integer has more digits than a float.
+        # Integers have more digits than a float can hold.
         return DOUBLE if widest == FLOAT else widest
     if kinds <= {DAYS, DAY_TIME}:
         return DAY_TIME

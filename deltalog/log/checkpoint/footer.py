@@ -1,8 +1,8 @@
-"""Validates a checkpoint's Parquet file: its column types and its size before its rows are read, then the ranges of
-their values. Pure.
+"""Checks a checkpoint's Parquet file: its column types and its size before rows are read, then the ranges of values.
+Pure.
 
-Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not name are not checked. Nothing here
-reads the metadata of a column chunk: where it is wrong, pyarrow crashes the process.
+Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not define are not checked. This module
+never reads the metadata of a column chunk: if that is wrong, pyarrow crashes the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind = Callable[[Any], bool]
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether a type is text. Binary is accepted, since some writers omit the annotation; ``check_file_rows`` checks
+    """Whether a type is text. Binary is accepted, because some writers omit the annotation; ``check_file_rows`` checks
     that paths are UTF-8."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
@@ -66,9 +66,9 @@ _ACTIONS: _Shape = {
 
 
 def check_footer(schema: pa.Schema, rows: int, group_bytes: Iterable[int]) -> None:
-    """Raise ValueError, which names the column, for a file that cannot be part of a checkpoint.
+    """Raise ValueError, naming the column, for a file that cannot be part of a checkpoint.
 
-    ``rows``: their number. ``group_bytes``: the decompressed size of each row group, both by the footer.
+    ``rows``: the number of rows. ``group_bytes``: the decompressed size of each row group. Both are from the footer.
     """
     if not 0 <= rows <= limits.MAX_CHECKPOINT_ROWS:
         raise ValueError(f"its number of rows {limits.over('MAX_CHECKPOINT_ROWS', rows)}")
@@ -100,9 +100,9 @@ def _check(fields: list[Any], shape: _Shape, where: str) -> None:
 
 
 def check_file_rows(rows: pa.Table) -> None:
-    """Raise ValueError for values that a commit cannot have. ``rows``: columns of FILES or TOMBSTONES, path among them.
+    """Raise ValueError for values that a commit cannot have. ``rows``: columns of FILES or TOMBSTONES, including path.
 
-    Paths are checked to be UTF-8, since Arrow does not check text that it reads from a file.
+    Checks that paths are UTF-8, because Arrow does not check text that it reads from a file.
     """
     rows.column("path").validate(full=True)
     names = rows.schema.names
@@ -124,7 +124,7 @@ def _check_vectors(vectors: pa.Table) -> None:
         _check_range(vectors.column(name), f"deletionVector.{name}", largest)
     kinds = set(vectors.column("storage_type").cast(pa.binary()).unique().to_pylist())
     if not kinds <= {b"u", b"i", b"p"}:
-        raise ValueError(f"it has deletion vectors of the storage types {sorted(kinds)}")
+        raise ValueError(f"it has deletion vectors with the storage types {sorted(kinds)}")
 
 
 def _check_range(values: Any, name: str, largest: int) -> None:

@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: a hint from which version to list the log. It is used for nothing else. Pure.
+"""``_last_checkpoint``: a hint for the version from which to list the log. It has no other use. Pure.
 
 Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum, #last-checkpoint-file-schema,
 #how-to-url-encode-keys-and-string-values.
@@ -16,8 +16,9 @@ from deltalog.protocol import limits
 
 
 def read_hint(data: bytes) -> int | None:
-    """The version that the hint names; None when it is truncated, invalid, larger than ``limits.MAX_HINT_BYTES``, or
-    does not have its checksum."""
+    """The version in the hint; None if the hint is truncated, invalid, larger than ``limits.MAX_HINT_BYTES``, or does
+    not
+    match its checksum."""
     if len(data) > limits.MAX_HINT_BYTES:
         return None
     try:
@@ -25,7 +26,7 @@ def read_hint(data: bytes) -> int | None:
         version = body["version"]
         expected = body.get("checksum")
         sound = expected is None or expected == checksum(body)
-    # A lone surrogate can be decoded but not encoded again, and nested values can be too deep to traverse.
+    # A lone surrogate can be decoded but not re-encoded, and nested values can be too deep to traverse.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     whole = isinstance(version, int) and not isinstance(version, bool)
@@ -35,8 +36,8 @@ def read_hint(data: bytes) -> int | None:
 def encode_hint(
     version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The hint for a checkpoint of ``size`` actions. ``v2``: for a UUID-named one, the file's path, size and time, by
-    which delta-spark finds it without a LIST."""
+    """The hint for a checkpoint of ``size`` actions. ``v2``: path, size and modification time of a UUID-named
+    checkpoint's file, with which delta-spark finds it without a LIST."""
     body: dict[str, Any] = {
         "version": version,
         "size": size,

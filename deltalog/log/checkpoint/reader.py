@@ -1,7 +1,7 @@
-"""Reads one checkpoint: its small actions, its file actions in pieces, and the sidecars that it names.
+"""Reads a checkpoint: its small actions, its file actions in pieces, and the sidecars that it names.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
-#v2-checkpoint-table-feature. A top-level file is Parquet, or JSON as a commit is; sidecars are Parquet.
+#v2-checkpoint-table-feature. A top-level file is Parquet, or JSON like a commit; sidecars are Parquet.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
-# Decoding is bound by the processor: threads beyond its cores only take memory.
+# Decoding is CPU-bound: more threads than cores only use memory.
 THREADS = min(4, os.cpu_count() or 4)
-# The small actions, and a required field of each.
+# The small actions, with a required field of each.
 _SINGLETONS = {
     "protocol": "protocol.minReaderVersion",
     "metaData": "metaData.id",
     "txn": "txn.appId",
     "domainMetadata": "domainMetadata.domain",
 }
-# What a top-level file of a V2 checkpoint says of its contents.
+# What the top-level file of a V2 checkpoint says about the checkpoint's contents.
 _CONTENTS = ("sidecar.path", "checkpointMetadata.tags")
 Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How file actions are read: ``rows`` per piece, by ``threads`` threads, each at most ``ahead`` pieces ahead of the
-    caller; with 0 threads by the caller, one piece at a time."""
+    """How to read file actions: ``rows`` per piece, by ``threads`` threads, each at most ``ahead`` pieces ahead of the
+    caller. With 0 threads, the caller reads one piece at a time."""
 
     rows: int = 32_768
     threads: int = THREADS
@@ -67,7 +67,7 @@ FAST, LEAN, ALONE = ReadParallelism(), ReadParallelism(16_384, 1, 1), ReadParall
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A Parquet file, open until the block ends, with its footer and the dotted paths of its columns. Threads may share
+    """A Parquet file, open until the block ends, with its footer and the dotted paths of its columns. Threads can share
     it."""
 
     path: str
@@ -77,7 +77,7 @@ class _OpenFile:
 
     @property
     def groups(self) -> list[int]:
-        """The numbers of its row groups."""
+        """The indices of its row groups."""
         return list(range(self.footer.num_row_groups))
 
     def __enter__(self) -> _OpenFile:
@@ -88,22 +88,23 @@ class _OpenFile:
 
 
 class CheckpointReader:
-    """Reads ``checkpoint`` from the log of ``store``. ``files``: access to the files that this log names.
+    """Reads ``checkpoint`` from the log in ``store``. ``files``: access to the files that this log names.
 
-    Its methods raise InvalidCheckpointError for a checkpoint that is damaged or missing, CorruptTableError where a
-    sidecar is missing, StoreError.
+    The methods raise InvalidCheckpointError for a damaged or missing checkpoint, CorruptTableError for a missing
+    sidecar, and StoreError.
     """
 
     def __init__(self, store: LogStore, files: TableFiles, checkpoint: Checkpoint, checks_number: bool = True) -> None:
-        """``checks_number``: whether ``file_pieces`` compares the number of add actions with the checkpoint's."""
+        """``checks_number``: whether ``file_pieces`` compares the number of add actions with the checkpoint's own
+        count."""
         self._store = store
         self._files = files
         self._checkpoint = checkpoint
         self._checks_number = checks_number
 
     def state(self) -> PartialState:
-        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError where one of the first two is missing.
-        Cost: some ranged GETs for each part; on a remote store the parts are read side by side."""
+        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError if protocol or metaData is missing.
+        Cost: some ranged GETs for each part; a remote store reads the parts concurrently."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             return advance(PartialState(), [self._json_file()])
@@ -126,15 +127,15 @@ class CheckpointReader:
                     domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
-            # Not InvalidCheckpointError: the file is complete, so its writer's state lacked the action.
+            # Not InvalidCheckpointError: the file is complete, so the state of its writer lacked the action.
             raise CorruptTableError(
                 f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If no commit before "
-                "it is missing, delete it, and the state is rebuilt from them."
+                "it is missing, delete the checkpoint; the state is then rebuilt from the commits."
             )
         return PartialState(protocol, metadata, transactions, domains)
 
     def sidecars(self) -> list[str]:
-        """The paths of the sidecars, as the checkpoint spells them. Cost: a ranged GET or two for each part."""
+        """The paths of the sidecars, as the checkpoint spells them. Cost: 1 or 2 ranged GETs for each part."""
         if self._checkpoint.is_json:
             return [sidecar.path for sidecar in self._json_file().sidecars]
         found: list[str] = []
@@ -148,7 +149,7 @@ class CheckpointReader:
         return self._contents_of(file, ["sidecar.path"])[0]
 
     def _contents_of(self, file: _OpenFile, columns: Sequence[str] = _CONTENTS) -> tuple[list[str], dict[str, Any]]:
-        """The paths of the sidecars that a top-level file names, and the tags of its checkpointMetadata."""
+        """The sidecar paths in a top-level file, and the tags of its checkpointMetadata."""
         paths: list[str] = []
         tags: dict[str, Any] = {}
         for piece in self._parquet(file, columns):
@@ -160,7 +161,7 @@ class CheckpointReader:
         return paths, tags
 
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """The rows that are no file actions. The required columns show which row groups have any."""
+        """The actions other than file actions. The required fields show which row groups contain any."""
         found: list[tuple[str, dict[str, Any]]] = []
         with self._open(path) as file:
             self._expect(file, [*_SINGLETONS, *_SINGLETONS.values()], file.groups, ahead=False)
@@ -176,10 +177,11 @@ class CheckpointReader:
     ) -> Iterator[Piece]:
         """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
 
-        ``convert`` gets a table as ``rows.file_actions`` returns it. It is called by the threads that read and decode
-        in parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
-        InvalidCheckpointError where there were not as many add actions as the checkpoint says. Cost: the columns, in
-        ranged GETs.
+        ``convert`` receives a table as returned by ``rows.file_actions``. It runs in the threads that read and decode
+        in
+        parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
+        InvalidCheckpointError if the number of add actions differs from the checkpoint's own count. Cost: the columns,
+        in ranged GETs.
         """
         checkpoint = self._checkpoint
         if checkpoint.is_json:
@@ -196,7 +198,7 @@ class CheckpointReader:
     def _only_file(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
     ) -> Iterator[Piece]:
-        """The top-level file, split into its row groups, and its sidecars."""
+        """The top-level file, split into its row groups, followed by its sidecars."""
         with self._open(log_path(self._checkpoint.names[0])) as file:
             self._expect(file, [*wanted.stored(file.paths), *_CONTENTS], file.groups, ahead=False)
             sidecars, tags = self._contents_of(file)
@@ -217,8 +219,8 @@ class CheckpointReader:
         parallelism: ReadParallelism,
         have_sidecars: bool = True,
     ) -> Iterator[Piece]:
-        """Several files, each read whole. On a remote store up to 32 are opened ahead. Parts have no sidecars by
-        PROTOCOL.md, but files that one names are not lost."""
+        """Several files, each read whole. On a remote store up to 32 are opened ahead. By PROTOCOL.md, parts have no
+        sidecars; if a part names some, they are read anyway, so that no file is lost."""
         named = ["sidecar.path"] if have_sidecars else []
 
         def begin(path: str) -> _OpenFile:
@@ -257,10 +259,11 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
-        pa.default_memory_pool().release_unused()  # which allocators keep for each thread, several times what is used
+        pa.default_memory_pool().release_unused()  # allocators keep freed memory for each thread
 
     def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
-        """Compare the number of add actions with the one in the tags, if they have one: no file is lost unnoticed."""
+        """Compare the number of add actions with the tag numOfAddFiles, if it exists, so that no lost file goes
+        unnoticed."""
         named = str(tags.get("numOfAddFiles"))
         is_number = named.isdecimal() and len(named) < 20
         if self._checks_number and wanted.action == "add" and is_number and int(named) != sum(counts):
@@ -268,7 +271,7 @@ class CheckpointReader:
             raise self._unreadable(log_path(self._checkpoint.names[0]), ValueError(text))
 
     def _open(self, path: str) -> _OpenFile:
-        """Open a Parquet file of a checkpoint, and validate its footer."""
+        """Open a Parquet file of a checkpoint and validate its footer."""
         with self._reading(path), contextlib.ExitStack() as stack:
             source = self._store.open_input(path)
             stack.callback(source.close)
@@ -276,14 +279,14 @@ class CheckpointReader:
                 footer, schema = file.metadata, file.schema_arrow
             groups = map(footer.row_group, range(footer.num_row_groups))
             check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
-            # The metadata of column chunks is not read, though it has null counts: where it is wrong, pyarrow crashes
-            # the process.
+            # The metadata of column chunks would have null counts, but is not read: if it is wrong, pyarrow crashes the
+            # process.
             paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
             stack.pop_all()
             return _OpenFile(path, source, footer, paths)
 
     def _expect(self, file: _OpenFile, columns: Sequence[str], groups: Sequence[int], ahead: bool) -> None:
-        """Announce what of a file will be read, which a remote store then answers side by side."""
+        """Announce which columns of a file will be read, so that a remote store can fetch them concurrently."""
         with self._reading(file.path):
             expect_columns(file.source, file.footer, groups, present(columns, file.paths), ahead=ahead)
 
@@ -294,7 +297,7 @@ class CheckpointReader:
         groups: Sequence[int] | None = None,
         rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of those of ``columns`` that the file has, ``rows`` at a time."""
+        """The rows of the file, ``rows`` at a time, with those of ``columns`` that it has."""
         columns = present(columns, file.paths)
         if not columns:
             return
@@ -312,7 +315,7 @@ class CheckpointReader:
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[None]:
-        """Turns an error in reading a file of the checkpoint into one that names the file."""
+        """Turn an error while reading a file of the checkpoint into one that names the file."""
         try:
             yield
         except ObjectNotFoundError as error:
@@ -328,7 +331,7 @@ class CheckpointReader:
             raise self._unreadable(path, error) from error
 
     def _json_file(self) -> CommitActions:
-        """The actions of a top-level file that is JSON."""
+        """The actions of a JSON top-level file."""
         path = log_path(self._checkpoint.names[0])
         try:
             return decode_commit(self._store.get(path), self._checkpoint.version)
@@ -343,7 +346,7 @@ class CheckpointReader:
 
 
 def _counting(convert: Callable[[pa.Table], Piece]) -> tuple[list[int], Callable[[pa.Table], Piece]]:
-    """``convert``, and a list that gets the number of rows of each call. Threads may call it."""
+    """``convert``, wrapped to append the number of rows of each call to the returned list. Thread-safe."""
     counts: list[int] = []
 
     def counted(rows: pa.Table) -> Piece:

@@ -1,4 +1,4 @@
-"""Rows of a checkpoint's Parquet files as actions and as columns of FILES or TOMBSTONES. Pure.
+"""Rows of a checkpoint's Parquet files, as actions and as columns of FILES or TOMBSTONES. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema.
 """
@@ -24,10 +24,10 @@ _PARSED = "stats_parsed"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The projection of a read of file actions.
+    """The projection for reading file actions.
 
-    ``action``: which ones. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: whose statistics are read as well;
-    None: no statistics besides the columns.
+    ``action``: the kind of action. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: the columns whose statistics
+    are read; None: only the statistics in ``schema``, if any.
     """
 
     action: Literal["add", "remove"]
@@ -36,14 +36,14 @@ class Wanted:
 
     @property
     def text_schema(self) -> pa.Schema:
-        """The columns of the result where statistics are text."""
+        """The columns of the result if statistics are text."""
         if self.leaves is None or "stats" in self.schema.names:
             return self.schema
         return self.schema.append(pa.field("stats", pa.string()))
 
     def stored(self, paths: Collection[str]) -> list[str]:
-        """The Parquet columns to read from a file whose leaves have the dotted ``paths``. Of statistics as text and as
-        structs only one is read."""
+        """The Parquet columns to read from a file whose leaves have the dotted ``paths``. If statistics exist both as
+        text and as structs, only one form is read."""
         names = {camel(name) for name in self.schema.names}
         parsed = f"{self.action}.{_PARSED}"
         has_text, has_parsed = f"{self.action}.stats" in paths, f"{parsed}.numRecords" in paths
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:
-    """Those of ``columns`` that a file with the leaves ``paths`` has, in whole or in part."""
+    """The ``columns`` that exist, in whole or in part, in a file with the leaves ``paths``."""
     above = {path[:end] for path in paths for end in _prefixes(path)}
     return [column for column in columns if column in above]
 
@@ -73,7 +73,7 @@ def _prefixes(path: str) -> Iterator[int]:
 
 
 def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The actions of the kinds ``keys``: pairs of the kind and its body as in JSON, without nulls."""
+    """The actions of the kinds ``keys``, as pairs of kind and JSON body, without nulls."""
     for key in keys:
         if key not in table.schema.names:
             continue
@@ -82,7 +82,7 @@ def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, d
             continue
         for body in column.filter(pc.is_valid(column)).to_pylist():
             if not any(v is not None for v in body.values()):
-                continue  # some writers store a struct of nulls for an absent action
+                continue  # some writers store an absent action as a struct of nulls
             if key == "metaData":
                 body = _metadata_body(body)
             yield key, {k: v for k, v in body.items() if v is not None}
@@ -100,8 +100,8 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
-    column of statistics, ``stats_parsed`` or ``stats``; then ``stats`` is missing where the checkpoint has structs
-    only, and ``file_statistics.with_text`` makes it. Raises ValueError as ``check_file_rows``."""
+    statistics column, ``stats_parsed`` or ``stats``. If the checkpoint has only structs, ``stats`` is then missing, and
+    ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
         return empty(wanted.text_schema)
@@ -130,7 +130,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows with a path. Most checkpoints have few other actions, so slices, which copy nothing, mostly suffice."""
+    """The rows with a path. Most checkpoints have few other rows, so zero-copy slices mostly suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

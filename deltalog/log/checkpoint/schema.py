@@ -1,4 +1,4 @@
-"""The actions of a version as rows of its checkpoint: a column for each kind of action, each row with one. Pure.
+"""The actions of a version as checkpoint rows: one column per kind of action, one action per row. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema, #v2-spec, #checkpoint-metadata, #checkpoint-metadata-tags, #v1-spec,
 #sidecar-file-information.
@@ -29,7 +29,7 @@ from deltalog.protocol.retention import transaction_cutoff_ms, unexpired_transac
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 _NARROW = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
-# Parts of the paths of columns with few distinct values. Dictionaries of other columns only cost time and space.
+# Path fragments of columns with few distinct values. For other columns, dictionaries only cost time and space.
 _FEW_VALUES = (
     ".partitionValues", ".nullCount.", ".tags.", ".numRecords", ".storageType", ".clusteringProvider",
     ".defaultRowCommitVersion",
@@ -37,10 +37,10 @@ _FEW_VALUES = (
 
 
 class CheckpointSchema:
-    """Converts the actions of one version to rows of a checkpoint.
+    """Converts the actions of one version to checkpoint rows.
 
-    ``v2``: with the actions that only V2 checkpoints have. ``now_ms``, in milliseconds since 1970: transactions that
-    have expired then, by delta.setTransactionRetentionDuration, are left out; those without lastUpdated do not expire.
+    ``v2``: include the actions that only V2 checkpoints have. ``now_ms``, in milliseconds since 1970: transactions
+    expired by then (delta.setTransactionRetentionDuration) are left out; those without lastUpdated never expire.
     """
 
     def __init__(self, state: State, now_ms: int, *, v2: bool = False) -> None:
@@ -57,25 +57,26 @@ class CheckpointSchema:
 
     @property
     def file_columns(self) -> list[str]:
-        """The columns of FILES that ``adds`` needs. ``stats`` is not among them where statistics are written as structs
-        only, so that structs in the last checkpoint are not converted to text."""
+        """The columns of FILES that ``adds`` needs. Excludes ``stats`` if statistics are written only as structs, so
+        that structs in the last checkpoint need not be converted to text."""
         return [name for name in FILES.names if name != "stats" or self._as_text]
 
     @cached_property
     def file_actions(self) -> pa.Schema:
-        """The columns of a sidecar."""
+        """The schema of a sidecar."""
         rows = self.adds(empty(FILES)), self.removes(empty(TOMBSTONES))
         return pa.schema([field for table in rows for field in table.schema])
 
     @cached_property
     def whole(self) -> pa.Schema:
-        """The columns of a checkpoint, among them those of its sidecars: some readers take their schema from here."""
+        """The schema of the checkpoint, including the columns of its sidecars: some readers take the whole schema from
+        the top-level file."""
         small = {field.name: field for field in self.small(0).schema}
         files = list(self.file_actions)
         return pa.schema([small.pop("txn"), *files, *small.values()])
 
     def adds(self, files: pa.Table) -> pa.Table:
-        """Live files (columns of FILES, and ``stats_parsed`` if there is one) as rows of a checkpoint. Raises
+        """Checkpoint rows for live files (columns of FILES, and ``stats_parsed`` if there is one). Raises
         CorruptTableError for a partition value that is not of its column's type."""
         files = file_statistics.with_text(files) if self._as_text else files
         columns = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
@@ -92,11 +93,11 @@ class CheckpointSchema:
         return pa.table({"add": _struct(columns)})
 
     def removes(self, tombstones: pa.Table) -> pa.Table:
-        """Tombstones, schema TOMBSTONES, as rows of a checkpoint."""
+        """Checkpoint rows for tombstones (schema TOMBSTONES)."""
         return pa.table({"remove": _struct(_action_columns(tombstones))})
 
     def small(self, version: int, sidecars: Sequence[Sidecar] = (), tags: Mapping[str, str] | None = None) -> pa.Table:
-        """The actions that are no file actions, as rows of a checkpoint of ``version``."""
+        """Checkpoint rows of ``version`` for the actions other than file actions."""
         arrays = dict(self._state_arrays)
         if self._v2:
             arrays["checkpointMetadata"] = _struct({"version": int64s([version]), "tags": strings_map([tags])})
@@ -164,14 +165,14 @@ class CheckpointSchema:
 
 
 def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``rows`` with the columns of ``schema``; those that it lacks are null."""
+    """``rows`` with all columns of ``schema``; missing ones are null."""
     names = set(rows.schema.names)
     columns = [rows[f.name] if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """The columns of a checkpoint's Parquet file, by their dotted paths, that dictionary encoding makes smaller."""
+    """The dotted paths of the checkpoint columns that dictionary encoding makes smaller."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 
@@ -180,7 +181,7 @@ def _struct(columns: Mapping[str, Any]) -> pa.StructArray:
 
 
 def _string_list(texts: Sequence[str] | None) -> pa.ListArray:
-    """An array of one list, or of one null."""
+    """An array that holds one list, or one null."""
     if texts is None:
         return pa.nulls(1, _STRING_LIST)
     offsets = int64s([0, len(texts)]).cast(pa.int32())
@@ -188,13 +189,13 @@ def _string_list(texts: Sequence[str] | None) -> pa.ListArray:
 
 
 def _action_columns(rows: pa.Table) -> dict[str, Any]:
-    """Rows of FILES or TOMBSTONES under the protocol's names. dataChange is false in a checkpoint."""
+    """Rows of FILES or TOMBSTONES under the protocol's names. In a checkpoint, dataChange is false."""
     columns = {camel(name): _camel_struct(combined(rows.column(name))) for name in rows.schema.names}
     return {**columns, "dataChange": pa.repeat(FALSE, rows.num_rows)}
 
 
 def _camel_struct(values: Any) -> Any:
-    """Deletion vectors with the protocol's names and widths."""
+    """Deletion vectors with the protocol's names and integer widths; other values are unchanged."""
     if not pa.types.is_struct(values.type):
         return values
     children = [
@@ -207,7 +208,7 @@ def _camel_struct(values: Any) -> Any:
 def _indexed_leaves(state: State) -> Sequence[Leaf]:
     try:
         clustered_by = state.clustering_columns
-    except CorruptTableError:  # the next write or CLUSTER BY reports it; a checkpoint holds the domain as it is
+    except CorruptTableError:  # the next write or CLUSTER BY reports it; a checkpoint stores the domain unchanged
         clustered_by = ()
     return file_statistics.indexed_leaves(state.metadata, clustered_by)
 
@@ -222,7 +223,7 @@ def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArra
 
 
 def _best_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> str:
-    """The column to take statistics from: the structs, which need no parser, unless they lack leaves or files that the
+    """The column to take statistics from: the structs, which need no parsing, unless they lack leaves or files that the
     text has."""
     names = files.schema.names
     if "stats_parsed" not in names or "stats" not in names:
@@ -246,7 +247,7 @@ def _sidecars(sidecars: Sequence[Sidecar]) -> pa.StructArray:
 
 
 def json_lines(rows: pa.Table) -> Iterator[bytes]:
-    """Rows of a checkpoint as lines of a JSON checkpoint, in which statistics are text."""
+    """Checkpoint rows as lines of a JSON checkpoint, with statistics as text."""
     for name in rows.schema.names:
         column = rows.column(name)
         actions = combined(column.filter(column.is_valid()))
@@ -265,7 +266,7 @@ def json_lines(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """Without the fields that are null, which the action lacks. Null values in a map are kept."""
+    """The body without null fields, which mean absence. Null values inside maps are kept."""
     present = {key: value for key, value in body.items() if value is not None}
     if "deletionVector" in present:
         present["deletionVector"] = _without_nulls(present["deletionVector"])

@@ -1,8 +1,8 @@
-"""Writes checkpoints: the whole state of a version, so that readers need not replay the log before it.
+"""Writes checkpoints: the whole state of a version, so that readers need not replay the commits before it.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
 #allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed in row groups from the
-last checkpoint and the commits after it into the new one; only those of a small table are in memory all at once.
+last checkpoint and the commits after it into the new one; only those of a small table are all in memory at once.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ def write_checkpoint(
 ) -> NewCheckpoint:
     """Write the checkpoint of a snapshot, read it back, and write ``_last_checkpoint``.
 
-    Where delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the
-    format ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Else it is
-    a classic one. ``clock_ms``, in milliseconds since 1970: tombstones and transactions that have expired then are left
-    out. Raises CallError, StoreError, InvalidCheckpointError; TableReplacedError where the table went meanwhile, and
-    the checkpoint is deleted again. Cost: the live files and tombstones are read; 2 PUTs, a HEAD and a ranged GET, and
-    a PUT and a GET for each sidecar. Memory: some hundred thousand file actions, and the finished file on stores that
-    inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
+    If delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the format
+    ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Otherwise it is a
+    classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones and transactions expired by then are left
+    out. Raises CallError, StoreError, InvalidCheckpointError; TableReplacedError if the table was deleted or replaced
+    meanwhile, after deleting the checkpoint. Cost: reads the live files and tombstones; 2 PUTs, a HEAD and a ranged
+    GET, and a PUT and a GET for each sidecar. Memory: some hundred thousand file actions, and the finished file on
+    stores that inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
-        raise CallError(f"top_level is one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
+        raise CallError(f"top_level must be one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
     if sidecar_rows < 1:
-        raise CallError(f"sidecar_rows is a positive number of rows; got {sidecar_rows!r}.")
+        raise CallError(f"sidecar_rows must be a positive number of rows; got {sidecar_rows!r}.")
     while True:
         writing = _Writing(snapshot, clock_ms, new_uuid)
         try:
             written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
             break
-        except InvalidCheckpointError as error:  # of the snapshot's own checkpoint
+        except InvalidCheckpointError as error:  # the checkpoint that the snapshot itself is read from
             snapshot = snapshot.without_checkpoint(error)
     writing.confirm(written)
     writing.check(written)
@@ -83,7 +83,7 @@ def write_checkpoint(
 
 
 def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether the protocol and the properties of a table require UUID-named V2 checkpoints."""
+    """Whether a table's protocol and properties require UUID-named V2 checkpoints."""
     listed = set(features.reader_features(protocol)) & set(features.writer_features(protocol))
     return "v2Checkpoint" in listed and CHECKPOINT_POLICY.read(metadata.configuration) == "v2"
 
@@ -91,14 +91,14 @@ def uses_v2(protocol: Protocol, metadata: Metadata) -> bool:
 class _Written:
     """A checkpoint in the store.
 
-    ``expected``: the rows that each of its files must have, by path. ``is_anothers``: another writer wrote its
-    top-level file, whose rows are not known. ``num_actions``: of all its files.
+    ``expected``: the number of rows of each file, by path. ``is_foreign``: another writer wrote the top-level file, so
+    its number of rows is unknown. ``num_actions``: in all files.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.expected: dict[str, int] = {}
-        self.is_anothers = False
+        self.is_foreign = False
         self.top_level_bytes = 0
         self.num_actions = 0
         self.sidecars: list[Sidecar] = []
@@ -113,7 +113,7 @@ class _Written:
 
 
 class _Writing:
-    """Writes one checkpoint: ``classic`` or ``v2``, then ``check``, then ``write_hint``."""
+    """Writes one checkpoint: call ``classic`` or ``v2``, then ``check``, then ``write_hint``."""
 
     def __init__(self, snapshot: LogSnapshot, clock_ms: int, new_uuid: Callable[[], str]) -> None:
         self._snapshot = snapshot
@@ -123,7 +123,7 @@ class _Writing:
         self.is_v2 = uses_v2(snapshot.protocol, snapshot.metadata)
         self._schema = CheckpointSchema(snapshot.state, clock_ms, v2=self.is_v2)
         self.counted: Totals | None = None
-        self.tombstones: pa.Table | None = None  # None where they are more than FEW_FILES
+        self.tombstones: pa.Table | None = None  # None for more than FEW_FILES
 
     # ------------------------------------------------------------------------------------------- contents
 
@@ -135,9 +135,9 @@ class _Writing:
         known = self._snapshot.cache.known_totals
         few = known is not None and known.num_files <= FEW_FILES
         if few:
-            self._snapshot.cache.files()  # they stay in memory for the next checkpoint
+            self._snapshot.cache.files()  # keeps them in memory for the next checkpoint
         pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
-        # One thread reads (LEAN) and others parse statistics; for few files, starting those takes longer than parsing.
+        # One thread reads (LEAN), others parse statistics; for few files, starting threads takes longer than parsing.
         threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
@@ -165,8 +165,8 @@ class _Writing:
 
         outcome = self._store.put_stream_if_absent(path, write)
         if outcome is not PutOutcome.COMMITTED:
-            # An existing one may be another writer's; it has the same state, and is kept.
-            written.expected[path], written.is_anothers = 0, True
+            # An existing file may be another writer's; it holds the same state and is kept.
+            written.expected[path], written.is_foreign = 0, True
         self._settle(written, outcome)
         return written
 
@@ -218,7 +218,7 @@ class _Writing:
             path = new_sidecar_path(self._new_uuid())
             some = itertools.chain([first], _while_below(groups, rows - first.num_rows))
             with self._store.open_output(path) as file:
-                # Listed before it is complete, so that an error in writing it deletes it too.
+                # Recorded before it is complete, so that a failed write deletes it too.
                 written.sidecars.append(Sidecar(path=path, size_in_bytes=0, modification_time=self._clock_ms))
                 written.expected[path] = write_parquet(file, schema, some)
                 size_bytes = file.tell()
@@ -234,7 +234,7 @@ class _Writing:
     # ------------------------------------------------------------------------------------- after the writing
 
     def _settle(self, written: _Written, outcome: PutOutcome) -> None:
-        """Where the PUT was not acknowledged, check that the top-level file exists. Raises StoreError. Cost: 1 HEAD."""
+        """If the PUT was not acknowledged, check that the top-level file exists. Raises StoreError. Cost: 1 HEAD."""
         if outcome is PutOutcome.COMMITTED:
             return
         meta = self._store.head(written.path)
@@ -247,13 +247,14 @@ class _Writing:
         written.top_level_bytes = meta.size_bytes or 0
 
     def check(self, written: _Written) -> None:
-        """Read every file back, of Parquet only the footer, and compare its rows. Raises InvalidCheckpointError."""
+        """Read every file back (only the footer of Parquet files) and compare row counts. Raises
+        InvalidCheckpointError."""
         for path, expected in written.expected.items():
             rows = self._rows_in(path)
-            if rows != expected and not (path == written.path and written.is_anothers):
+            if rows != expected and not (path == written.path and written.is_foreign):
                 raise InvalidCheckpointError(
                     f"{self._store.location(path)} has {rows} rows instead of {expected}. _last_checkpoint does not "
-                    "name it; delete it, and write the checkpoint again.",
+                    "name it; delete it and write the checkpoint again.",
                     version=self._snapshot.version,
                 )
             if not self.is_v2:
@@ -270,24 +271,25 @@ class _Writing:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InvalidCheckpointError(
                 f"{self._store.location(path)} cannot be read back: {error}. _last_checkpoint does not name it; "
-                "delete it, and write the checkpoint again.",
+                "delete it and write the checkpoint again.",
                 version=self._snapshot.version,
             ) from error
 
     def confirm(self, written: _Written) -> None:
-        """Raise TableReplacedError, and delete the checkpoint, if the log has lost the commit of this version while the
-        checkpoint was written: readers of the table that is there now would take it for theirs. Cost: 1 HEAD."""
+        """Delete the checkpoint and raise TableReplacedError if the log lost the commit of this version while the
+        checkpoint was written: readers of a new table at this location would take the checkpoint for theirs. Cost: 1
+        HEAD."""
         if self._snapshot.is_in_log():
             return
         version = self._snapshot.version
         with contextlib.suppress(StoreError):
-            # It may be this process's in spite of that: a request that is repeated finds what it has created.
-            if not written.is_anothers or self._store.head(commit_path(version)) is None:
+            # Even a file that seems another writer's may be ours: a retried request finds what its first try created.
+            if not written.is_foreign or self._store.head(commit_path(version)) is None:
                 self._store.delete(written.path)
                 self._discard(written.sidecars)
         raise TableReplacedError(
             f"{self._store.url}: the table was deleted or replaced while a checkpoint of version {version} was "
-            "written. The checkpoint was deleted again.",
+            "written. The checkpoint was deleted.",
             version=version,
         )
 
@@ -306,7 +308,7 @@ class _Writing:
 
 
 def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
-    """The pieces with one more; None once they have more than FEW_FILES rows."""
+    """The pieces and one more; None once they exceed FEW_FILES rows."""
     if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
         return None
     return [*pieces, piece]
@@ -316,10 +318,10 @@ def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | No
 
 
 def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
-    """Write row groups to a Parquet file; the number of rows.
+    """Write row groups to a Parquet file and return the number of rows.
 
-    zstd at its first level, and dictionaries for the columns with few distinct values: of the measured settings, the
-    smallest files at the highest speed (docs/log-files.md).
+    Uses zstd at level 1, and dictionaries for columns with few distinct values: of the settings measured, the smallest
+    files at the highest speed (docs/log-files.md).
     """
     dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
     rows = 0
@@ -333,7 +335,7 @@ def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table])
 
 
 def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The dotted paths of the Parquet columns of a type."""
+    """The dotted paths of a type's Parquet columns."""
     if pa.types.is_struct(kind):
         for field in kind.fields:
             yield from _leaves(field.type, f"{path}.{field.name}")
@@ -344,7 +346,7 @@ def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
 
 
 def _row_groups(pieces: Iterable[pa.Table], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
-    """The rows of all pieces in tables of ``size`` rows, the last one smaller, with the columns of ``schema``."""
+    """The rows of all pieces as tables of ``size`` rows (the last may be smaller) with the columns of ``schema``."""
     waiting: list[pa.Table] = []
     free = size
     for piece in pieces:
@@ -366,7 +368,7 @@ def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Groups until they have ``rows`` rows."""
+    """Take groups until they have at least ``rows`` rows."""
     while rows > 0 and (group := next(groups, None)) is not None:
         rows -= group.num_rows
         yield group

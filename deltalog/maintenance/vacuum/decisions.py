@@ -1,7 +1,7 @@
-"""Which of the files below a table's root a vacuum deletes, and why each other one stays. Pure.
+"""Which files below a table root a vacuum deletes, and why every other file stays. Pure.
 
 A file is deleted if no version within the retention needs it and it is older than the retention. Hidden files, links,
-files of other tables, and names that no log can hold stay.
+files of other tables, and names that no log can contain stay.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file say what a version needs.
 """
@@ -26,19 +26,19 @@ from deltalog.protocol.retention import DAY_MS
 from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import Entry, EntryKind, WalkPart
 
-# A file that no version names may belong to a write that will still commit, however short the retention is.
+# A file that no version names may belong to a write that has yet to commit, however short the retention is.
 UNCOMMITTED_AGE_MS = DAY_MS
 _HIDDEN = ("_", ".")
 _CHANGE_DATA = "_change_data"
 _NOT_HIDDEN = ("_delta_index", _CHANGE_DATA)
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
-# The number of files whose sizes and times are read in one batch.
+# The number of files whose sizes and times are read per batch.
 _AT_ONCE = 1_024
 
 
 class Need(enum.Enum):
-    """Why a file stays that is not deleted at any age."""
+    """Why a file stays at any age."""
 
     LATEST = "the latest version needs it"
     EARLIER = "a version within the retention needs it"
@@ -48,7 +48,7 @@ class Need(enum.Enum):
 
 
 class Stay(enum.Enum):
-    """Why a file stays that no version is known to need."""
+    """Why a file stays although no version is known to need it."""
 
     YOUNG = "younger than the retention"
     UNCOMMITTED = "younger than a day, and named by no version: its commit may follow"
@@ -74,14 +74,15 @@ _ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """The decoded paths, below the table's root, of files that stay at any age, and why: the first of ``reasons`` that
-    has the path. ``hashed``: the hash function of names, the same for all of them."""
+    """The decoded paths, below the table root, of files that stay at any age, with reasons: the first of ``reasons``
+    that
+    contains a path applies. ``hashed``: the hash function of names, the same for all of them."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
 
     def why(self, path: str) -> Need | None:
-        """Why a file is needed; None for one that is not."""
+        """Why a file is needed; None if it is not."""
         return next((need for need, paths in self.reasons if path in paths), None)
 
     def in_directory(self, directory: str) -> list[tuple[str, Set[int]]]:
@@ -89,11 +90,11 @@ class NeededFiles:
         return [(need.value, paths.of(directory)) for need, paths in self.reasons if directory in paths.names]
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """As ``NeededPaths.spellings``, of each reason."""
+        """As ``NeededPaths.spellings``, for each reason."""
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """These and ``more``. A path that is in both keeps its reason."""
+        """These files and ``more``. A path in both keeps its reason."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -102,19 +103,18 @@ class NeededFiles:
 
     @property
     def directories(self) -> Iterator[str]:
-        """The directories that have needed files, some of them more than once."""
+        """The directories with needed files, some of them more than once."""
         for _, paths in self.reasons:
             yield from paths.names
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """What a log names, as decoded paths below the table's root. ``needed``: by versions within the retention, and why.
-    ``removed``: those of expired tombstones; ``needed`` may have them too. ``elsewhere``: the names, without
-    directories, of files that are named by absolute paths which do not lead into the table as it was opened.
-    ``cutoff_version``: the version that was current at the cut-off; None where all versions are within the retention.
-    ``is_settled``: False where a commit up to that one has a tombstone within the retention, since its writer's clock
-    was ahead."""
+    """The files that a log names, as decoded paths below the table root. ``needed``: by versions within the retention,
+    with reasons. ``removed``: by expired tombstones; ``needed`` may contain them too. ``elsewhere``: the file names of
+    absolute paths that do not lead into the table as it was opened. ``cutoff_version``: the version that was current at
+    the cut-off; None if all versions are within the retention. ``is_settled``: False if a commit up to that version has
+    an unexpired tombstone, because its writer's clock was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -125,9 +125,10 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRules:
-    """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both are in milliseconds since
-    1970. ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: a directory of that
-    name belongs to another format."""
+    """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both in milliseconds since
+    1970.
+    ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: whether a directory named
+    ``metadata`` belongs to Iceberg."""
 
     cutoff_ms: int
     now_ms: int
@@ -135,8 +136,8 @@ class VacuumRules:
     has_iceberg_metadata: bool = False
 
     def ignores(self, name: str) -> bool:
-        """Whether VACUUM leaves alone what has this name in its path, as that of delta-spark does: hidden names, except
-        those of change files, indexes and partitions."""
+        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except those of
+        change files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
         if not name.startswith(_HIDDEN):
@@ -145,12 +146,12 @@ class VacuumRules:
         return not name.startswith((*_NOT_HIDDEN, *partitions))
 
     def enters(self, directory: str) -> bool:
-        """Whether the files in a directory, given by its path, can be deleted."""
+        """Whether files in a directory (a path) can be deleted."""
         return not self.ignores(directory.rpartition("/")[2])
 
 
 class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
-    """A file to delete. ``path``: below the table's root. ``reason``: why it is not needed."""
+    """A file to delete. ``path``: below the table root. ``reason``: why it is not needed."""
 
     path: str
     size_bytes: int
@@ -158,8 +159,8 @@ class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class VacuumedFiles(Sequence[VacuumedFile]):
-    """Files to delete, as columns: a VacuumedFile is made of a row when a caller reads it. ``times_ms``: of their last
-    change, in milliseconds since 1970."""
+    """Files to delete, stored as columns; reading a row creates a VacuumedFile. ``times_ms``: modification times in
+    milliseconds since 1970."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -175,30 +176,30 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         self.reasons.append(reason)
 
     def of(self, rows: Iterable[int]) -> VacuumedFiles:
-        """Some of the files, by their numbers."""
+        """The files at these row numbers."""
         found = VacuumedFiles()
         found.extend(self, rows)
         return found
 
     def extend(self, others: VacuumedFiles, rows: Iterable[int]) -> None:
-        """Add some of other files, by their numbers."""
+        """Add the files of ``others`` at these row numbers."""
         for row in rows:
             self.add(others.paths[row], others.sizes_bytes[row], others.times_ms[row], others.reasons[row])
 
     def in_order(self) -> VacuumedFiles:
-        """The files by path."""
+        """The files, sorted by path."""
         if all(map(str.__lt__, self.paths, itertools.islice(self.paths, 1, None))):
             return self
         return self.of(sorted(range(len(self)), key=self.paths.__getitem__))
 
     def without(self, paths: Set[str]) -> VacuumedFiles:
-        """Without these paths."""
+        """The files without these paths."""
         if paths.isdisjoint(self.paths):
             return self
         return self.of(row for row, path in enumerate(self.paths) if path not in paths)
 
     def entries(self, rows: Iterable[int]) -> list[Entry]:
-        """Some of the files, by their numbers, as ``LogStore.remove`` takes them."""
+        """The files at these row numbers, as ``LogStore.remove`` takes them."""
         return [Entry(self.paths[row], EntryKind.FILE, self.sizes_bytes[row], self.times_ms[row]) for row in rows]
 
     def __len__(self) -> int:
@@ -225,13 +226,13 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """The result of a vacuum; with ``dry_run``, of one that was only planned.
+    """The result of a vacuum, or with ``dry_run`` the plan for one.
 
-    ``version``: the latest version when the log was read. ``retention_ms``: as it was applied; ``cutoff_ms``: older
-    files were considered, in milliseconds since 1970. ``files``: those deleted, by path. ``directories``: the paths of
-    those that were removed, being empty. ``kept``: the number of the files that stay, by reason. ``commits``: the
-    versions that record the start and the end, where there are any. ``full``: whether all files below the root were
-    listed; else only those are counted that the log says were removed.
+    ``version``: the latest version when the log was read. ``retention_ms``: the retention that was applied;
+    ``cutoff_ms``: older files were considered, in milliseconds since 1970. ``files``: the deleted files, by path.
+    ``directories``: the paths of removed empty directories. ``kept``: the number of files that stay, by reason.
+    ``commits``: the versions that record start and end, if any. ``full``: whether all files below the root were listed;
+    otherwise only files that the log says were removed are counted.
     """
 
     table: str
@@ -247,18 +248,18 @@ class VacuumReport:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the deleted files, below the table's root."""
+        """The paths of the deleted files, below the table root."""
         files = self.files
         return tuple(files.paths if isinstance(files, VacuumedFiles) else (file.path for file in files))
 
     @property
     def size_bytes(self) -> int:
-        """The size of the deleted files together."""
+        """The total size of the deleted files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def deleted(self) -> Mapping[str, int]:
-        """The number of the deleted files, by reason."""
+        """The number of deleted files, by reason."""
         return Counter(file.reason for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
@@ -279,7 +280,7 @@ class VacuumReport:
 
     @half_made
     def __repr__(self) -> str:
-        """The fields, with numbers in the place of files and directories."""
+        """The fields, with counts instead of files and directories."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
             f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
@@ -288,7 +289,7 @@ class VacuumReport:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of a label and a text."""
+        """The report as pairs of label and text."""
         verb = "would be deleted" if self.dry_run else "deleted"
         facts = [
             ("Table", self.table),
@@ -308,7 +309,8 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """What is below a table's root. ``others``: the files and links that are not needed; ``unread``: the paths of those
+    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
+    those
     whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
     ``present``: their paths."""
 
@@ -319,7 +321,8 @@ class Sifted:
     present: PathHashes = field(default_factory=PathHashes)
 
     def count(self, directory: str, hashes: Sequence[int], needed: NeededFiles) -> list[bool]:
-        """Count those of the names in a directory, given by their hashes, that are needed. Returns which are not."""
+        """Count the needed names among names in a directory, given as hashes. Returns for each whether it is not
+        needed."""
         is_other = [True] * len(hashes)
         for need, names in needed.in_directory(directory):
             present = array("q", filter(names.__contains__, itertools.compress(hashes, is_other)))
@@ -331,8 +334,9 @@ class Sifted:
 
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
-    """Separate the needed files of a listing from the others. ``parts``: as ``LogStore.walk_parts`` yields them. Of
-    needed files only the number and the hashes of their paths are kept in memory."""
+    """Separate the needed files of a listing from the others. ``parts``: as from ``LogStore.walk_parts``. Only the
+    number
+    of needed files and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
@@ -349,9 +353,10 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 
 @dataclass(slots=True)
 class Decided:
-    """The decision on a part of a table's files. ``files``: those to delete. ``kept``: how many stay, by reason.
-    ``young``: files that stay only for their age, with the reason. ``emptied``: directories with files to delete;
-    ``occupied``: with files that stay. ``directories``: those of the listing. ``tables``: the roots of other
+    """The decision on a part of a table's files. ``files``: to delete. ``kept``: how many stay, by reason. ``young``:
+    files that stay only because of their age, with the reason. ``emptied``: directories with files to delete;
+    ``occupied``: directories with files that stay. ``directories``: those of the listing. ``tables``: the roots of
+    other
     tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how many of
     them no longer existed when their time was read."""
 
@@ -374,10 +379,11 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """Decide on a listing, or on a part of one, by the names and times of its files. ``read``: as ``LogStore.entries``;
-    called for files on which the name does not decide. ``tables``: known roots of other tables."""
+    """Decide on a listing, or part of one, by the names and times of files. ``read``: as ``LogStore.entries``; called
+    for
+    files whose name does not decide. ``tables``: known roots of other tables."""
     decision = _Decision(sifted, named, rules, tables)
-    # Data files first: whether the hidden checksum that Hadoop writes for a file stays depends on that file.
+    # Data files first: whether Hadoop's hidden checksum of a file stays depends on that file.
     for is_checksum in (False, True):
         some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
         some.sort(key=lambda entry: entry.path)
@@ -387,14 +393,14 @@ def decide(
         for start in range(0, len(unread), _AT_ONCE):
             undecided = decision.undecided(unread[start : start + _AT_ONCE])
             found = [*read(undecided)]
-            decision.made.gone += len(undecided) - len(found)
+            decision.result.gone += len(undecided) - len(found)
             decision.decide_by_age(found)
-    decision.made.occupied.update(sifted.present.names)
-    return decision.made
+    decision.result.occupied.update(sifted.present.names)
+    return decision.result
 
 
 class _Decision:
-    """Decides on files, and adds up what it decided in ``made``."""
+    """Decides on files and collects the decisions in ``result``."""
 
     def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules, tables: Iterable[str]) -> None:
         self._named = named
@@ -402,17 +408,17 @@ class _Decision:
         paths = (entry.path for entry in (*sifted.others, *sifted.directories))
         roots = table_roots(named.needed.directories, paths, sifted.unread)
         listed = sifted.counts.total() + len(sifted.others) + len(sifted.unread)
-        self.made = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
+        self.result = Decided(sifted.directories, roots.union(tables), +sifted.counts, sifted.present, listed)
         self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """The paths of files on which their times decide; the others are recorded as files that stay. ``paths``: all
-        of them of checksums, or none."""
+        """The paths of files whose times decide; the others are recorded as staying. ``paths``: only checksums, or no
+        checksums."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed: all of them checksums, or none."""
+        """Decide on files and links that are not needed: only checksums, or no checksums."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -422,7 +428,7 @@ class _Decision:
 
     def decide_by_age(self, entries: Iterable[Entry]) -> None:
         """Decide on files that ``undecided`` returned, and on links."""
-        made = self.made
+        result = self.result
         for entry in entries:
             path = entry.path
             if entry.kind is not EntryKind.FILE:
@@ -430,27 +436,27 @@ class _Decision:
                 continue
             reason = self._by_age(entry)
             if isinstance(reason, str):
-                made.files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
-                made.emptied.add(path.rpartition("/")[0])
+                result.files.add(path, entry.size_bytes or 0, entry.modification_time_ms or 0, reason)
+                result.emptied.add(path.rpartition("/")[0])
             else:
                 self._keep(path, reason)
 
     def _keep(self, path: str, why: Stay) -> None:
-        made = self.made
-        made.kept[why.value] += 1
-        made.occupied.add(path.rpartition("/")[0])
+        result = self.result
+        result.kept[why.value] += 1
+        result.occupied.add(path.rpartition("/")[0])
         if why in _FOR_THEIR_AGE:
-            made.young[path] = why.value
+            result.young[path] = why.value
         if not path.endswith(_CHECKSUM):
-            made.present.add((path,))
+            result.present.add((path,))
 
     def _is_orphaned_checksum(self, path: str) -> bool:
         """Whether a file is the checksum of a data file that is deleted or does not exist."""
         checked = checked_path(path)
-        return checked is not None and checked not in self.made.present
+        return checked is not None and checked not in self.result.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
-        """Whether a file stays, whatever its age; then it is decided. ``ordinary``: the path is known to be plain."""
+        """Whether a file stays at any age; if so, records it. ``ordinary``: the path is known to be plain."""
         why = self._by_name(path, ordinary)
         if why is not None:
             self._keep(path, why)
@@ -470,7 +476,7 @@ class _Decision:
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
 
     def _why_all_stay(self, directory: str) -> Stay | None:
-        """Why all files in a directory stay; None where each is decided on its own."""
+        """Why all files in a directory stay; None if each is decided separately."""
         if self.is_in_other_table(directory):
             return Stay.OTHER_TABLE
         return Stay.HIDDEN if any(map(self._rules.ignores, directory.split("/"))) else None
@@ -491,7 +497,7 @@ class _Decision:
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
     def is_in_other_table(self, path: str) -> bool:
-        return is_in_table(path, self.made.tables)
+        return is_in_table(path, self.result.tables)
 
 
 def _is_of_changes(path: str) -> bool:
@@ -503,31 +509,31 @@ def _is_temporary(path: str) -> bool:
 
 
 def parents(path: str) -> Iterator[str]:
-    """The directories above a path, the nearest first, without the root."""
+    """The directories above a path, nearest first, without the root."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def table_roots(*paths: Iterable[str]) -> frozenset[str]:
-    """The directories below the root that have a log of their own, by the paths of directories and files."""
+    """The directories below the root that have their own log, from the paths of directories and files."""
     mark = f"/{LOG_DIRECTORY}/"
     return frozenset(f"{path}/".partition(mark)[0] for some in paths for path in some if mark in f"{path}/")
 
 
 def is_in_table(path: str, tables: Iterable[str]) -> bool:
-    """Whether a path is a root of ``tables``, or below one."""
+    """Whether a path is one of the roots ``tables`` or below one."""
     return any(path == root or path.startswith(f"{root}/") for root in tables)
 
 
 def checksum_path(path: str) -> str:
-    """Where Hadoop writes the checksum of a local file."""
+    """The path at which Hadoop writes the checksum of a local file."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}{_CHECKSUM}"
 
 
 def checked_path(path: str) -> str | None:
-    """The path of the file whose checksum, as Hadoop writes it beside local files, this is; None for any other."""
+    """The path of the file whose Hadoop checksum this is; None if it is not a checksum."""
     if not path.endswith(_CHECKSUM):
         return None
     directory, slash, name = path.rpartition("/")

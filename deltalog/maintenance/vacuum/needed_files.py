@@ -1,8 +1,8 @@
-"""The files that the versions within a retention need, read from the log.
+"""The files needed by the versions within a retention, read from the log.
 
-Two sources must agree: the state of the latest version (live files, and tombstones by their times), and the version
-that was current at the cut-off with every commit since. The second needs neither the clocks of writers nor tombstones
-that checkpoints may have left out.
+Two sources must agree: the state of the latest version (live files, and tombstones by time), and the version that was
+current at the cut-off with every commit since. The second depends neither on writers' clocks nor on tombstones, which
+checkpoints may have dropped.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, #add-cdc-file.
 """
@@ -33,7 +33,7 @@ from deltalog.storage.base import LogStore, real_url
 _COMMITS_AT_ONCE = 256
 _COLUMNS = ("path", "deletion_vector")
 _TOMBSTONES = ("path", "deletion_timestamp", "deletion_vector")
-# Paths that are text of Python at the same time.
+# How many paths exist as Python strings at a time.
 _PATHS_AT_ONCE = 1_024
 
 
@@ -43,13 +43,13 @@ def named_files(
     hashed: Callable[[str], int] = hash,
     seen: Callable[[Sequence[str]], object] | None = None,
 ) -> NamedFiles:
-    """The files that the latest version of ``history`` and all versions since ``cutoff_ms``, in milliseconds since
-    1970, need; and those that were removed before. ``hashed``: the hash of a name. ``seen``: called with the paths of
-    the files and tombstones, some at a time.
+    """The files that the latest version of ``history`` and all versions since ``cutoff_ms`` (milliseconds since 1970)
+    need, and the files removed before the cut-off. ``hashed``: the hash of a name. ``seen``: called with the paths of
+    files and tombstones, in batches.
 
-    Raises UnsafePathError for a relative path that is not plain, and CorruptTableError where the log contradicts
-    itself: which files are needed is not known then. Cost: the files and tombstones of the latest version, the files of
-    the version at the cut-off, 1 GET for each commit since, and as ``LogHistory.version_at``.
+    Raises UnsafePathError for a relative path that is not plain, and CorruptTableError if the log contradicts itself:
+    the needed files are then unknown. Cost: the files and tombstones of the latest version, the files of the version at
+    the cut-off, 1 GET for each commit since, and as ``LogHistory.version_at``.
     """
     latest = history.latest
     store = latest.reader.store
@@ -79,21 +79,20 @@ def named_files(
 
 
 def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
-    """Raises CorruptTableError where a file of the latest version is neither of version ``first`` nor of a commit
-    since: ``earlier`` has what these need."""
+    """Raise CorruptTableError if a file of the latest version comes neither from version ``first`` nor from a commit
+    since. ``earlier``: the files of these."""
     if not any(live.lacking(*earlier)):
         return
     files = sorted(names.of_all(cache.files(_COLUMNS)))
     path = next(path for path in files if not any(path in paths for paths in earlier))
     raise CorruptTableError(
         f"{names.url}: {path} is a file of version {cache.segment.version}, but neither of version {first} nor of any "
-        "commit since. Nothing was deleted; deltalog check shows what is wrong with the log."
+        "commit since. Nothing was deleted; run deltalog check to see what is wrong with the log."
     )
 
 
 def named_since(history: LogHistory, version: int) -> frozenset[str]:
-    """The paths of the files that commits after ``version`` name. Raises as ``named_files``. Cost: 1 GET for each
-    commit."""
+    """The paths of files named by commits after ``version``. Raises as ``named_files``. Cost: 1 GET for each commit."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     found: set[str] = set()
@@ -104,21 +103,21 @@ def named_since(history: LogHistory, version: int) -> frozenset[str]:
 
 
 def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
-    """The paths below a table's root of files as a log names them. Raises UnsafePathError. Cost: none."""
+    """The paths, below the table root, of files as a log names them. Raises UnsafePathError. Cost: none."""
     known = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     return {path for name in names for path in known.of(name)}
 
 
 def files_of(history: LogHistory, version: int) -> set[str]:
-    """The paths of the files of a version. Raises and costs as ``LogHistory.snapshot``, and its files."""
+    """The paths of a version's files. Raises and costs as ``LogHistory.snapshot``, and reads its files."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     return set(names.of_all(history.snapshot(version).cache.files(_COLUMNS)))
 
 
 def removed_in(history: LogHistory, first: int, last: int) -> set[str]:
-    """The paths of the files that the commits from ``first`` to ``last`` removed, and of their change feeds. Left out
-    are files that are not known: none of them can be deleted.
+    """The paths of the files that the commits from ``first`` to ``last`` removed, and of their change files. Paths that
+    cannot be resolved are left out: such files are never deleted.
 
     Raises MissingVersionError, InvalidCommitError. Cost: 1 GET for each commit.
     """
@@ -150,7 +149,7 @@ def _live(cache: FileCache, names: _Names) -> NeededPaths:
     while True:
         found = NeededPaths(hashed=names.hashed)
         try:
-            for piece in cache.stream_files(_same, _COLUMNS, parallelism=ALONE):
+            for piece in cache.stream_files(_identity, _COLUMNS, parallelism=ALONE):
                 for paths in names.of_table(piece):
                     found.add(paths)
         except InvalidCheckpointError as error:
@@ -159,12 +158,12 @@ def _live(cache: FileCache, names: _Names) -> NeededPaths:
             return found
 
 
-def _same(piece: pa.Table) -> pa.Table:
+def _identity(piece: pa.Table) -> pa.Table:
     return piece
 
 
 def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[NeededPaths, set[str]]:
-    """The files of tombstones within the retention, and of earlier ones."""
+    """The files of unexpired tombstones, and those of expired ones."""
     while True:
         unexpired, removed = NeededPaths(hashed=names.hashed), set[str]()
         are_known = True
@@ -182,12 +181,12 @@ def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[Needed
         except InvalidCheckpointError as error:
             cache = cache.without_checkpoint(error)
         else:
-            # Where one is not known, none is needed: they are deleted like files that no version names.
+            # If one path cannot be resolved, return none: the files are then deleted as files that no version names.
             return unexpired, removed if are_known else set()
 
 
 class _Names:
-    """The decoded paths below a table's root that its log names. ``elsewhere``: see NamedFiles."""
+    """Decodes paths in a log to paths below the table root. ``elsewhere``: see NamedFiles."""
 
     def __init__(
         self,
@@ -203,7 +202,7 @@ class _Names:
         self.elsewhere: set[str] = set()
 
     def of_table(self, files: pa.Table) -> Iterator[list[str]]:
-        """Of rows with the columns ``path`` and ``deletion_vector``, some at a time."""
+        """The paths in rows with the columns ``path`` and ``deletion_vector``, in batches."""
         for start in range(0, files.num_rows, _PATHS_AT_ONCE):
             some = files.slice(start, _PATHS_AT_ONCE)
             paths = some["path"].to_pylist()
@@ -217,7 +216,7 @@ class _Names:
                 yield [path for row in rows for path in self.of_vector(DeletionVector(**row))]
 
     def of_all(self, files: pa.Table) -> Iterator[str]:
-        """As ``of_table``, one by one."""
+        """As ``of_table``, one path at a time."""
         return itertools.chain.from_iterable(self.of_table(files))
 
     def of_commit(self, commit: CommitActions) -> Iterator[str]:
@@ -238,8 +237,8 @@ class _Names:
         if vector.storage_type == "p":
             return self.of(vector.path_or_inline_dv)
         raise InvalidDataFileError(
-            f"{self.url}: a deletion vector has the storage type {vector.storage_type!r}, so which file holds it is "
-            "not known. Nothing was deleted."
+            f"{self.url}: a deletion vector has the storage type {vector.storage_type!r}, so the file that holds it is "
+            "unknown. Nothing was deleted."
         )
 
     def of(self, named: str) -> Iterable[str]:
@@ -249,16 +248,16 @@ class _Names:
             name = base_name(named)
             if name is None:
                 raise UnsafePathError(
-                    f"{self.url}: which file the log means by {named[:200]!r} is not known, so a vacuum could delete "
-                    "it. Nothing was deleted.",
+                    f"{self.url}: the log names a file by {named[:200]!r}, which cannot be resolved, so a vacuum could "
+                    "delete that file. Nothing was deleted.",
                     path=named,
                 ) from None
             self.elsewhere.add(name)
             return ()
-        # Some writers did not encode the paths in the log: the file may have the name as it is there.
+        # Some writers did not encode paths in the log: the file may have the name exactly as written there.
         return (path,) if path == named or "%" not in named else (path, named)
 
 
 def metadata_of_iceberg(configuration: Mapping[str, Any]) -> bool:
-    """Whether a table may have a directory ``metadata`` of Iceberg."""
+    """Whether a table may have Iceberg's directory ``metadata``."""
     return any(key.startswith("delta.universalFormat.") for key in configuration)

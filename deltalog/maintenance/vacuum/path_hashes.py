@@ -1,9 +1,9 @@
-"""Sets of paths of which only hashes are in memory: eight bytes for each path. Pure.
+"""Sets of paths that keep only hashes in memory: eight bytes per path. Pure.
 
-Two paths with the same hash look like one. So such a set may say that it has a path that it lacks, with a probability
-of one in 2**64 for each name in the directory, and never the reverse: only decisions to keep a file depend on it.
+Two paths with the same hash count as equal. So a set can claim to contain a path that it lacks, with a probability of
+one in 2**64 for each name in the directory, but never the reverse: only decisions to keep a file rely on it.
 
-Names are hashed by Python, with a seed of the process, or by ``shared_hash``, which other processes compute too.
+Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-# Names of directories that are in memory as sets, between two questions about them.
+# How many names to keep as sets between queries of their directories.
 _MOST_NAMES = 65_536
 
 
 class PathHashes:
-    """Paths below a root. ``names``: by directory, the hashes of the names in it; a path may occur twice. Queries are
-    quick where their paths are in the order of directories, or have few. ``hashed``: the hash of a name."""
+    """Paths below a root. ``names``: the hashes of names by directory; a name may occur twice. Queries are fast if
+    their
+    paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -38,7 +39,7 @@ class PathHashes:
                 names[directory] = array("q", (hashed(name),))
 
     def add_hashes(self, directory: str, hashes: array[int]) -> None:
-        """Add the names in a directory by their hashes."""
+        """Add names in a directory, given as hashes."""
         self._forget()
         known = self.names.get(directory)
         if known is None:
@@ -47,7 +48,7 @@ class PathHashes:
             known.extend(hashes)
 
     def update(self, others: PathHashes) -> None:
-        """Add the paths of others, with the same hashes."""
+        """Add the paths of another set that uses the same hash."""
         for directory, hashes in others.names.items():
             self.add_hashes(directory, array("q", hashes))
 
@@ -61,10 +62,10 @@ class PathHashes:
         if found is None:
             found = frozenset(self.names.get(directory, ()))
             self._held += len(found) + 1
-            # One stays at least: a listing may go back and forth between a directory and those below it.
+            # Keep at least one: a listing may alternate between a directory and its subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
-        self._sets[directory] = found  # the last one that is dropped
+        self._sets[directory] = found  # last in, so dropped last
         return found
 
     def _forget(self) -> None:
@@ -72,7 +73,7 @@ class PathHashes:
         self._held = 0
 
     def lacking(self, *others: PathHashes) -> Iterator[tuple[str, Set[int]]]:
-        """The directories with names that none of ``others`` has, and the hashes of these."""
+        """The directories with names that none of ``others`` has, with the hashes of these names."""
         for directory in self.names:
             lacking = self.of(directory).difference(*(other.names.get(directory, ()) for other in others))
             if lacking:
@@ -80,7 +81,7 @@ class PathHashes:
 
 
 class NeededPaths(PathHashes):
-    """As PathHashes, and finds its paths by other spellings: see ``folded``."""
+    """A PathHashes that also finds its paths under other spellings; see ``folded``."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self._folded = PathHashes(hashed=hashed)
@@ -94,20 +95,21 @@ class NeededPaths(PathHashes):
             self._folded.add(other for path in paths if (other := folded(path)) != path)
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """The hashes of the names in a folded directory that the paths, folded, have there."""
+        """The hashes of names in a folded directory whose folded paths are in the set."""
         return [each.of(directory) for each in (self, self._folded) if directory in each.names]
 
 
 def shared_hash(name: str) -> int:
-    """A hash that is the same in every process where ``HASH_PROBE`` is: Python hashes numbers by their remainder,
-    modulo 2**61 - 1 on machines of 64 bits."""
+    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python hashes an integer to its remainder,
+    modulo 2**61 - 1 on 64-bit machines."""
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 
-#: Of a name that is larger, as a number, than what Python divides by.
+#: The hash of a name that, as a number, exceeds Python's modulus.
 HASH_PROBE = shared_hash("part-00000")
 
 
 def folded(path: str) -> str:
-    """Disks may compare names without case, and in any Unicode normalisation: a listing then has another spelling."""
+    """A path in lower case and one Unicode normalisation: file systems may ignore both, so a listing can spell a path
+    differently."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()

@@ -1,5 +1,4 @@
-"""What a vacuum deletes, put together from the decisions on the parts of a listing, and from what became known after
-them. Pure.
+"""The vacuum plan: combines the decisions on the parts of a listing with what became known later. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """
@@ -29,9 +28,10 @@ from deltalog.storage.base import Entry
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """``files``: to delete, by path. ``directories``: to remove after them if they are empty, the deepest
-    first. ``kept``: the number of the files that stay, by reason. ``young``: the paths of those that only their age
-    keeps. ``directory_count``: of the directories that were listed, the root included."""
+    """``files``: to delete, by path. ``directories``: to remove afterwards if empty, deepest first. ``kept``: the
+    number
+    of files that stay, by reason. ``young``: the paths of files that stay only because of their age.
+    ``directory_count``: the number of listed directories, including the root."""
 
     files: VacuumedFiles
     directories: Sequence[Entry]
@@ -41,8 +41,8 @@ class VacuumPlan:
 
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
-    """The decision on everything below a table's root. ``decided``: on all parts; it is changed. ``late``: needed
-    files that were not known then, and why."""
+    """The decision on everything below a table root. ``decided``: the decisions on all parts; modified in place.
+    ``late``: needed files that became known only later, with reasons."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
 
@@ -53,7 +53,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     directories = {entry.path: entry for entry in decided.directories}
     known = {path for path in directories if may_remove(path)} | emptied | occupied
     removable = []
-    # Those that will be empty, the deepest first: directories of deleted files, and those that are empty and old.
+    # Directories that will be empty, deepest first: those of deleted files, and those that are empty and old.
     for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
         entry = directories[path]
         if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):
@@ -64,7 +64,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
 
 
 def together(parts: Iterable[Decided]) -> Decided:
-    """The decisions on several parts as one, of which ``present`` is not known."""
+    """The decisions on several parts, merged; ``present`` of the result is unknown."""
     whole = Decided([], frozenset(), Counter(), PathHashes(), 0)
     for part in parts:
         whole.directories += part.directories
@@ -80,8 +80,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep files that were to be deleted, or only too young for that: those of ``late``, and other spellings of needed
-    ones; and the checksums of these."""
+    """Keep files that were to be deleted, or that were only too young for it, if they are in ``late`` or are another
+    spelling of a needed file; and the checksums of such files."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):
@@ -101,7 +101,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """Whether another spelling of a path is needed."""
+    """Contains a path if another spelling of it is needed."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed
@@ -110,7 +110,7 @@ class _Spellings:
 
     def __contains__(self, path: str) -> bool:
         directory, _, name = folded(path).rpartition("/")
-        if directory != self._directory:  # most paths are in the order of directories
+        if directory != self._directory:  # paths mostly come ordered by directory
             self._directory, self._names = directory, self._needed.spellings(directory)
         hashed = self._needed.hashed(name)
         return any(hashed in names for names in self._names)

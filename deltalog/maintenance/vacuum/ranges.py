@@ -1,7 +1,8 @@
-"""The files below a table's root as ranges of their paths, each of which can be listed and decided on by itself. Pure.
+"""The files below a table root as ranges of paths, each listed and decided on separately. Pure.
 
-Ranges have no gaps and do not overlap, so that every file is in one of them, whether the log names it or not. The paths
-that the log names only determine where ranges begin.
+Ranges have no gaps and do not overlap, so every file is in exactly one range, whether or not the log names it. The
+paths
+in the log only determine where ranges begin.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# Hashes that are sent together: those of a directory go to each of the ranges that have a part of it.
+# The hashes sent in total: those of a directory go to every range that has a part of it.
 _MOST_BYTES = 128 << 20
 
 
 class PathSample:
-    """Some of many paths, as evenly spread as these are."""
+    """A sample of many paths, with the same distribution."""
 
     def __init__(self) -> None:
         self._paths: list[str] = []
         self._step = _STEP
 
     def add(self, paths: Sequence[str]) -> None:
-        """Some more of them, in any order."""
+        """Add more paths, in any order."""
         self._paths += (path for path in paths[:: self._step] if not path.startswith(f"{LOG_DIRECTORY}/"))
         if len(self._paths) > _MOST_PATHS:
             self._paths = sorted(self._paths)[::2]
             self._step *= 2
 
     def bounds(self, ranges: int) -> list[str]:
-        """Where ranges begin, but for the first, so that they have about as many of the paths each: at the beginning of
-        a directory, unless one is too large for that."""
+        """The beginnings of ranges, except the first, that have about equally many paths: at the beginning of a
+        directory, unless a directory is too large."""
         paths, found = sorted(self._paths), [""]
         for number in range(1, ranges if paths else 0):
             path = paths[number * len(paths) // ranges]
@@ -50,8 +51,8 @@ class PathSample:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRange:
-    """The paths from ``start`` on and before ``end`` (None: all). ``needed``: the reason, the directory and the hashes
-    of the names in it, of each directory that can have such paths. ``removed``: as of NamedFiles, in the range."""
+    """The paths from ``start`` on and before ``end`` (None: no end). ``needed``: for each directory that can have such
+    paths, the reason, the directory and the hashes of its names. ``removed``: see NamedFiles; those in the range."""
 
     start: str
     end: str | None
@@ -59,7 +60,7 @@ class VacuumRange:
     removed: Sequence[str]
 
     def needed_files(self) -> NeededFiles:
-        """As ``decide`` takes them; a path is there for its first reason only."""
+        """The needed files as ``decide`` takes them; a path is included only with its first reason."""
         found: dict[Need, NeededPaths] = {}
         for need, directory, hashes in self.needed:
             paths = found.setdefault(need, NeededPaths(hashed=shared_hash))
@@ -68,7 +69,7 @@ class VacuumRange:
 
 
 def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int) -> Iterator[VacuumRange]:
-    """All paths, in at most ``most`` ranges."""
+    """Split all paths into at most ``most`` ranges."""
     first = _first_reasons(needed)
     largest = max((sum(len(hashes) for _, hashes in each) for each in first.values()), default=0)
     bounds = sample.bounds(max(1, min(most, _MOST_BYTES // max(largest, 1))))
@@ -82,7 +83,7 @@ def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int
 
 
 def _first_reasons(needed: NeededFiles) -> dict[str, list[tuple[Need, bytes]]]:
-    """By directory, the hashes of its names by the first reason that has them."""
+    """The hashes of names by directory, each under the first reason that has it."""
     found: dict[str, list[tuple[Need, bytes]]] = {}
     for directory in {*needed.directories}:
         known: set[int] = set()

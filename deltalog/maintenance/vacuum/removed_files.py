@@ -1,7 +1,8 @@
-"""The files that the log alone says are no longer needed, and up to which commit that was found out before.
+"""The files that are no longer needed according to the log alone, and the last commit that a vacuum has dealt with.
 
-A lite vacuum considers these instead of a listing. ``_last_vacuum_info``, which delta-spark reads and writes too, has
-the last version whose removals a vacuum has dealt with; the commits up to it may be cleaned up then.
+A lite vacuum considers these files instead of a listing. ``_last_vacuum_info``, which delta-spark also reads and
+writes,
+holds the last version whose removed files a vacuum has deleted; the commits up to it may since have been cleaned up.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -32,8 +33,8 @@ class _LastVacuum(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
-    """``entries``: of the files that exist, of Hadoop's checksums of them, and of logs of other tables above them.
-    ``paths``: of all removed files that are not needed. ``are_settled``: whether no file of these commits waits for a
+    """``entries``: the existing removed files, Hadoop's checksums of them, and logs of other tables above them.
+    ``paths``: all removed files that are not needed. ``are_settled``: whether no file of these commits waits for its
     tombstone to expire."""
 
     entries: list[Entry]
@@ -42,9 +43,9 @@ class RemovedFiles:
 
 
 def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
-    """What the log says was removed before the retention and is not needed.
+    """The files that the log says were removed before the retention and that are not needed.
 
-    Raises VersionNotFoundError where commits since the last vacuum, or since version 0, no longer exist, and as
+    Raises VersionNotFoundError if commits since the last vacuum, or since version 0, no longer exist, and as
     ``LogStore.entries``. Cost: 1 GET of ``_last_vacuum_info``, 1 GET for each commit since then up to the cut-off, 1
     HEAD for each removed file, 1 HEAD and 1 LIST for each directory with such files.
     """
@@ -70,7 +71,7 @@ def _removed(history: LogHistory, cutoff_version: int | None) -> set[str]:
         raise VersionNotFoundError(
             f"{history.reader.store.url}: a lite vacuum reads the commits since {since} but version {error.version} is "
             "not in the log. Nothing was deleted. Vacuum with full=True (deltalog vacuum without --lite), which lists "
-            "the files; later lite vacuums go on from there.",
+            "the files; later lite vacuums continue from there.",
             version=first,
             earliest=None,
             latest=history.latest.version,
@@ -78,8 +79,8 @@ def _removed(history: LogHistory, cutoff_version: int | None) -> set[str]:
 
 
 def last_vacuum(store: LogStore, latest: int) -> int | None:
-    """The version up to which a vacuum has deleted what was removed; None where that is not known, or later than the
-    latest version. Cost: 1 GET."""
+    """The last version whose removed files a vacuum has deleted; None if unknown or after the latest version. Cost: 1
+    GET."""
     try:
         found = msgspec.json.decode(store.get(LAST_VACUUM, _MOST_BYTES), type=_LastVacuum)
     except (ObjectNotFoundError, ValueError, RecursionError):
@@ -88,7 +89,8 @@ def last_vacuum(store: LogStore, latest: int) -> int | None:
 
 
 def record_vacuum(store: LogStore, version: int, latest: int) -> None:
-    """Record that what was removed up to ``version`` is deleted, unless a later one is recorded. Raises StoreError.
+    """Record that the files removed up to ``version`` are deleted, unless a later version is recorded. Raises
+    StoreError.
     Cost: 1 GET, 1 PUT."""
     last = last_vacuum(store, latest)
     if last is None or last < version:
@@ -100,8 +102,8 @@ def _is_of_log(path: str) -> bool:
 
 
 def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
-    """What shows that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each directory
-    above."""
+    """Entries that show that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each
+    directory above."""
     logs = sorted({f"{directory}/{LOG_DIRECTORY}" for path in paths for directory in parents(path)})
     there = {entry.path for entry in store.entries(logs)}
     names = mapped(logs, lambda log: store.list_names(log, limit=1), _LISTINGS if store.is_remote else 0, 0)

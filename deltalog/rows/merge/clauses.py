@@ -108,13 +108,13 @@ class CompiledClause:
         new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
         for each in self.absent:
             index = new.schema.get_field_index(each.path[0])
-            values = _nulled(combined(new.column(index)), each.path[1:], each.of(flat))
+            values = _nulled(combined(new.column(index)), each.path[1:], each.evaluate(flat))
             new = new.set_column(index, new.schema.field(index), values)
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
         """Rows of the table. ``flat``: rows of the source under flat names. Raises as ``updated``."""
-        columns = {each.path[0]: each.of(flat) for each in self.assignments}
+        columns = {each.path[0]: each.evaluate(flat) for each in self.assignments}
         return conformed(pa.table(columns), schema, rules, is_new=True)
 
 

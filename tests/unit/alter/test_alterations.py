@@ -432,7 +432,7 @@ def test_columns_have_a_place(properties: dict[str, str]) -> None:
         (lambda t: t.add_columns([StructField("a", LONG)], after={"a": "nope"}), "cannot follow nope"),
         (lambda t: t.add_columns([StructField("a", LONG)], after={"b": None}), "not one of the columns to add"),
         (lambda t: t.set_column("id", after="nope"), "cannot follow nope"),
-        (lambda t: t.set_column("id", after="id"), "no other column of this name"),
+        (lambda t: t.set_column("id", after="id"), "no other column with this name"),
         (lambda t: t.set_column("p.first", after="id"), "cannot follow id"),
         (lambda t: t.set_column("id", first=True, after="p"), "two places"),
         (lambda t: t.set_column("nope", first=True), "no column nope"),

@@ -143,7 +143,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        ("p=2/y/x.parquet", "directory 'y' has not the form"),
+        ("p=2/y/x.parquet", "directory 'y' does not have the form"),
         ("q=2/x.parquet", "partition columns q by its directories"),
         ("x.parquet", "partition columns p by its directories, and x.parquet has none|has the partition columns none"),
         ("p=1/p=2/x.parquet", "'p' twice"),

@@ -173,7 +173,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("i IN (1, " + "1" * 5000 + ")", "A number of 5000 digits is not supported"),
         ("f = -" + "1" * 5000, "A number of 5001 digits is not supported"),
         ("i = " + "1" * 5000 + "L", "A number of 5000 digits is not supported"),
-        ("'true'", "is a text, not a condition"),
+        ("'true'", "is a string, not a condition"),
         ("concat(st, 'a') = 'xa'", "CAST from struct"),
         ("coalesce(st, 1) = 1", "CASE of integer and struct<x:long> together"),
         ("i = 1e9999999", "out of the range of a double"),  # a whole number of as many digits is never made
@@ -189,7 +189,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("date_trunc('day', t) = '2026-01-01'", "which has no offset or Z"),
         ("t = TIMESTAMP '2026-01-01 00:00:00'", "cannot be compared with column t"),
         ("t > d AND t < '2026-01-01'", "cannot be compared with column t"),
-        ("d < current_date", "another one each time"),
+        ("d < current_date", "value changes with each call"),
         ("cast(s as varchar(3)) = 'x'", "VARCHAR"),
         ("i ^= 1", r"\^= at character 3 is not supported"),
         ("d = DATE '2026-1-1'", "'2026-1-1' is not a literal of the form yyyy-MM-dd"),
@@ -209,7 +209,7 @@ def test_a_column_with_dots_is_named_in_backquotes() -> None:
         for predicate in (parse(where), col(where.partition(" ")[0]) == int(where[-1])):
             assert matches(bind(predicate, schema), table).to_pylist() == expected
             assert bind(parse(to_sql(predicate)), schema) is not None
-    with pytest.raises(CallError, match="in backquotes"):
+    with pytest.raises(CallError, match="in backticks"):
         bind(col("a.b") == 1, schema)
     assert col("`a``b`.c").path == ("a`b", "c") and col("`a``b`.c").name == "`a``b`.c"
 

@@ -78,7 +78,7 @@ def test_new_values_of_structs_are_found_by_the_names_of_their_fields(table: Del
 
 
 def test_a_position_outside_of_an_array_is_an_error_of_the_row(table: DeltaTable) -> None:
-    with pytest.raises(CallError, match="no element of that number"):
+    with pytest.raises(CallError, match="no element at that position"):
         table.snapshot().scan(where="tags[1] = 'blue'").to_arrow()
     assert table.snapshot().scan(where="size(tags) > 1 AND tags[1] = 'blue'").to_arrow().num_rows == 1
     assert table.snapshot().scan(where="get(tags, 1) = 'blue'").to_arrow().num_rows == 1

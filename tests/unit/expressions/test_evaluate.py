@@ -116,7 +116,7 @@ def test_a_scan_takes_the_whole_language_and_a_delete_the_same_rows(
 
 def test_a_row_without_a_value_is_an_error_that_says_what_to_do(table: DeltaTable) -> None:
     with pytest.raises(
-        CallError, match=r"10 / x.*has no value for a row: divide by zero.*AND evaluates its right side"
+        CallError, match=r"10 / x.*cannot be evaluated for a row: divide by zero.*AND evaluates its right side"
     ):
         table.snapshot().scan(where="10 / x > 1").to_arrow()
     with pytest.raises(CallError, match="divide by zero"):

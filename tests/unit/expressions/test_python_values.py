@@ -92,16 +92,16 @@ def test_a_key_of_a_map_is_checked_as_a_value() -> None:
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
 SHAPES: list[tuple[pa.DataType, Any, str]] = [
-    (POINT, {"x": 1, "y": 2, "z": 3}, "it has a field 'z', and its fields are x, y"),
+    (POINT, {"x": 1, "y": 2, "z": 3}, "it has a field 'z', but its fields are x, y"),
     (POINT, {"X": 1, "y": 2}, "it has a field 'X'"),
-    (POINT, {"x": 1}, "it lacks the field 'y'; give None for null"),
-    (POINT, [("x", 1), ("y", 2)], "a struct is a mapping"),
+    (POINT, {"x": 1}, "it lacks the field 'y'; pass None for null"),
+    (POINT, [("x", 1), ("y", 2)], "a struct must be a mapping"),
     (pa.list_(POINT), [{"x": 1, "y": None}, {"y": 1}], "element: it lacks the field 'x'"),
     (pa.map_(pa.string(), POINT), {"k": {"x": 1, "y": 1, 3: 4}}, "value: it has a field '3'"),
-    (pa.map_(pa.string(), POINT), [("k",)], "a map is a mapping, or pairs"),
-    (pa.list_(pa.string()), "text", "a list is expected, and not str"),
-    (pa.list_(pa.int64()), {1, 2}, "a list is expected, and not set"),
-    (pa.list_(pa.int64()), 5, "a list is expected, and not int"),
+    (pa.map_(pa.string(), POINT), [("k",)], "a map must be a mapping, or pairs"),
+    (pa.list_(pa.string()), "text", "expected a list, not str"),
+    (pa.list_(pa.int64()), {1, 2}, "expected a list, not set"),
+    (pa.list_(pa.int64()), 5, "expected a list, not int"),
 ]
 
 

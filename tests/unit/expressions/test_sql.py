@@ -106,7 +106,7 @@ def test_what_spark_cannot_parse_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("where", [5, ["a = 1"], col("a")])
 def test_other_objects_are_no_conditions(where: object) -> None:
-    with pytest.raises(CallError, match="where is SQL text or a predicate"):
+    with pytest.raises(CallError, match="where must be SQL text or a predicate"):
         as_predicate(where)  # type: ignore[arg-type]
 
 

@@ -192,7 +192,7 @@ def test_a_table_of_which_only_a_checkpoint_is_left(ict: bool, tmp_path: Any) ->
     )
     table = without_beginning(table, store, 0)
     assert table.snapshot().scan().to_arrow().num_rows == 1 and table.history() == []
-    with pytest.raises(VersionNotFoundError, match="no version can be named"):
+    with pytest.raises(VersionNotFoundError, match="no timestamp can name a version"):
         table.version_at(NOW)
     assert table.cleanup_log().first_version is None
     for command in ("info", "history", "timeline"):
@@ -293,7 +293,7 @@ def test_a_log_whose_commit_files_are_all_gone() -> None:
     for version in (0, 1):
         store.delete(commit_path(version))
         store.delete(checksum_path(version))
-    with pytest.raises(VersionNotFoundError, match="no version can be named by a timestamp"):
+    with pytest.raises(VersionNotFoundError, match="no timestamp can name a version"):
         DeltaTable.open(store).version_at(1000)
 
 
@@ -733,7 +733,7 @@ def test_an_explanation_of_a_refusal() -> None:
 def test_an_explanation_without_in_commit_timestamps() -> None:
     table, _ = table_with([1000, 2000], ict=False)
     text = str(table.explain_timestamp(1500))
-    assert "off: the time of every commit" in text and "enable in-commit timestamps to make answers last" in text
+    assert "off: the time of every commit" in text and "enable in-commit timestamps to get answers that last" in text
 
 
 # ------------------------------------------------------------------------------------------------ entries

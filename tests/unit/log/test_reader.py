@@ -59,7 +59,7 @@ def test_the_actions_of_commits_in_the_order_asked() -> None:
 
 def test_a_commit_that_went_away_is_named() -> None:
     with pytest.raises(
-        MissingVersionError, match=r"00000000000000000003\.json was listed, but no longer exists"
+        MissingVersionError, match=r"00000000000000000003\.json was listed but no longer exists"
     ) as caught:
         LogReader(memory()).commit(3)
     assert caught.value.version == 3

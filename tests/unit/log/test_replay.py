@@ -220,7 +220,7 @@ def test_advancing_leaves_the_old_state_alone() -> None:
     ("given", "missing"), [({"metadata": METADATA}, "protocol"), ({"protocol": PROTOCOL}, "metaData"), ({}, "protocol")]
 )
 def test_a_log_without_protocol_or_metadata(given: dict[str, Any], missing: str) -> None:
-    with pytest.raises(CorruptTableError, match=f"/t: no {missing} action in version 4 or before"):
+    with pytest.raises(CorruptTableError, match=f"/t: there is no {missing} action in or before version 4"):
         PartialState(**given).complete("/t", 4)
 
 

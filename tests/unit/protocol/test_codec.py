@@ -81,7 +81,7 @@ def test_what_json_has_not_is_refused(body: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("data", [b"", b" ", b"\n", b"\r\n \n"])
 def test_an_empty_commit(data: bytes) -> None:
-    with pytest.raises(InvalidCommitError, match=r"00000000000000000007\.json is empty.*restore it") as caught:
+    with pytest.raises(InvalidCommitError, match=r"00000000000000000007\.json is empty.*Restore it") as caught:
         codec.decode_commit(data, 7)
     assert caught.value.version == 7
 

@@ -62,9 +62,9 @@ def test_a_column_is_looked_up_changed_and_dropped_by_its_path(path: column_path
     [
         (("b",), r"no column b: 'b' is not one of a, S, m"),
         (("s", "q"), r"no column s\.q"),
-        (("a", "x"), r"does not lead to a field of a struct: it meets long"),
+        (("a", "x"), r"does not lead to a field of a struct: it reaches long"),
         (("m", "z"), r"it meets map"),
-        (("m", "key", "z"), r"it meets long"),
+        (("m", "key", "z"), r"it reaches long"),
     ],
 )
 def test_a_path_that_leads_nowhere(path: column_paths.Path, says: str) -> None:

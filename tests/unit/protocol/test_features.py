@@ -170,7 +170,7 @@ def test_what_schema_and_properties_need() -> None:
 
 
 def test_reader_features_at_another_version_are_a_contradiction() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="only version 3 may list them"):
+    with pytest.raises(UnsupportedFeatureError, match="only version 3 can list them"):
         features.check_protocol(protocol(1, 7, ("deletionVectors",), ("deletionVectors",)))
     features.check_protocol(protocol(3, 7, (), ()))
 

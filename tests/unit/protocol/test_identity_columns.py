@@ -50,7 +50,7 @@ def test_a_declaration_is_that_of_delta() -> None:
             "has CURRENT_DEFAULT too",
         ),
         (StructField("i", LONG, True, {"delta.identity.start": "1", "delta.identity.step": 1}), "are not longs"),
-        (StructField("s", StructType((identity_column("i"),))), "lies inside another column"),
+        (StructField("s", StructType((identity_column("i"),))), "is nested in another column"),
     ],
 )
 def test_columns_that_no_writer_can_fill(column: StructField, reason: str) -> None:

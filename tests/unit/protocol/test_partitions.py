@@ -179,7 +179,7 @@ def test_columns_that_cannot_partition(columns: list[str], says: str) -> None:
 
 
 def test_one_column_is_left_for_the_data() -> None:
-    with pytest.raises(SchemaMismatchError, match="at least one must be left"):
+    with pytest.raises(SchemaMismatchError, match="at least one must remain"):
         partitions.check_partition_columns(StructType(TABLE.fields[:1]), ["Year"])
 
 

@@ -99,4 +99,4 @@ def test_other_partition_columns_do_not_fit_under_column_mapping() -> None:
     assert incompatibility(metadata(struct(a=LONG)), metadata(struct(a=LONG), partition_by=("a",))) is None
     schema = mapped(a=("a", LONG))
     why = incompatibility(metadata(schema, "name"), metadata(schema, "name", ("a",)))
-    assert why == "it was partitioned by nothing, and is by a"
+    assert why == "the partition columns changed from nothing to a"

@@ -56,8 +56,8 @@ def test_data_that_fits() -> None:
     [
         (struct(a=STRING), r"Column a is long in the table and string in the data.*Cast it to long"),
         (struct(a=PrimitiveType("float")), r"Column a is long in the table and float"),
-        (struct(b=LONG), r"columns not in the table: b\..*merge_schema=True"),
-        (struct(s=struct(z=LONG)), r"not in the table: s\.z"),
+        (struct(b=LONG), r"columns that the table lacks: b\..*merge_schema=True"),
+        (struct(s=struct(z=LONG)), r"that the table lacks: s\.z"),
         (struct(s=LONG), r"Column s is struct<x:long> in the table and long"),
         (struct(l=ArrayType(STRING)), r"Column l\.element is long"),
         (struct(m=MapType(LONG, LONG)), r"Column m\.key is string"),

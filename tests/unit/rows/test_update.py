@@ -243,7 +243,7 @@ def test_null_in_a_required_column_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "no column to update"),
+        ({}, "No columns to update"),
         ({"updates": {"nope": "1"}}, "There is no column 'nope'"),
         ({"updates": {"n": "1", "N": "2"}}, "n is updated twice"),
         ({"updates": {"s": "s", "s.x": "2"}}, r"s\.x is updated twice"),
@@ -252,9 +252,9 @@ def test_null_in_a_required_column_is_refused() -> None:
         ({"updates": {"n": "1 +"}}, "The new value of n"),
         ({"updates": {"n": 1}}, "new_values"),
         ({"updates": {"n": "array(1)"}}, "The expression"),
-        ({"new_values": {"n": "one"}}, "'one' is no value of column n, which is integer"),
-        ({"new_values": {"n": 1 << 40}}, "no value of column n"),
-        ({"new_values": {"n": 1.5}}, "no value of column n"),
+        ({"new_values": {"n": "one"}}, "'one' is not a value for column n, which is integer"),
+        ({"new_values": {"n": 1 << 40}}, "not a value for column n"),
+        ({"new_values": {"n": 1.5}}, "not a value for column n"),
         ({"new_values": {"at": dt.datetime(2026, 1, 1)}}, "no value of column at"),
         ({"new_values": {"s": {"x": "y"}}}, "no value of column s"),
         ({"updates": {"n": "1"}, "where": "nope = 1"}, "There is no column 'nope'"),

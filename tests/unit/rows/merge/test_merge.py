@@ -350,7 +350,7 @@ def merging(table: DeltaTable, on: Any = ON, source: Any = SOURCE, aliases: Any 
     ("make", "message"),
     [
         (lambda t: merging(t), "no clause"),
-        (lambda t: merging(t, "id = source.id").when_matched_delete(), "is in the source and in the target"),
+        (lambda t: merging(t, "id = source.id").when_matched_delete(), "is in both the source and the target"),
         (lambda t: merging(t, "target.nope = source.id").when_matched_delete(), "There is no column 'target.nope'"),
         (lambda t: merging(t, "1").when_matched_delete(), "condition|boolean"),
         (lambda t: merging(t, "target.p = source.id").when_matched_delete(), "string and long together"),
@@ -360,7 +360,7 @@ def merging(table: DeltaTable, on: Any = ON, source: Any = SOURCE, aliases: Any 
         (lambda t: merging(t).when_matched_update({}), "updates is empty"),
         (lambda t: merging(t).when_matched_update({"source.n": "1"}), "There is no column"),
         (lambda t: merging(t).when_matched_update({"n": "1", "target.N": "2"}), "n is updated twice"),
-        (lambda t: merging(t).when_matched_update({"n": "n + 1"}), "is in the source and in the target"),
+        (lambda t: merging(t).when_matched_update({"n": "n + 1"}), "is in both the source and the target"),
         (lambda t: merging(t).when_matched_update({"n": "source.n / 0"}), "cannot be computed for a row"),
         (lambda t: merging(t).when_matched_update({"n": "source.p"}), "cannot be computed for a row"),
         (lambda t: merging(t).when_not_matched_insert({"n": "target.n"}), "has no row of the target"),

@@ -7,7 +7,6 @@ Expressions evaluate times in the session's time zone, as in delta-spark.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,7 +31,7 @@ def refusal(message: str) -> str:
     return f"DELTALOG: {message} :DELTALOG"
 
 
-def filled(df: DataFrame, rules: Any, target: deltalog.StructType, absent: set[str]) -> DataFrame:
+def filled(df: DataFrame, rules: deltalog.TableRules, target: deltalog.StructType, absent: set[str]) -> DataFrame:
     """The rows with the columns that the data lacks: defaults first, as generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
@@ -46,7 +45,7 @@ def null_if_empty(value: Column) -> Column:
     return F.when(value != "", value)
 
 
-def check_identities(rules: Any, absent: set[str]) -> None:
+def check_identities(rules: deltalog.TableRules, absent: set[str]) -> None:
     """Refuse new rows that lack an identity column, whose values no job of Spark makes, or have values for one that
     takes none. Raises UnsupportedFeatureError, SchemaMismatchError."""
     if rules.identities is None:
@@ -61,11 +60,16 @@ def check_identities(rules: Any, absent: set[str]) -> None:
     rules.identities.check_given(rules.identities.names)
 
 
-def checked(df: DataFrame, rules: Any) -> DataFrame:
+def checked(df: DataFrame, rules: deltalog.TableRules) -> DataFrame:
     """The same rows; the job fails at one that violates a condition."""
     for check in rules.checks:
-        holds = F.coalesce(_condition(check, rules), F.lit(False))
-        df = df.filter(F.when(holds, F.lit(True)).otherwise(_refusal(check)))
+        condition = F.expr(check.text)
+        if check.generates in rules.null_if_empty:
+            condition = null_if_empty(condition)
+        if check.generates:
+            condition = named(check.generates).eqNullSafe(condition)
+        refusal_of_row = refuse(_violated(check.name, check.text)).cast("boolean")
+        df = df.filter(F.when(F.coalesce(condition, F.lit(False)), F.lit(True)).otherwise(refusal_of_row))
     return df
 
 
@@ -89,11 +93,11 @@ def too_long(name: str, declared: str) -> Column:
     return refuse(_too_long(name, declared))
 
 
-def violation(message: str, rules: Any, replaced: str | None) -> deltalog.DeltaLogError:
+def violation(message: str, rules: deltalog.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
     """The error for the message of a refusal that a job failed with. ``replaced``: the condition of replaceWhere."""
     if replaced is not None and message.startswith(_OUTSIDE):
         return _violation(message, "the condition of the replaced rows", replaced)
-    violated = {_message(check): (check.name, check.text) for check in rules.checks}
+    violated = {_violated(check.name, check.text): (check.name, check.text) for check in rules.checks}
     for name, length in rules.lengths.items():
         violated[_too_long(name, length.text)] = (f"column {name}", length.text)
     if message in violated:
@@ -110,16 +114,5 @@ def _too_long(name: str, declared: str) -> str:
     return f"column {name} is {declared} in the table and the data has a longer value"
 
 
-def _condition(check: Any, rules: Any) -> Column:
-    condition = F.expr(check.text)
-    if check.generates in rules.null_if_empty:
-        condition = null_if_empty(condition)
-    return named(check.generates).eqNullSafe(condition) if check.generates else condition
-
-
-def _refusal(check: Any) -> Column:
-    return refuse(_message(check)).cast("boolean")
-
-
-def _message(check: Any) -> str:
-    return f"a row violates {check.name} ({check.text})"
+def _violated(name: str, text: str) -> str:
+    return f"a row violates {name} ({text})"

@@ -1,0 +1,69 @@
+"""The Spark job that writes rows as data files. Which one it is depends on where the table is stored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+import deltalog
+from spark_ext.session import paths, stores
+from spark_ext.session.jobs import failure_of_job
+from spark_ext.writing import row_rules
+from spark_ext.writing.local_job import LocalJob
+from spark_ext.writing.new_files import NewFiles
+from spark_ext.writing.row_count import Count
+from spark_ext.writing.task_job import TaskJob
+
+
+class Job(Protocol):
+    """Writes rows as files of a table. One object serves one write."""
+
+    #: Whether Spark's own Parquet writer writes the files. It needs the rows with physical names, field ids and
+    #: partition values as in directory names; otherwise they have the table's columns.
+    is_native: bool
+
+    @property
+    def destination(self) -> str:
+        """Where the job writes, for messages."""
+
+    def write(
+        self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
+    ) -> list[deltalog.AddFile]:
+        """Write the rows of ``frame``, as ``file_rows`` returns them, and stage the files of successful tasks in the
+        transaction. Returns their add actions.
+
+        ``options``: ``compression`` and ``maxRecordsPerFile``, both optional. ``count``: counts the rows; by default
+        the job counts them itself. Raises RowCountError if the number of rows in the files differs from that count.
+        """
+
+    def remove(self, stragglers: bool = False) -> None:
+        """Remove the files, best effort, after nothing was committed. ``stragglers``: the job failed or was cancelled,
+        and its tasks may still run for a moment."""
+
+
+def job_of(url: str) -> Job:
+    """The job that writes files of the table at a URL."""
+    root = paths.checked_root(url, None)
+    return TaskJob(root) if stores.bucket_of(root) else LocalJob(root)
+
+
+@contextlib.contextmanager
+def explained(rules: deltalog.TableRules, replaced: str | None, job: Job) -> Iterator[None]:
+    """Raise Spark's errors about the rows, the store or the cluster as errors of deltalog. ``replaced``: the condition
+    of ``replaceWhere``."""
+    try:
+        yield
+    except (deltalog.DeltaLogError, AnalysisException):  # an AnalysisException shows the plan, refusals included
+        raise
+    except Exception as error:
+        refusal = row_rules.REFUSAL.search(str(error))
+        if refusal is None:
+            failure = failure_of_job(error, job.destination)
+            if failure is None:
+                raise
+            raise failure from error
+        raise row_rules.violation(refusal[1], rules, replaced) from error

@@ -1,0 +1,66 @@
+"""The data files that a write adds to a table: their columns, and the transaction that commits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import deltalog
+from spark_ext.writing import physical_columns
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The data files that one job adds to a transaction."""
+
+    transaction: deltalog.Transaction
+    #: The columns of the table after the transaction.
+    schema: deltalog.StructType
+    partition_columns: list[str]
+    #: Columns of the files after those of the table, such as ``_change_type``.
+    extra_columns: tuple[deltalog.StructField, ...] = ()
+    #: Whether these are change data files.
+    as_changes: bool = False
+
+    @classmethod
+    def in_transaction(
+        cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.StructField, ...] = ()
+    ) -> NewFiles:
+        """The files of a transaction whose schema is settled."""
+        partition_columns = list(transaction.metadata.partition_columns)
+        return cls(transaction, transaction.schema, partition_columns, extra_columns)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the table has column mapping, so that files have physical names and ids."""
+        return physical_columns.is_mapped(self.transaction)
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether the table has variants, at any depth."""
+        return _has_variant(self.schema)
+
+    @property
+    def stored_columns(self) -> deltalog.StructType:
+        """The columns of the files, under their physical names."""
+        fields = [field for field in self.schema.fields if field.name not in self.partition_columns]
+        held = deltalog.StructType(tuple(fields))
+        stored = physical_columns.stored_schema(held) if self.is_mapped else held
+        return deltalog.StructType((*stored.fields, *self.extra_columns))
+
+    @property
+    def stored_partition_columns(self) -> list[str]:
+        """The partition columns under the names that paths and the log use."""
+        if self.is_mapped:
+            return physical_columns.stored_names(self.schema, self.partition_columns)
+        return self.partition_columns
+
+
+def _has_variant(data_type: Any) -> bool:
+    if isinstance(data_type, deltalog.StructType):
+        return any(_has_variant(field.data_type) for field in data_type.fields)
+    if isinstance(data_type, deltalog.ArrayType):
+        return _has_variant(data_type.element_type)
+    if isinstance(data_type, deltalog.MapType):
+        return _has_variant(data_type.key_type) or _has_variant(data_type.value_type)
+    return str(data_type) == "variant"
