@@ -32,21 +32,19 @@ VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 # What is run in one pytest process each, the longest first: a JVM holds one kind of Spark session, and many of the
-# others wait for servers, processes and disks. The rest of tests is one run more.
+# others wait for servers, processes and disks. A folder is run without those in it that have a run of their own.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
+    ["tests/unit"],
+    ["tests"],
     ["tests/simulation"],
-    ["tests/unit/alter", "tests/unit/create", "tests/unit/maintenance", "tests/unit/rows", "tests/unit/write",
-     "tests/unit/write_contract", "tests/unit/log", "tests/unit/catalog"],
     ["tests/unit/storage"],
     ["tests/unit/server", "tests/unit/transactions"],
-    ["tests/unit/cli", "tests/unit/commit", "tests/unit/conformance", "tests/unit/expressions", "tests/unit/parquet",
-     "tests/unit/protocol"],
     ["tests/spark_s3"],
     ["tests/spark_connect"],
     ["tests/demo"],
-]  # fmt: skip
+]
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
 
 # For each extra those that install at least as much.
@@ -230,13 +228,16 @@ def test(arguments: list[str]) -> int:
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     option = arguments[0] if arguments else "--usual"
-    elsewhere = [f"--ignore={suite}" for suites in SUITES for suite in suites]
-    runs = [Run([option, *suites]) for suites in SUITES]
-    runs.insert(2, Run([option, "tests", *elsewhere]))
+    runs = [Run([option, *suites, *(f"--ignore={each}" for each in inside(suites))]) for suites in SUITES]
     if option == "--long":
         runs += [Run([SPARK_SAMPLE_SUITE], name, DELTALOG_TEST_SPARK=mode) for name, mode in SPARK_SAMPLE.items()]
         runs.append(Run(["--long", S3_SAMPLE_SUITE], DELTALOG_TEST_SPARK="connect"))
     return run_all(runs)
+
+
+def inside(suites: list[str]) -> list[str]:
+    """The suites in these that have a run of their own."""
+    return [each for run in SUITES for each in run if any(each.startswith(f"{suite}/") for suite in suites)]
 
 
 class Run:
@@ -249,8 +250,8 @@ class Run:
     @property
     def name(self) -> str:
         suites = " ".join(each for each in self.arguments if each.startswith("tests"))
-        with_ignored = any(each.startswith("--ignore") for each in self.arguments)
-        said = [suites + " (the others)" * (with_ignored and suites == "tests"), *self.environment.values()]
+        has_others = any(each.startswith("--ignore") for each in self.arguments)
+        said = [suites + " (the others)" * has_others, *self.environment.values()]
         return " ".join([*said, *([f"Spark {self.spark}"] if self.spark else [])])
 
     @property

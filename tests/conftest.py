@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             entry = usual_run.entry_of(item.nodeid)
             is_kept = entry == item.nodeid or (is_kept and entry is not None)
         (kept if is_kept else left_out).append(item)
+    if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"give these cases ids, which have others in each run: {', '.join(changing)}")
     if is_usual and (unknown := usual_run.without_tests(item.nodeid for item in items)):
         raise pytest.UsageError(f"tests/support/usual_run.py names what is no test: {', '.join(sorted(unknown))}")
     config.stash[_COLLECTED] = len(items)

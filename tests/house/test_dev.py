@@ -29,8 +29,10 @@ def dev() -> ModuleType:
 def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> None:
     for runs in (dev.QUICK, dev.SUITES):
         suites = sorted(suite for run in runs for suite in run)
-        assert [suite for suite in suites if not (ROOT / suite).exists()] == []
-        assert [pair for pair in itertools.combinations(suites, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
+        assert [suite for suite in suites if not (ROOT / suite).exists()] == [] and len(set(suites)) == len(suites)
+    quick = sorted(suite for run in dev.QUICK for suite in run)
+    assert [pair for pair in itertools.combinations(quick, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
+    assert dev.inside(["tests/unit"]) == ["tests/unit/storage", "tests/unit/server", "tests/unit/transactions"]
     assert {(suite,) for suite in SUITES} <= {tuple(run) for run in dev.SUITES}, "one kind of session in a process"
 
 

@@ -37,7 +37,7 @@ def test_a_package_that_is_missing_is_noticed() -> None:
     assert done.returncode == 1 and "cli does not bring typer" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "calls", "cli")
     assert done.returncode == 1 and "pip install 'deltalog[cli]'" in done.stdout, done.stdout + done.stderr
-    done = run_with("deltalog", "collect", "tests/house/test_limits.py")
+    done = run_with("deltalog", "collect", "tests/house/test_import_places.py")
     assert done.returncode == 1 and "No module named 'pytest'" in done.stderr
 
 

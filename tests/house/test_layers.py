@@ -120,7 +120,7 @@ def test_layers_name_every_module_of_their_package(package: str) -> None:
         f'{package}.{module}: in pyproject.toml, under name = "{name}", {advice(module, imports, layers)}'
         for module in imports.keys() - named - set(ignored)
     ]
-    assert missing == []
+    assert not missing, "\n".join(missing)
 
 
 def test_the_advice_is_a_line_where_the_module_may_stand() -> None:

@@ -13,7 +13,7 @@ from deltalog.expressions.evaluate import matches
 from tests.support.expressions.random_predicates import number_of_files_skipped, random_predicate, random_table
 from tests.support.spark import DeltaSpark
 
-USUAL, ALL, PREDICATES = 2, 60, 16
+USUAL, ALL, PREDICATES = 2, 20, 16
 
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n < USUAL else pytest.mark.long) for n in range(ALL)])

@@ -13,7 +13,7 @@ USUAL = (0,)
 STATEMENTS = 4
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in USUAL else pytest.mark.long) for n in range(30)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in USUAL else pytest.mark.long) for n in range(10)])
 def test_both_change_nested_values_alike(delta: DeltaSpark, tmp_path: Path, seed: int) -> None:
     tally = run_nested(delta, tmp_path, seed, STATEMENTS)
     done = sum(number for what, number in tally.items() if what.endswith(("done", "refused")))

@@ -14,7 +14,7 @@ USUAL = (5,)
 VERBS = 10
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in USUAL else pytest.mark.long) for n in range(40)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in USUAL else pytest.mark.long) for n in range(16)])
 def test_both_tell_what_the_model_tells(delta: DeltaSpark, tmp_path: Path, seed: int) -> None:
     tally = run_verbs(delta, tmp_path / "table", seed, VERBS)
     assert tally["comparisons"] > 6 * VERBS

@@ -3,7 +3,6 @@ table: the same rows, change feeds, row ids, operations and metrics."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,39 +13,15 @@ import pytest
 import deltalog
 import spark_ext
 from tests.support.spark import DeltaSpark, plain_rows
+from tests.support.spark.twins import CHANGES, IDS, MODES, SCHEMA, VECTORS, twins
 
-VECTORS = {"delta.enableDeletionVectors": "true"}
-FEED = {"delta.enableChangeDataFeed": "true"}
-IDS = {"delta.enableRowTracking": "true"}
 SHAPES: Mapping[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "vectors, changes, ids, by name, partitioned": (
-        {**VECTORS, **FEED, **IDS, "delta.columnMapping.mode": "name"},
-        ("p",),
-    ),
-    "moved, changes": (FEED, ()),
+    "vectors, changes, ids, by name, partitioned": (MODES["vectors, changes, ids, by name"], ("p",)),
+    "moved, changes": (CHANGES, ()),
     "moved, ids": (IDS, ("p",)),
     "vectors": (VECTORS, ()),
 }
-INNER = pa.struct([("x", pa.int32()), ("y", pa.string())])
-SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int32()), ("s", INNER)])
-
-
-def twins(tmp_path: Path, properties: Mapping[str, str], partition_by: tuple[str, ...]) -> tuple[Path, Path]:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    table = deltalog.DeltaTable.create(str(ours), SCHEMA, properties=dict(properties), partition_by=partition_by)
-    for start in (0, 12):
-        rows = [
-            {
-                "id": n,
-                "p": ("a", "b", None)[n % 3],
-                "n": None if n % 4 == 0 else 2 * n,
-                "s": None if n % 5 == 0 else {"x": n, "y": f"y{n}"},
-            }
-            for n in range(start, start + 12)
-        ]
-        table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
-    shutil.copytree(ours, theirs)
-    return ours, theirs
+COLUMNS = pa.schema([field for field in SCHEMA if field.name != "d"])
 
 
 def merge(table: Any, spark: Any, start: int, end: int, step: int) -> Any:
@@ -105,7 +80,7 @@ def test_rows_change_as_by_delta_spark(
     from delta.tables import DeltaTable
 
     spark = delta.spark
-    ours, theirs = twins(tmp_path, properties, partition_by)
+    ours, theirs = twins(tmp_path, properties, partition_by, COLUMNS)
     mine, twin = spark_ext.DeltaTable.forPath(spark, str(ours)), DeltaTable.forPath(spark, str(theirs))
     for name, step in STEPS.items():
         step(mine, spark)

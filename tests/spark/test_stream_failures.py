@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,22 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("number", [7, *(pytest.param(n, marks=pytest.mark.long) for n in range(32) if n != 7)])
-def test_every_row_is_written_once(number: int, tmp_path: Path) -> None:
-    from tests.support.stream_failures.runs import carry_out, driver, planned
+# Each step once, by an error and by a kill.
+RUNS, USUAL = 16, 7
 
-    with driver(tmp_path) as started:
-        carry_out(planned(32, 1)[number], started, tmp_path)
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
+    """One driver for all runs, started again after it was killed."""
+    from tests.support.stream_failures.runs import driver
+
+    place = tmp_path_factory.mktemp("streams")
+    with driver(place) as started:
+        yield started, place
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.long] * (n != USUAL)) for n in range(RUNS)])
+def test_every_row_is_written_once(number: int, shared: tuple[Any, Any]) -> None:
+    from tests.support.stream_failures.runs import carry_out, planned
+
+    carry_out(planned(RUNS, 1)[number], *shared)

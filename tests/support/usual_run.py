@@ -18,9 +18,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "append, overwrite, ignore, error; types, partitions, any layout": (f"{SPARK}/test_central.py",),
     "the same over Spark Connect": (f"{CONNECT}/test_connect.py",),
     "append in turn with delta-spark": (
-        f"{INTEROP}/test_interop_alternating.py::test_deltalog_overwrites_what_delta_spark_wrote",
-        f"{INTEROP}/test_interop_alternating.py::test_new_columns_from_either_side",
-        f"{INTEROP}/test_interop_alternating.py::test_what_cannot_be_rebased_is_refused_and_leaves_no_trace",
+        f"{INTEROP}/test_interop_alternating.py::test_what_cannot_be_rebased_is_refused_and_leaves_no_trace[append]",
         f"{INTEROP}/test_interop_alternating.py::test_application_transactions_are_seen_by_the_other_side",
         f"{INTEROP}/test_interop_spark_writer.py::test_the_verbs_of_both_writers",
     ),
@@ -55,6 +53,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         "[vectors, partitioned, changes, ids, by name]",
         f"{SPARK}/test_row_merges.py::test_several_matches_of_one_row_are_refused",
         f"{SPARK}/test_row_merges.py::test_a_source_that_changes_in_between_is_noticed",
+        f"{SPARK}/test_rewritten_rows.py::test_matched_rows_that_no_clause_changes_are_not_inserted[true]",
         f"{INTEROP}/test_interop_merge.py::test_both_engines_merge_alike[vectors, changes, ids, by name-partitioned]",
         f"{INTEROP}/test_interop_merge.py::test_both_engines_refuse_rows_that_several_match",
         f"{_PARITY}[MERGE with all kinds of clauses]",
@@ -113,7 +112,8 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     ),
     "clone, convert, manifests": (
         f"{SPARK}/test_copies.py",
-        f"{INTEROP}/test_interop_copies.py::test_clones_are_read_and_carried_on[shallow-everything]",
+        f"{_PARITY}[a shallow clone: append and overwrite]",
+        f"{_PARITY}[a table converted from Parquet]",
     ),
     "create, replace": (
         f"{SPARK}/test_delta_table.py::test_a_table_is_created_by_a_builder",
@@ -145,7 +145,8 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "change feed": (
         f"{SPARK}/test_table_features.py::test_changes_by_version_and_by_time",
         f"{SPARK}/test_table_features.py::test_changes_by_deletion_vectors",
-        f"{INTEROP}/test_interop_changes.py::test_changes_of_ranges[deletion vectors]",
+        f"{_PARITY}[changes of a range of versions]",
+        f"{_PARITY}[changes with deletion vectors]",
     ),
     "schema evolution": (
         f"{SPARK}/test_writer.py::test_merge_schema_adds_columns_also_inside_structs",
@@ -206,7 +207,8 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_transactions.py::test_a_path_that_a_catalog_manages_is_refused",
         f"{SPARK}/test_transactions.py::test_spark_sees_what_its_transaction_did_and_nobody_else_does",
         f"{INTEROP}/test_interop_catalog_managed.py::test_delta_spark_refuses_the_path[read]",
-        f"{INTEROP}/test_interop_catalog_managed.py::test_delta_spark_reads_and_writes_a_table_that_was_released",
+        f"{INTEROP}/test_interop_catalog_managed.py::"
+        "test_deltalake_reads_and_writes_a_released_table_without_the_features_that_it_lacks",
     ),
     "deltalake, duckdb, polars": (
         f"{SPARK}/test_other_readers.py::test_a_table_of_spark_ext_is_read_by_others[every type]",

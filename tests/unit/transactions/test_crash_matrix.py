@@ -26,8 +26,8 @@ from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
 from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
-# On DynamoDB each so many-th step; all of them, in minutes: pytest --long tests/unit/transactions/test_crash_matrix.py
-SAMPLED = 5
+# Each so many-th step; in memory, and with --long, all of them.
+SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that before and after are one.
 READS = {*coordinators.READS, "get", "head", "list_from"}
@@ -153,8 +153,8 @@ def is_slow(request):
 
 
 @pytest.fixture
-def every(is_slow, is_long):
-    return SAMPLED if is_slow and not is_long else 1
+def every(request, is_long):
+    return 1 if is_long else next((n for name, n in SAMPLED.items() if name in request.node.name), 1)
 
 
 def commits(world, process):

@@ -57,7 +57,9 @@ def test_delays_are_those_that_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"a": {1: 2}}, {"a": (1,)}, {"a": float("nan")}, {"a": object()}, [1], {1: 2}], ids=str
+    "given",
+    [{"a": {1: 2}}, {"a": (1,)}, {"a": float("nan")}, {"a": object()}, [1], {1: 2}],
+    ids=["key", "tuple", "nan", "object", "list", "number"],
 )
 def test_metadata_that_would_not_be_read_back_is_refused(given: Any) -> None:
     with pytest.raises(CallError):
