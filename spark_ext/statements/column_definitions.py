@@ -77,8 +77,8 @@ def _generated(cursor: Cursor, name: str) -> str:
     if cursor.accept("by", "default") or cursor.word(2) == "identity":
         raise deltalog.UnsupportedFeatureError(
             f"Column {name} is an identity column, whose values spark_ext does not generate. Create the table with "
-            "deltalog.DeltaTable.create and deltalog.schema.identity_column, use GENERATED ALWAYS AS (…), or write the values "
-            "yourself.",
+            "deltalog.DeltaTable.create and deltalog.schema.identity_column, use GENERATED ALWAYS AS (…), or write the "
+            "values yourself.",
             features=("identityColumns",),
         )
     cursor.expect("always", "as")

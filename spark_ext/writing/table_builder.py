@@ -119,8 +119,8 @@ class DeltaTableBuilder(Generic[T]):
         wrong = "" if isinstance(data_type, spark_types.LongType) else f" (and of type {data_type.simpleString()})"
         raise ColumnKindError(
             f"Column {name} is an identity column{wrong}, whose values spark_ext does not generate. Create the table "
-            "with deltalog.DeltaTable.create and deltalog.schema.identity_column, use generatedAlwaysAs with SQL, or write "
-            "the values yourself.",
+            "with deltalog.DeltaTable.create and deltalog.schema.identity_column, use generatedAlwaysAs with SQL, or "
+            "write the values yourself.",
             features=("identityColumns",),
         )
 
