@@ -124,10 +124,10 @@ def test_a_null_beside_a_slice_leaves_its_values_alone(given: str, kind: pa.Data
 @pytest.mark.parametrize("is_valid", [None, [True, False, True]])
 def test_packed_lists_are_lists_and_maps(is_valid: list[bool] | None) -> None:
     lengths, present = pa.array([9, 2, 0, 1]).slice(1), None
-    rows = [[("a", 1), ("b", None)], [], [("c", 3)]]
+    rows: list[Any] = [[("a", 1), ("b", None)], [], [("c", 3)]]
     if is_valid is not None:  # a null row has no values
         lengths, present = pa.array([9, 2, 0, 1]).slice(1), pa.array([False, *is_valid]).slice(1)
-        rows[1] = None  # type: ignore[call-overload]
+        rows[1] = None
     kind = pa.map_(pa.string(), pa.int64())
     entries = pa.StructArray.from_arrays(
         [pa.array(["a", "b", "c"]), pa.array([1, None, 3])], fields=[kind.key_field, kind.item_field]
