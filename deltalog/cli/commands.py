@@ -537,7 +537,7 @@ def demo(
     are turned on. Then the table is copied, which changes every file time, and TIMESTAMP AS OF is queried again.
     Takes about two minutes; needs Java 17 and pip install 'deltalog\\[demo]'.
     """
-    from deltalog.cli.demo import run
+    from examples.flights.flights import run
 
     run(path, months, overwrite, as_json)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deltalog import CallError, DeltaLogError
-from deltalog.cli import demo
+from examples.flights import flights as demo
 from tests.support.cli import Cli
 
 
