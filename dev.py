@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
-    python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
+    python3 dev.py demo      examples/flights: real flights, written with Spark, travelled through by time
     python3 dev.py test      the usual run: of the tests with Spark those that tests/support/usual_run.py names
                              --long: all tests; --long tests/spark tests/demo: those of these suites
                              --quick: no JVM, no servers, and neither needs to be installed
@@ -215,7 +215,7 @@ def lowest_versions(pyproject: str) -> list[str]:
 
 
 def demo(arguments: list[str]) -> int:
-    return subprocess.run([str(PYTHON), "-m", "deltalog.cli.main", "demo", *arguments], cwd=ROOT).returncode
+    return subprocess.run([str(PYTHON), "-m", "examples.flights", *arguments], cwd=ROOT).returncode
 
 
 def bench(arguments: list[str]) -> int:
@@ -281,7 +281,7 @@ def run_all(runs: list[Run]) -> int:
     then what was selected."""
     started, printing = time.monotonic(), threading.Lock()
     # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
-    subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "tests"], cwd=ROOT)
+    subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 
     def carry_out(run: Run) -> None:
         with printing:

