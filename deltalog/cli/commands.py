@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from deltalog import Snapshot
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
-_CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
+_CLAMPING = re.compile(r'pass (before|after)="(\w+)" to version_at')
 
 
 class _Commands(TyperGroup):
@@ -70,7 +70,7 @@ def _report(error: Exception, as_json: bool) -> int:
 
     name = type(error).__name__
     if isinstance(error, DeltaLogError):
-        report_error(name, error.code, _CLAMPING.sub(r"deltalog resolve takes --\1 \2", error.message), as_json)
+        report_error(name, error.code, _CLAMPING.sub(r"pass --\1 \2 to deltalog resolve", error.message), as_json)
         return 1
     if isinstance(error, typer.Abort):
         report_error(name, "INTERRUPTED", "Interrupted.", as_json)

@@ -171,7 +171,8 @@ def test_a_page_that_cannot_be_written_is_named_as_it_was_given(
 
 def test_how_to_clamp_is_said_in_words_of_the_command_line(cli: Cli, late: Path) -> None:
     assert (
-        "deltalog resolve takes --before earliest" in error(cli("rows", late, "--timestamp-ms", 1, "--json"))["message"]
+        "pass --before earliest to deltalog resolve"
+        in error(cli("rows", late, "--timestamp-ms", 1, "--json"))["message"]
     )
 
 

@@ -138,7 +138,7 @@ def test_a_wrong_chunk_ends_no_process_that_adds_the_file(tmp_path: Path) -> Non
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
     done = subprocess.run([sys.executable, "-c", ADD, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "k.parquet cannot be added" in done.stdout
-    assert "the type of column amount of row group 0 is unknown, and in the schema of the file INT64" in done.stdout
+    assert "the type of column amount of row group 0 is unknown, but INT64 in the schema of the file" in done.stdout
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
@@ -192,7 +192,7 @@ def _histogram(tree: Struct) -> None:
     ("change", "says"),
     [
         (set_chunk_type, "column amount of row group 0 is unknown"),
-        (_set(6, 4, 0, 1, 0, 3, 1), "column account of row group 0 is BYTE_ARRAY, and in the schema of the file INT64"),
+        (_set(6, 4, 0, 1, 0, 3, 1), "column account of row group 0 is BYTE_ARRAY, but INT64 in the schema of the file"),
         (_drop_chunk, "row group 0 has 1 columns, but the file has 2"),
         (_without(3), "does not have the rows of the file"),
         (_set(-1, 3), "has -1 as the rows of the file"),
