@@ -108,7 +108,7 @@ REFUSED: dict[str, Refused] = {
     "elsewhere": (lambda root: [AddObject("s3://b/x.parquet", "e", 1, VALUES)], CallError, "not a data file"),
     "too few values": (lambda root: [add(root, "x.parquet", 1, values=VALUES[:1])], CallError, "2 columns"),
     "no date": (lambda root: [add(root, "x.parquet", 1, values=("x", VALUES[1]))], CallError, "not a date"),
-    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "not a file of"),
+    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "no longer, a file of"),
 }
 
 
@@ -207,7 +207,7 @@ def test_a_token_belongs_to_its_listing(options: dict[str, Any], manager: Transa
 
 @pytest.mark.parametrize("most", [0, 1001, True, "5"])
 def test_a_page_has_1_to_1000_files(most: Any, manager: TransactionManager) -> None:
-    with pytest.raises(CallError, match="max_results is a"):
+    with pytest.raises(CallError, match="max_results (must be|is) a"):
         manager.get_table_objects(NAME, max_results=most)
 
 
