@@ -1,4 +1,4 @@
-"""From a catalog's URL to its coordinator, from a table's address to its store, from a store to its committer.
+"""Resolves the URL of a catalog to its coordinator, the address of a table to its store, and a store to its committer.
 
 Spec: PROTOCOL.md#table-discovery.
 """
@@ -30,10 +30,11 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
-    """The coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>`` for a
-    DynamoDB table. ``options``: those of S3.
+    """Open the coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>``
+    for a DynamoDB table. ``options``: those of S3.
 
-    Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: as each coordinator.
+    Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: that of the
+    coordinator's constructor.
     """
     check_location(url)
     if url.startswith("dynamodb:"):
@@ -47,22 +48,22 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
 
 def _sqlite_path(url: str) -> str:
-    """The path that the URL of a SQLite catalog means."""
+    """The path in the URL of a SQLite catalog."""
     if url.startswith(CATALOG_SCHEME):
-        raise CallError(f"{url} is the address of a table, not a catalog. Give what is between 'catalog:' and '#'.")
+        raise CallError(f"{url} is the address of a table, not a catalog. Use the part between 'catalog:' and '#'.")
     if found := _SQLITE.match(url):
         slashes, path = found.groups()
         if len(slashes) != 4 or not path:
-            # Three slashes: a relative path to SQLAlchemy, an absolute one in other URLs. A wrong guess would
-            # create an empty catalog beside the intended one.
+            # Three slashes mean a relative path in SQLAlchemy and an absolute one in other URLs. A wrong guess would
+            # create an empty catalog next to the intended one.
             raise CallError(
-                f"{url} does not say where the file is: in the working directory or in the root directory. Write "
+                f"{url} is ambiguous: the file may be in the working directory or in the root directory. Write "
                 f"{path or 'catalog.db'} for the former, sqlite:////{path or 'catalog.db'} for the latter."
             )
         return f"/{path}"
     if _URL.match(url):
         raise CallError(
-            f"{url} is not a catalog. Give the path of a SQLite file, such as catalog.db or "
+            f"{url} is not a catalog. Specify the path of a SQLite file, such as catalog.db or "
             "sqlite:////data/catalog.db, or dynamodb:<table>."
         )
     return url
@@ -92,7 +93,8 @@ def open_handle(url: Location, allowed_paths: Sequence[str], environment: Enviro
 
 
 def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
-    """A handle on the table of a reader, at its latest version. Raises and costs as ``load_latest``."""
+    """A handle on the table of a reader, at its latest version. Raises the errors of ``load_latest``. Cost: that of
+    ``load_latest``."""
     return handle_on(reader, environment, Snapshot(load_latest(reader)))
 
 
@@ -103,12 +105,12 @@ def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> 
 
 
 def is_address(url: object) -> TypeGuard[str]:
-    """Whether ``url`` names a table by its catalog: ``catalog:<url of the catalog>#<name of the table>``."""
+    """Whether ``url`` is the address of a table in a catalog: ``catalog:<url of the catalog>#<name of the table>``."""
     return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
+    """Split an address into the URL of the catalog and the name of the table. Raises CallError. Cost: none."""
     check_location(address)
     url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):
@@ -117,9 +119,8 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
-    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
-    EntityNotFoundError where there is no such catalog or it has no table of the name.
-    Cost: 1 call of the coordinator."""
+    """The store of the table at an address. Raises CallError; TableNotFoundError, caused by EntityNotFoundError if
+    there is no such catalog or table. Cost: 1 coordinator call."""
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore
 

@@ -221,7 +221,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
         lambda: place.through.insert(transaction("t")),
         lambda: place.through.register(table(3), 0),
     ):
-        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may later"):
+        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may yet do so"):
             call()
     place.proxy.rule = reset_before
     with pytest.raises(OperationTimeoutError):
