@@ -2,7 +2,7 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      the main job: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the tests and checks; of the tests with Spark those of CENTRAL, below
+    python3 dev.py test      the tests and checks; of the tests with Spark only those of CENTRAL, below
                              --long: all of them
                              --quick: no JVM, no servers, and neither needs to be installed
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
@@ -33,9 +33,9 @@ PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 _UNITS = [f"tests/unit/{name}" for name in (
     "catalog", "cli", "commit", "conformance", "expressions", "log", "operations", "parquet", "protocol",
 )]  # fmt: skip
-# Lanes of about the same length: pytest runs one after the other. A JVM holds one kind of Spark session, so each suite
-# that needs one has a process of its own; many of the others wait for servers, processes and disks. The first lane runs
-# all that is named nowhere here.
+# Lanes of about the same length, with sequential pytest runs. A JVM supports one kind of Spark session, so suites with
+# a session have their own processes. Many of the other tests wait for servers, processes and disks. The first lane runs
+# everything that is not listed here.
 LANES = [
     [["tests/spark"], _UNITS],
     [["tests/interop"], ["tests/simulation"]],
@@ -47,8 +47,8 @@ LANES = [
         ["tests/unit/server", "tests/unit/transactions"],
     ],
 ]
-# The suites with a JVM take most of the time. A usual run has these modules of each, in which every verb, every feature
-# and every kind of session has its place; --long has all.
+# The suites with a JVM take most of the time. A usual run has only these modules of them, which cover every verb,
+# feature and kind of session; --long runs all.
 CENTRAL = {
     "tests/spark": [
         "central", "copies", "delta_table", "nested_values", "optimize", "row_changes", "row_merges", "sql_alter",
@@ -63,9 +63,9 @@ CENTRAL = {
     "tests/spark_s3": ["s3_tables"],
 }  # fmt: skip
 
-# For each extra those that install at least as much.
+# For every extra, the extras that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# What runs without a JVM, servers and the packages of either, in a few minutes and two lanes.
+# The tests without a JVM and servers, which need none of their packages. A few minutes in two lanes.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -80,9 +80,9 @@ QUICK = [
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"
 
-# The versions of Spark that spark_ext supports: the newest patch of each, and what else pip must or must not take.
+# The versions of Spark that spark_ext supports: the newest patch release of each, with further requirements for pip.
 SPARK = {
-    # Its pandas API needs numpy 1, which later versions of pyarrow do not take.
+    # Its pandas API needs numpy 1, which later versions of pyarrow do not support.
     "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
     "4.0": ["pyspark==4.0.5"],
     "4.1": ["pyspark==4.1.4"],
@@ -90,14 +90,14 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# What a usual run takes of them: the oldest, with the suite that has something of everything; --long the newest too.
+# A usual run includes the oldest version, with the suite that covers a bit of everything; --long also the newest.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
-# What a usual run takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
+# The tests on S3 over Spark Connect in a usual run, which runs all of them in a classic session.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
-# Its package has no Spark Connect server: that is a jar besides.
+# Its package lacks the Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
-# tests/spark_connect has these suites as its own.
+# tests/spark_connect has its own versions of these suites.
 SPARK_SUITES = {
     "classic": ["tests/spark"],
     "connect": [
@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
 
 
 def install(extra: str) -> None:
-    """Install the project into the virtual environment, unless that was done for this pyproject.toml."""
+    """Install the project into the virtual environment, unless it was already done for this pyproject.toml."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
     stamps = [VENV / f".deltalog-{name}" for name in WIDER[extra]]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
@@ -141,7 +141,7 @@ def install(extra: str) -> None:
 
 
 def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
-    """Make a virtual environment where there is none, and install the project into it; ``options`` are pip's."""
+    """Create a virtual environment if it does not exist, and install the project into it. ``options``: those of pip."""
     if not python.exists():
         print(f"Making a virtual environment in {venv} …", flush=True)
         if subprocess.run([sys.executable, "-m", "venv", str(venv)]).returncode:
@@ -149,7 +149,7 @@ def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
     print(f"Installing deltalog[{extra}] …", flush=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options]
     if subprocess.run([*pip, "--editable", f".[{extra}]"], cwd=ROOT).returncode:
-        sys.exit("The installation failed; pip said why above.")
+        sys.exit("The installation failed; see the output of pip above.")
 
 
 def test_quick(arguments: list[str]) -> int:
@@ -158,7 +158,7 @@ def test_quick(arguments: list[str]) -> int:
 
 
 def test_lowest(arguments: list[str]) -> int:
-    """The quick tests but the checks of the sources, in a virtual environment of their own."""
+    """The quick tests without the checks of the sources, in a separate virtual environment."""
     venv = ROOT / ".venv-lowest"
     python = venv / PYTHON.relative_to(VENV)
     venv.mkdir(exist_ok=True)
@@ -172,8 +172,8 @@ def test_lowest(arguments: list[str]) -> int:
 
 
 def test_extras(arguments: list[str]) -> int:
-    """Each extra that users can install, or some by name: installed as they install it, into a new virtual environment
-    that is deleted after its test. What is no name of an extra goes to pytest."""
+    """Test extras, all or some by name, each installed into a new virtual environment that is deleted afterwards. Other
+    arguments go to pytest."""
     named, rest = list[str](), list[str]()
     for argument in arguments:
         (rest if argument.startswith("-") or rest else named).append(argument)
@@ -182,14 +182,14 @@ def test_extras(arguments: list[str]) -> int:
 
 
 def test_spark(arguments: list[str]) -> int:
-    """The tests of spark_ext with these versions of Spark, and their results on the page docs/spark-versions.md.
+    """Run the tests of spark_ext with these versions of Spark, and write the results to docs/spark-versions.md.
 
-    A version runs in classic sessions and over Spark Connect side by side. What follows the versions goes to pytest
+    A version runs in classic sessions and over Spark Connect in parallel. Arguments after the versions go to pytest
     instead of the suites.
     """
     names = list(itertools.takewhile({*SPARK, "all"}.__contains__, arguments))
     if not names:
-        print(f"Name the versions of Spark: --spark all, or some of {', '.join(SPARK)}.", file=sys.stderr)
+        print(f"Specify versions of Spark: --spark all, or some of {', '.join(SPARK)}.", file=sys.stderr)
         return 2
     chosen, codes, started = arguments[len(names) :], list[int](), time.monotonic()
     for name in SPARK if "all" in names else names:
@@ -228,7 +228,7 @@ def spark_run(name: str, mode: str) -> list[str]:
 
 
 def lowest_versions(pyproject: str) -> list[str]:
-    """``name==version`` for the lower bound of each mandatory dependency and of those of the command line."""
+    """``name==version`` with the lower bounds of all mandatory dependencies and those of the command line."""
     lists = re.findall(r"^(?:dependencies|cli) = \[(.*?)\]", pyproject, re.M | re.S)
     return [f"{name}=={version}" for each in lists for name, version in re.findall(r'"([\w-]+)>=([\w.]+)', each)]
 
@@ -242,8 +242,8 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """All suites in four lanes, those with a JVM as CENTRAL has them, and a sample with another version of Spark; with
-    ``--long`` all of them whole."""
+    """Run all suites in four lanes: of those with a JVM the modules in CENTRAL, and a sample with another version of
+    Spark. ``--long`` runs all of them completely."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     elsewhere = [suite for lane in LANES for suites in lane for suite in suites]
@@ -254,7 +254,7 @@ def test(arguments: list[str]) -> int:
 
 
 def central(suites: list[str]) -> list[str]:
-    """Suites, and in the place of one of CENTRAL its modules that a usual run has."""
+    """The suites, with those in CENTRAL replaced by their modules for a usual run."""
     return [path for suite in suites for path in central_modules(suite) or [suite]]
 
 
@@ -263,9 +263,9 @@ def central_modules(suite: str) -> list[str]:
 
 
 def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
-    """Lanes of pytest runs side by side; the first prints as it goes, the output of the others comes at the end."""
+    """Run lanes in parallel. The first one prints as it runs; the output of the others follows at the end."""
     started = time.monotonic()
-    # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE were set, each would recompile the package.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "tests"], cwd=ROOT)
     first, beside = lanes[0], [*(Lane(runs) for runs in lanes[1:]), *more]
     for lane in beside:
@@ -275,7 +275,7 @@ def run_lanes(lanes: list[list[list[str]]], *more: Lane) -> int:
 
 
 def results_of(lanes: list[Lane]) -> list[int]:
-    """Wait for lanes that were started, print what they printed, and return their exit codes."""
+    """Wait for running lanes, print their output, and return their exit codes."""
     for lane in lanes:
         lane.join()
         print("\n".join(lane.outputs), flush=True)
@@ -290,7 +290,7 @@ def verdict_of(codes: list[int], started: float) -> int:
 
 
 class Lane(threading.Thread):
-    """pytest runs one after the other, their output kept until the end."""
+    """Sequential pytest runs, whose output is kept until the end."""
 
     def __init__(self, runs: list[list[str]], python: Path = PYTHON, **environment: str) -> None:
         super().__init__()
@@ -308,8 +308,8 @@ class Lane(threading.Thread):
 
 
 class WithSparkSample(Lane):
-    """A lane, and before it one suite with the oldest Spark, in its own environment, in classic sessions. With
-    ``--long`` with the newest too, over Spark Connect, and the tables on S3 over Spark Connect."""
+    """A lane that starts with one suite on the oldest Spark, in its own environment and in classic sessions. With
+    ``--long`` also on the newest, over Spark Connect, and the tables on S3 over Spark Connect."""
 
     def __init__(self, runs: list[list[str]], is_long: bool) -> None:
         super().__init__(runs)
