@@ -207,7 +207,7 @@ def test_a_token_belongs_to_its_listing(options: dict[str, Any], manager: Transa
 
 @pytest.mark.parametrize("most", [0, 1001, True, "5"])
 def test_a_page_has_1_to_1000_files(most: Any, manager: TransactionManager) -> None:
-    with pytest.raises(CallError, match="max_results (must be|is) a"):
+    with pytest.raises(CallError, match=r"max_results (must be|is) a"):
         manager.get_table_objects(NAME, max_results=most)
 
 
