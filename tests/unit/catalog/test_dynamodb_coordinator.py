@@ -555,7 +555,7 @@ def test_more_than_a_page_of_everything(ministack: Server, name: str) -> None:
 @pytest.mark.parametrize("long", ["é" * 600, "x" * 1025])
 def test_a_name_too_long_for_a_key_is_refused(ministack: Server, name: str, long: str) -> None:
     catalog = DynamoDBCoordinator(name, ministack.options())
-    with pytest.raises(CallError, match="cannot keep"):
+    with pytest.raises(CallError, match="cannot store"):
         catalog.register(TableRecord("id-1", long, "file:///x", 0), 0)
     assert catalog.tables() == []
 
