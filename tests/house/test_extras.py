@@ -34,7 +34,7 @@ def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
 def test_a_package_that_is_missing_is_noticed() -> None:
     """The child does not see what this environment has: here pytest, and what the command line needs."""
     done = run_with("deltalog", "imports", "cli")
-    assert done.returncode == 1 and "cli does not bring typer" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "cli does not install typer" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "calls", "cli")
     assert done.returncode == 1 and "pip install 'deltalog[cli]'" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "collect", "tests/house/test_import_places.py")

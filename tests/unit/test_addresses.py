@@ -74,7 +74,7 @@ def test_a_sqlite_url_that_does_not_say_where_the_file_is(
 )
 def test_a_url_of_another_kind_makes_no_catalog(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CallError, match=r"sqlite:////|Give what is between"):
+    with pytest.raises(CallError, match=r"sqlite:////|Use the part between"):
         TransactionManager(wrong)
     assert list(tmp_path.iterdir()) == []
 

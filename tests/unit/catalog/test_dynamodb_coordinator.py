@@ -221,7 +221,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
         lambda: place.through.insert(transaction("t")),
         lambda: place.through.register(table(3), 0),
     ):
-        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may later"):
+        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may yet do so"):
             call()
     place.proxy.rule = reset_before
     with pytest.raises(OperationTimeoutError):
@@ -555,7 +555,7 @@ def test_more_than_a_page_of_everything(ministack: Server, name: str) -> None:
 @pytest.mark.parametrize("long", ["é" * 600, "x" * 1025])
 def test_a_name_too_long_for_a_key_is_refused(ministack: Server, name: str, long: str) -> None:
     catalog = DynamoDBCoordinator(name, ministack.options())
-    with pytest.raises(CallError, match="cannot keep"):
+    with pytest.raises(CallError, match="cannot store"):
         catalog.register(TableRecord("id-1", long, "file:///x", 0), 0)
     assert catalog.tables() == []
 

@@ -194,12 +194,12 @@ def test_connections_are_as_many_as_threads_at_once(catalog: SQLiteCoordinator) 
 
 @pytest.mark.parametrize("path", ["", ":memory:", "there/", "a\0b"])
 def test_what_is_no_file_is_refused(path: str) -> None:
-    with pytest.raises(CallError, match="not a file for a catalog"):
+    with pytest.raises(CallError, match="cannot be the file of a catalog"):
         SQLiteCoordinator(path)
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CallError, match="not a file for a catalog"):
+    with pytest.raises(CallError, match="cannot be the file of a catalog"):
         SQLiteCoordinator(tmp_path)
 
 

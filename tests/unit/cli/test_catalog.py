@@ -207,7 +207,7 @@ def test_a_released_table_is_used_by_its_path(cli: Cli, catalog: Path, tmp_path:
     again = cli("tables", "release", catalog, "bank.a", "--json")
     assert (again.status, json.loads(again.err)["code"]) == (1, "ENTITY_NOT_FOUND")
     cli("tables", "register", catalog, "bank.a", url)
-    assert f"read and written by its path, {url}" in " ".join(cli("tables", "release", catalog, "bank.a").out.split())
+    assert f"read and write it by its path, {url}" in " ".join(cli("tables", "release", catalog, "bank.a").out.split())
     assert cli("tables", "list", catalog, "--json").out == ""
 
 

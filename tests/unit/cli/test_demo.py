@@ -62,7 +62,7 @@ def test_a_java_that_will_not_do(cli: Cli, tmp_path: Path, output: str, status: 
 def test_no_java(cli: Cli, tmp_path: Path) -> None:
     ran = cli("demo", "--path", tmp_path / "demo", env={"JAVA_HOME": "", "PATH": str(tmp_path)})
     assert ran.status == 1
-    assert "Spark needs Java, and there is none" in ran.err
+    assert "Spark needs Java, but no java command was found" in ran.err
     assert not (tmp_path / "demo").exists()
     wrong = cli("demo", "--path", tmp_path / "demo", env={"JAVA_HOME": str(tmp_path)})
     assert "cannot be run" in wrong.err

@@ -140,7 +140,7 @@ METADATA = {
     "schemaString": '{"type":"struct","fields":[]}',
 }  # fmt: skip
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a gap": ({"version": 2}, {}, "next one is 1"),
+    "a gap": ({"version": 2}, {}, "next version is 1"),
     "no in-commit timestamp": ({"ict": None}, {}, "inCommitTimestamp"),
     "a time that went back": ({"ict": 5}, {}, "not after"),
     "a time far ahead": ({"ict": 2**63 - 1}, {}, "ahead of its clock"),
@@ -151,11 +151,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a protocol without their times": ({"more": [protocol(MANAGED[:1], MANAGED[:1])]}, {}, "inCommitTimestamp"),
     "metadata of another catalog": ({"more": [{"metaData": METADATA}]}, {}, "catalogId"),
     "two protocols": ({"more": [{"protocol": PROTOCOL}] * 2}, {}, "cannot be ratified"),
-    "another version's name": ({}, {"fileName": f"{2:020d}.{uuid.uuid4()}.json"}, "is called"),
-    "a path": ({}, {"fileName": "../00000000000000000000.json"}, "is called"),
+    "another version's name": ({}, {"fileName": f"{2:020d}.{uuid.uuid4()}.json"}, "must be named"),
+    "a path": ({}, {"fileName": "../00000000000000000000.json"}, "must be named"),
     "no such file": ({}, {"fileName": f"{1:020d}.{uuid.uuid4()}.json"}, "has no"),
     "no name": ({}, {"fileName": None}, "missing"),
-    "no number": ({}, {"version": "1"}, "an integer of at least 0"),
+    "no number": ({}, {"version": "1"}, "a non-negative integer"),
 }
 
 
@@ -187,4 +187,4 @@ def test_tables_that_are_not_there(name: str, server: Served) -> None:
 
 def test_versions_that_are_not_ratified_are_not_published(server: Served, table: Any) -> None:
     status, found = server.ask("POST", f"{LOCATION}/published", {"version": 1})
-    assert status == 400 and "latest that is ratified is 0" in found["message"]
+    assert status == 400 and "latest ratified version is 0" in found["message"]

@@ -97,7 +97,7 @@ REFUSED: dict[str, Refused] = {
     "elsewhere": (lambda root: [AddObject("s3://b/x.parquet", "e", 1, VALUES)], CallError, "not a data file"),
     "too few values": (lambda root: [add(root, "x.parquet", 1, values=VALUES[:1])], CallError, "2 columns"),
     "no date": (lambda root: [add(root, "x.parquet", 1, values=("x", VALUES[1]))], CallError, "not a date"),
-    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "not a file of"),
+    "a file that is none of it": (lambda root: [DeleteObject(f"{root}/x.parquet")], CallError, "no longer, a file of"),
 }
 
 
