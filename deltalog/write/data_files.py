@@ -66,7 +66,7 @@ class WriteLayout:
     is_new: bool = False
 
     @classmethod
-    def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
+    def for_table(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
         """The layout of a table. ``clustered_by``: the paths of columns that always have statistics. Raises
         CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration

@@ -29,7 +29,7 @@ class IdentityValues:
         self._table = table
         self._columns: dict[str, Identity] = {}
 
-    def take_up(self, columns: Iterable[Identity]) -> None:
+    def resume(self, columns: Iterable[Identity]) -> None:
         """Continue with the identity columns of a schema, at the mark of the schema or the own one, if it is
         further."""
         found = dict[str, Identity]()
@@ -49,10 +49,10 @@ class IdentityValues:
 
     @property
     def marks(self) -> Marks:
-        """The high-water marks so far. ``go_back`` takes them."""
+        """The high-water marks so far. ``reset_to`` takes them."""
         return {name: column.mark for name, column in self._columns.items()}
 
-    def go_back(self, marks: Marks) -> None:
+    def reset_to(self, marks: Marks) -> None:
         """Generate the values after ``marks`` once more, for the same rows in the same order."""
         self._columns = {name: replace(column, mark=marks[name]) for name, column in self._columns.items()}
 

@@ -95,7 +95,7 @@ class RowWriter:
         rule, where one is not supported."""
         changes = self._changes
         rules = rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
-        self._identities.take_up(changes.identities)
+        self._identities.resume(changes.identities)
         return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
@@ -252,7 +252,7 @@ class RowWriter:
     # ---------------------------------------------------------------------------------------------- helpers
 
     def _layout(self) -> WriteLayout:
-        return WriteLayout.of(self._changes.metadata, self._changes.clustering_columns)
+        return WriteLayout.for_table(self._changes.metadata, self._changes.clustering_columns)
 
     def _layout_of_new_rows(self, filled: bool = False) -> WriteLayout:
         rules = self.rules()

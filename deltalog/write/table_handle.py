@@ -207,7 +207,7 @@ class TableHandle:
         """See ``DeltaTable.flush``."""
         wait_for_hooks(self.reader.store)
 
-    def lose(self) -> None:
+    def mark_lost(self) -> None:
         """Take note that the latest version is not in the log any more, and that a call has raised an error that says
         so: the next one reads the log, and changes the table that is there."""
         self._lost = self.latest
@@ -260,7 +260,7 @@ class TableHandle:
             is_strict=expected_version is not None,
             latest=latest,
             proven_ms=self._proven_ms(latest),
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
         for _, _, where in origins:
             transaction.declare_read(where)
@@ -297,7 +297,7 @@ class TableHandle:
             on_commit=self.advance,
             refresh=self.refresh_for_change,
             proven_ms=proven_ms,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
@@ -311,7 +311,7 @@ class TableHandle:
             on_commit=self.advance,
             is_strict=True,
             proven_ms=proven_ms,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def continuing(self, planned: Snapshot) -> Transaction:
@@ -326,7 +326,7 @@ class TableHandle:
             on_commit=self.advance,
             latest=latest,
             anchor=planned,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
