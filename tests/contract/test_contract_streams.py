@@ -372,7 +372,7 @@ def test_other_readers_see_the_rows_and_their_vacuum_leaves_the_bytes(tmp_path: 
 def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: DeltaTable, store: LogStore) -> None:
     staged = table.stage(rows(1))
     DeltaTable.open(store, environment=environment()).add_constraint("positive", "id > 5")
-    with pytest.raises(MetadataChangedError, match="stage them again"):
+    with pytest.raises(MetadataChangedError, match="Stage the rows again"):
         table.commit_staged([staged])
     assert table.discard_staged([staged]) == [] and left(store) == []
 

@@ -38,13 +38,13 @@ mutant = adding_to(MUTANTS, run_row_schedule)
 
 def _planned(patch: Patch, **changes: Any) -> None:
     """A merge whose plan has other facts, each made of the real plan."""
-    real = merge._Plan.of
+    real = merge._Plan.compile
 
-    def of(*given: Any) -> Any:
+    def compile_plan(*given: Any) -> Any:
         plan = real(*given)
         return dataclasses.replace(plan, **{name: change(plan) for name, change in changes.items()})
 
-    patch.setattr(merge._Plan, "of", of)
+    patch.setattr(merge._Plan, "compile", compile_plan)
 
 
 def _uncounted(patch: Patch) -> None:
@@ -55,8 +55,8 @@ def _uncounted(patch: Patch) -> None:
 
 def _found(patch: Patch, change: Any) -> None:
     """``change`` makes of what a merge has found what it stages."""
-    real = scan.TargetScan.found
-    patch.setattr(scan.TargetScan, "found", lambda self, *given: change(real(self, *given)))
+    real = scan.TargetScan.result
+    patch.setattr(scan.TargetScan, "result", lambda self, *given: change(real(self, *given)))
 
 
 # ---------------------------------------------------------------------------------------------- what was read
@@ -65,7 +65,7 @@ def _found(patch: Patch, change: Any) -> None:
 @mutant("R1", kinds=MERGES, writers=3)
 def inserts_without_having_read_the_keys(patch: Patch) -> None:
     """As who takes rows that are only inserted for an append."""
-    real = merge._Plan.found
+    real = merge._Plan.find_rows
 
     def unread(self: Any, transaction: Any) -> Any:
         found = real(self, transaction)
@@ -73,7 +73,7 @@ def inserts_without_having_read_the_keys(patch: Patch) -> None:
             transaction.staged._predicates.clear()
         return found
 
-    patch.setattr(merge._Plan, "found", unread)
+    patch.setattr(merge._Plan, "find_rows", unread)
 
 
 @mutant("R1", kinds=MERGES, writers=3)
@@ -223,7 +223,7 @@ def does_not_record_a_merge_that_found_nothing_to_do(patch: Patch) -> None:
     def merged(transaction: Any, asked: Any, user_metadata: Any, txn: Any) -> Any:
         if (
             not write_steps.is_recorded(transaction, txn)
-            and merge._Plan.of(transaction, asked).found(transaction).is_empty
+            and merge._Plan.compile(transaction, asked).find_rows(transaction).is_empty
         ):
             return skipped(transaction)
         return real(transaction, asked, user_metadata, txn)

@@ -200,8 +200,8 @@ UPDATES = {"append": 1, "update": 3}
 
 def _changed(patch: Patch, change: Any) -> None:
     """``change`` makes of what an update is to do what it does."""
-    real = update._RowUpdate.of
-    patch.setattr(update._RowUpdate, "of", lambda *given: change(real(*given)))
+    real = update._RowUpdate.compile
+    patch.setattr(update._RowUpdate, "compile", lambda *given: change(real(*given)))
 
 
 def without_ids(patch: Patch) -> None:

@@ -129,7 +129,7 @@ def test_a_partitioned_table_is_not_clustered() -> None:
 
 def test_every_file_must_have_statistics_of_a_new_column() -> None:
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, data=rows(1))
-    with pytest.raises(CallError, match="1 files have no statistics of v"):
+    with pytest.raises(CallError, match="1 files lack statistics of v"):
         table.cluster_by(["v"])
     table.cluster_by(["x"])
     nulls = pa.table({"x": pa.nulls(3, pa.int64()), "v": ["a", "b", "c"]})

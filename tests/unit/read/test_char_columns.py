@@ -235,5 +235,5 @@ def test_lists_of_char_cannot_be_written(tmp_path: Path) -> None:
 
     schema = StructType((StructField("l", ArrayType(TEXT), True, {KEY: "array<char(2)>"}),))
     table = DeltaTable.create(str(tmp_path / "t"), schema)
-    with pytest.raises(UnsupportedFeatureError, match="inside other types"):
+    with pytest.raises(UnsupportedFeatureError, match="Nested char and varchar"):
         table.append(pa.table({"l": [["a"]]}))

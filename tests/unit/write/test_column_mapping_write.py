@@ -235,7 +235,7 @@ def test_where_columns_are_found_by_id_files_have_ids() -> None:
         store.put("other.parquet", sink.getvalue().to_pybytes())
         with (
             table.transaction() as transaction,
-            pytest.raises(InvalidDataFileError, match=f"column {told} does not have the id"),
+            pytest.raises(InvalidDataFileError, match=f"column {told} does not have the field id"),
         ):
             transaction.add_parquet_files([("other.parquet", {})])
     sink = pa.BufferOutputStream()

@@ -229,7 +229,8 @@ def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, colu
     ]
     rows = [first | {"id": key, column: PARTS[column]} for key in (1, 2)]
     source = pa.Table.from_pylist(rows, schema=pa.schema(fields))
-    with pytest.raises(CallError, match=rf"The new value of {column} has no field {column}\..*y, which the table has"):
+    message = rf"The new value of {column} lacks the field {column}\..*y, which the table has"
+    with pytest.raises(CallError, match=message):
         CLAUSES[clause](table.merge(source, ON), column).execute()
     assert table.snapshot().version == 0 and found(table) == [first]
     CLAUSES[clause](table.merge(source, ON).with_schema_evolution(), column).execute()

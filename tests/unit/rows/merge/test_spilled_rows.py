@@ -107,7 +107,7 @@ def test_a_directory_without_room_is_named(place: Path, monkeypatch: pytest.Monk
 def test_large_sources_need_an_equality(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_MAX_UNKEYED", 50)
     table, source = table_of(), pa.Table.from_batches(batches())
-    with pytest.raises(CallError, match="no equality of the source and the table, and 3000 rows"):
+    with pytest.raises(CallError, match="no equality between source and table, and 3000 rows"):
         table.merge(source, "target.id < source.id").when_not_matched_insert_all().execute()
     table.merge(source, "target.id > source.id AND source.id < 10").when_matched_delete().execute()
     assert table.snapshot().scan().to_arrow().num_rows == 1
@@ -120,7 +120,7 @@ def test_rows_come_back_as_they_were_written() -> None:
     given = list(batches())
     assert [spilled.add(batch) for batch in given] == list(range(len(given)))
     assert spilled.batch(7).equals(given[7]) and spilled.table().equals(pa.Table.from_batches(given))
-    rows, rng = ChunkedRows.of(spilled.table()), random.Random(3)
+    rows, rng = ChunkedRows.from_table(spilled.table()), random.Random(3)
     numbers = pa.array(rng.choices(range(ROWS), k=500), pa.int64())
     for wanted in (numbers, numbers.slice(100, 7), numbers.slice(0, 0)):
         assert rows.take(wanted).equals(rows.rows.take(wanted))
