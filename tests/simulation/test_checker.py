@@ -56,7 +56,7 @@ def operation(token, version=None, outcome="ok", **facts):
 
 
 def good(**changes):
-    """A plain table: a, b and c added by one operation each; then a removed and d added in their place."""
+    """A plain table: a, b and c added by one operation each; then a removed and d added by one commit."""
     log = {
         0: commit(info("o0"), PLAIN, metadata(), add("a")),
         1: commit(info("o1"), add("b")),
@@ -96,7 +96,7 @@ def good(**changes):
 
 
 def timed(**changes):
-    """In-commit timestamps turned on at version 2 of a table whose file times jump."""
+    """In-commit timestamps enabled at version 2 of a table whose file times jump."""
     enabled = {ENABLE: "true", PAIR[0]: "2", PAIR[1]: "1003"}
     log = {
         0: commit(info("o0"), PLAIN, metadata()),
@@ -135,7 +135,7 @@ def test_good_histories_are_good():
 
 
 def changed(history, **operation_changes):
-    """The history with facts of its operations replaced: token -> facts."""
+    """The history with fields of its operations replaced: token -> fields."""
     for each in history.operations:
         for name, value in operation_changes.get(each.token, {}).items():
             setattr(each, name, value)
@@ -143,7 +143,7 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log, which the writers also meant and the watcher also saw."""
+    """The history with other bytes in the log, which the writers intended and the watcher saw too."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history

@@ -140,7 +140,7 @@ def test_dropped_columns_do_not_come_back() -> None:
     table.add_columns(pa.schema([("x", pa.int64()), ("p.first", pa.string())]))
     assert read(table) == [{"id": 1, "p": {"homes": [{"street": "High St"}], "first": None}, "x": None}]
     assert read(table, version=0)[0]["x"] == 5
-    assert table.snapshot().metadata.configuration[MAX_ID_KEY] == "8"  # six at first, two new ones
+    assert table.snapshot().metadata.configuration[MAX_ID_KEY] == "8"  # six before, two new ones
 
 
 def test_both_need_column_mapping() -> None:

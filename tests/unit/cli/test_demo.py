@@ -1,6 +1,6 @@
-"""What the demo refuses, before Spark is started and before anything is written or deleted.
+"""The demo's refusals, before Spark starts and before anything is written or deleted.
 
-The demo itself runs in tests/demo, in a process of its own.
+The demo itself runs in tests/demo, in its own process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.cli import Cli
 
 
 def java(directory: Path, output: str, status: int = 0) -> Path:
-    """A java that says what it is told."""
+    """A fake java that prints the given text."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit {status}\n")
@@ -179,7 +179,7 @@ def test_a_promise_that_is_broken_is_an_error() -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], unpacked: demo.Answer) -> str:
-    """The end of the story for people, of two months with in-commit timestamps on between them."""
+    """The end of the demo's output for people: two months of data, with in-commit timestamps enabled in between."""
     january = demo.Month("January", 0, 1_790_000_000_000, "file-modification", 27_004)
     february = demo.Month("February", 2, 1_790_000_060_000, "in-commit", 51_955)
     right = demo.Answer(2, 51_955)

@@ -1,4 +1,4 @@
-"""Footers of foreign Parquet files: what is read of them, what is refused, and that nothing ends the process."""
+"""Footers of other writers' Parquet files: what is read, what is refused, and that none crashes the process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def with_footer(data: bytes, footer: Struct | bytes) -> bytes:
 
 
 def field(tree: Struct, *path: int) -> list[Any]:
-    """A field: numbers of fields, and after one that is a list the position of an item."""
+    """Look up a field by a path of field numbers; after a list field the next number is the position of an item."""
     value: Any = tree
     numbers = list(path)
     while True:
@@ -78,7 +78,7 @@ def set_chunk_type(tree: Struct) -> None:
 
 
 def killer() -> bytes:
-    """A file whose footer ends the process in which pyarrow is asked for the metadata of a column chunk."""
+    """A file whose footer crashes a process that asks pyarrow for the metadata of a column chunk."""
     tree = footer_of(parquet())
     set_chunk_type(tree)
     return with_footer(parquet(), tree)
@@ -324,7 +324,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "group"), [(-1, -1), (2**40, 2**40), (3, -5), (2, 3)])
 def test_rows_that_cannot_be(rows: int, group: int, tmp_path: Path) -> None:
-    """A column that the file lacks has as many NULLs as its footer says, so the number is bounded."""
+    """A missing column reads as as many NULLs as the footer has rows, so that number is bounded."""
     table = DeltaTable.create(tmp_path, pa.schema([*SCHEMA, ("other", pa.int64())]), data=ROWS)
     [path] = tmp_path.glob("*.parquet")
     tree = footer_of(path.read_bytes())

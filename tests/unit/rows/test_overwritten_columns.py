@@ -1,4 +1,4 @@
-"""Overwrites that change the columns of a table, or its partition columns, with all rows replaced or only some."""
+"""Overwrites that change the columns or the partition columns of a table, and replace all rows or only some."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_partition_columns_are_replaced_with_the_columns(properties: dict[str, s
     table.delete("q = 'x'")
     assert rows(table) == [{"id": 2, "q": "y"}]
     table.overwrite(pa.table({"id": [1], "q": ["z"]}), overwrite_schema=True)
-    assert partitions(table) == ["q"]  # as they are
+    assert partitions(table) == ["q"]  # unchanged
     table.overwrite(pa.table({"id": [1], "q": ["z"]}), overwrite_schema=True, partition_by=[])
     assert partitions(table) == [] and rows(table) == [{"id": 1, "q": "z"}]
     assert table.snapshot(version=1).scan().to_arrow().num_rows == 2

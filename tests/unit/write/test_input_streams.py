@@ -1,4 +1,4 @@
-"""Data that can be read once is written once: given again it is an error, never a write without rows."""
+"""Data that can be read only once is written once: a second use is an error, never a write without rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that another engine clusters: they are written like others, and stay clustered by their columns."""
+"""Tables that another engine clusters: writes work as usual and keep the clustering columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges: each clause, what is read, what is refused, and conflicts. Random ones are in test_merge_model."""
+"""Merges: each clause, what is read, refusals, and conflicts. Random merges are in test_merge_model."""
 
 from __future__ import annotations
 

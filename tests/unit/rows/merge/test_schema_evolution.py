@@ -1,4 +1,4 @@
-"""Merges that add columns to their table; beside delta-spark they are in tests/interop/test_interop_merge_evolution."""
+"""Merges that add columns to their table; tests/interop/test_interop_merge_evolution compares them with delta-spark."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """As delta-spark does, also in lists and maps; with evolution a struct that is updated whole keeps the field."""
+    """As in delta-spark, also in lists and maps; with evolution a struct that is updated whole keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))
