@@ -67,9 +67,9 @@ def sweep(
     its first one. ``every``: so many-th case only."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
-        every = [(table, setting) for table in operation.tables for setting in operation.settings]
-        chosen = [each for each in every if each in combinations] if combinations else every
-        for table, setting in chosen or every[:1]:
+        places = [(table, setting) for table in operation.tables for setting in operation.settings]
+        chosen = [each for each in places if each in combinations] if combinations else places
+        for table, setting in chosen or places[:1]:
             untouched = _run(Case(operation, table, setting), totals, failures)
             totals.calls[operation.name] = totals.calls.get(operation.name, 0) + len(untouched.calls)
             for case in itertools.islice(_cases(Case(operation, table, setting), untouched.calls), None, None, every):
