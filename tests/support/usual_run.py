@@ -42,7 +42,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_row_changes.py::test_many_rows_of_a_file_are_found_by_bitmaps",
         f"{SPARK}/test_row_changes.py::test_a_concurrent_change_of_the_same_rows_is_a_conflict",
         f"{SPARK}/test_row_changes.py::test_rows_that_are_lost_on_the_way_are_noticed",
-        f"{INTEROP}/test_interop_rewrites.py::test_both_engines_in_turn[vectors, by name]",
+        f"{_PARITY}[UPDATE and DELETE with deletion vectors]",
         f"{_PARITY}[DELETE with a change data feed]",
         f"{_PARITY}[UPDATE with a change data feed]",
     ),
