@@ -1,7 +1,7 @@
 """Checks the arguments of public calls against the types in their signatures, before anything else happens. Pure.
 
-An argument of another type is a CallError that names the parameter, wherever it would have failed later. Subclasses of
-text and numbers, those of NumPy among them, become Python's own.
+An argument of the wrong type is a CallError that names the parameter, no matter where it would have failed later.
+Instances of subclasses of str and numbers, including NumPy's, become Python's own types.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from deltalog.errors import CallError
 T = TypeVar("T")
 # Returns the value to use; raises _WrongTypeError.
 _Check = Callable[[Any], Any]
-# The checks of positional parameters in order (None: unchecked), the checks of all parameters by name, and the types
-# of all parameters in order.
+# The checks of positional parameters in order (None: unchecked), the checks of all parameters by name, and the types of
+# all parameters in order.
 _Plan = tuple[tuple[_Check | None, ...], dict[str, _Check], dict[str, Any]]
 _TEXTS = (str, bytes, bytearray, memoryview)
 _MAX_SHOWN = 100
@@ -33,7 +33,7 @@ class _WrongTypeError(Exception):
 
 
 def checked(target: T) -> T:
-    """Decorate a function, or the public methods of a class, so that their arguments are checked."""
+    """Decorate a function, or the public methods of a class, to check their arguments."""
     if isinstance(target, type):
         for name, member in list(vars(target).items()):
             if not name.startswith("_"):
@@ -50,7 +50,7 @@ def _check_member(owner: type, name: str, member: Any) -> None:
 
 
 def _checked(function: Any) -> Any:
-    plan: list[_Plan] = []  # made by the first call: hints may name modules not yet imported
+    plan: list[_Plan] = []  # built by the first call, because hints may name modules that are not imported yet
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -73,7 +73,7 @@ def _checked(function: Any) -> Any:
 
 
 def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str, Any]) -> CallError:
-    """The error for the first argument of a wrong type."""
+    """The error for the first argument of the wrong type."""
     checks, by_name, hints = plan
     given = [*zip(hints, args, checks, strict=False), *((name, named[name], by_name.get(name)) for name in named)]
     for name, value, check in given:
@@ -81,19 +81,21 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
             if check is not None:
                 check(value)
         except _WrongTypeError:
-            return CallError(f"{_call_name(function, args)}: {name} is {_described(hints[name])}; got {shown(value)}.")
+            return CallError(
+                f"{_call_name(function, args)}: {name} must be {_described(hints[name])}; got {shown(value)}."
+            )
     return CallError(f"{_call_name(function, args)}: an argument has the wrong type.")
 
 
 def _call_name(function: Any, args: Sequence[Any]) -> str:
-    """A method that a class inherits is called by the name of that class."""
+    """The name of a call for messages; an inherited method is named after the class it is called on."""
     owner, _, name = str(function.__qualname__).removesuffix(".__init__").rpartition(".")
     inherits = args and any(base.__name__ == owner for base in type(args[0]).__mro__)
     return f"{type(args[0]).__name__}.{name}" if inherits else f"{owner}.{name}" if owner else name
 
 
 def shown(value: Any) -> str:
-    """Any value as text for a message, cut to a limited length."""
+    """A value as text for a message, truncated."""
     try:
         text = ascii(value)
     except Exception:
@@ -130,7 +132,7 @@ def _options(annotation: Any, function: Any) -> Iterator[tuple[str, tuple[_Check
 
 
 def _resolved(annotation: Any, function: Any) -> Any:
-    """The type that an annotation means; Any where there is none, or one that only type checkers import."""
+    """The type of an annotation; Any if there is none, or if only type checkers import it."""
     if annotation is inspect.Parameter.empty:
         return Any
     try:
@@ -143,7 +145,7 @@ def _resolved(annotation: Any, function: Any) -> Any:
 
 
 def _check_of(hint: Any) -> _Check | None:
-    """None for types that are not checked here."""
+    """The check for a type; None for types that are not checked here."""
     if hint is Any or hint is object or isinstance(hint, (str, TypeVar)):
         return None
     if hint is None or hint is type(None):
@@ -219,7 +221,7 @@ def _instance(kind: type) -> _Check:
 def _any_of(hint: Any) -> _Check | None:
     members = typing.get_args(hint)
     checks = [_check_of(member) for member in members]
-    # A point in time is checked where it is parsed: InvalidTimestampError.
+    # Points in time are checked when they are parsed, which raises InvalidTimestampError.
     if None in checks or datetime in members:
         return None
 
@@ -260,7 +262,7 @@ def _sequence(hint: Any) -> _Check:
 
 def _iterable(hint: Any) -> _Check:
     (each,) = typing.get_args(hint)
-    # Items of a union of types, such as records, are checked where they are read.
+    # Items of a union type, such as records, are checked when they are read.
     is_one_kind = typing.get_origin(each) not in (typing.Union, types.UnionType)
     element = _check_of(each) if is_one_kind else None
 
@@ -278,12 +280,12 @@ def _iterable(hint: Any) -> _Check:
 
 
 def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
-    """A stream, checked as it is read."""
+    """A stream whose items are checked as they are read."""
     for value in values:
         try:
             yield element(value)
         except _WrongTypeError:
-            raise CallError(f"Each item is {_described(hint)}; got {shown(value)}.") from None
+            raise CallError(f"Each item must be {_described(hint)}; got {shown(value)}.") from None
 
 
 def _mapping(hint: Any) -> _Check:
@@ -330,11 +332,11 @@ _GENERIC: dict[Any, Callable[[Any], _Check | None]] = {
 # --------------------------------------------------------------------------------------------------- in words
 
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False"}
+_WORDS = {str: "text", int: "an integer", float: "a number", bool: "True or False"}
 
 
 def _described(hint: Any) -> str:
-    """The values that a type accepts, for a message."""
+    """The values that a type accepts, in words for a message."""
     if hint is None or hint is type(None):
         return "None"
     if hint in _WORDS:
@@ -359,11 +361,11 @@ def _described(hint: Any) -> str:
 def _plural(hint: Any) -> str:
     if hint is Any:
         return "values"
-    return {int: "whole numbers"}.get(hint) or _described(hint).removeprefix("an ").removeprefix("a ")
+    return {int: "integers"}.get(hint) or _described(hint).removeprefix("an ").removeprefix("a ")
 
 
-def half_made(represent: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A ``__repr__`` that also shows an object whose constructor raised: tools show it with the traceback."""
+def safe_repr(represent: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A ``__repr__`` that also works for an object whose constructor raised, which tools show with the traceback."""
 
     @functools.wraps(represent)
     def shown(self: Any) -> str:

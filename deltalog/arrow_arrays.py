@@ -1,7 +1,8 @@
-"""Python values as Arrow arrays, without ``pyarrow.array``. Pure.
+"""Converts Python values to Arrow arrays without ``pyarrow.array``. Pure.
 
-``pyarrow.array`` imports pandas, where it is installed, to look for pandas objects: a third of a second in a
-fresh process, paid by every first read of a log. The values here are plain, so buffers do.
+``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That takes a third of a second in a
+fresh
+process, on every first read of a log. The values here are plain, so arrays are built from buffers.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ def int64s(values: Sequence[int | None]) -> pa.Int64Array:
 
 
 def row_numbers(count: int) -> pa.Int64Array:
-    """0 … count - 1, without an object of Python for each."""
+    """0 … count - 1, without creating a Python object for each."""
     return pc.indices_nonzero(pa.repeat(TRUE, count)).view(pa.int64())
 
 
 def uint64s(numbers: array[int]) -> pa.UInt64Array:
-    """Whole numbers of eight bytes without a sign, such as the positions of a bitmap, in the same memory."""
+    """Unsigned 64-bit integers, such as the positions of a bitmap, sharing the memory of ``numbers``."""
     return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def float64s(values: Sequence[float | None]) -> pa.DoubleArray:
-    """Numbers; None becomes null. Raises TypeError."""
+    """Floats; None becomes null. Raises TypeError."""
     return _numbers(pa.float64(), "d", 0.0, values)
 
 
@@ -44,7 +45,7 @@ def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Se
     validity = None
     try:
         data = array(code, values)
-    except TypeError:  # looking for None would take longer than the rest, and mostly there is none
+    except TypeError:  # checking for None first would take longer than the rest, and mostly there is none
         validity = _validity(values)
         data = array(code, [zero if value is None else value for value in values])
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
@@ -57,13 +58,13 @@ def booleans(values: Sequence[bool | None]) -> pa.BooleanArray:
 
 
 def strings(values: Sequence[str | None]) -> pa.StringArray:
-    """Texts; None becomes null. Raises pyarrow.ArrowCapacityError above 2 GiB."""
+    """Strings; None becomes null. Raises pyarrow.ArrowCapacityError above 2 GiB."""
     encoded = [b"" if value is None else value.encode() for value in values]
     offsets = array("i", [0])
     try:
         offsets.extend(accumulate(map(len, encoded)))
     except OverflowError:
-        raise pa.ArrowCapacityError(f"{len(values)} texts hold more than 2 GiB") from None
+        raise pa.ArrowCapacityError(f"{len(values)} strings hold more than 2 GiB") from None
     buffers = [_validity(values), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
@@ -87,15 +88,16 @@ _ENTRY_FIELDS = [STRINGS_MAP.key_field, STRINGS_MAP.item_field]
 
 
 def combined(values: Any) -> Any:
-    """A column of a table as one array."""
+    """A table column as one array."""
     if not isinstance(values, pa.ChunkedArray):
         return values
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
-    """As ``values.filter(mask)``. Texts and maps of texts are not copied where those that are left out are empty, as
-    nulls are: the result then has offsets of its own into the same memory."""
+    """As ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
+    the
+    result then has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)
@@ -118,7 +120,7 @@ def kept(values: Any, mask: pa.BooleanArray) -> Any:
 
 @lru_cache(maxsize=64)
 def empty(schema: pa.Schema) -> pa.Table:
-    """A table without rows, cached by schema, since tables are immutable and the schemas are few."""
+    """A table without rows, cached by schema: tables are immutable, and there are few schemas."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
@@ -128,7 +130,7 @@ def _shared_nulls(kind: pa.DataType) -> Any:
 
 
 def nulls(rows: int, kind: pa.DataType) -> Any:
-    """As ``pyarrow.nulls``; up to 32,768 rows, arrays of a type share their memory."""
+    """As ``pyarrow.nulls``; up to 32,768 rows, arrays of the same type share their memory."""
     return _shared_nulls(kind).slice(0, rows) if rows <= _SHARED_ROWS else pa.nulls(rows, kind)
 
 
@@ -147,8 +149,51 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
     return pa.py_buffer(bytes(packed))
 
 
+def if_else(condition: Any, one: Any, other: Any) -> Any:
+    """As ``pyarrow.compute.if_else``, also for a null scalar beside a slice of texts or bytes: Arrow 20 gives
+    bytes that belong to other rows there."""
+    return pc.if_else(condition, _beside_texts(one, other), _beside_texts(other, one))
+
+
+def _beside_texts(value: Any, other: Any) -> Any:
+    is_null = isinstance(value, pa.Scalar) and not value.is_valid
+    if is_null and not isinstance(other, pa.Scalar) and other.type in (pa.string(), pa.binary()):
+        return nulls(len(other), other.type)
+    return value
+
+
+def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.BooleanArray | None = None) -> Any:
+    """Lists or maps of these lengths, whose values lie one after the other; null where they are not valid. ``values``
+    of a map are structs of keys and values. Raises pyarrow.ArrowInvalid for more values than the type has offsets for.
+
+    ``ListArray.from_arrays`` of Arrow 20 refuses a mask beside offsets with a bitmap, and none makes maps."""
+    inner = kind.field(0).type
+    values = values if values.type == inner else values.cast(inner)
+    offset = pa.int64() if pa.types.is_large_list(kind) else pa.int32()
+    ends = pc.cumulative_sum_checked(lengths.cast(offset))
+    offsets = pa.concat_arrays([pa.repeat(ZERO.cast(offset), 1), ends])
+    validity = None if is_valid is None else pa.concat_arrays([is_valid]).buffers()[1]
+    return pa.Array.from_buffers(kind, len(lengths), [validity, offsets.buffers()[1]], children=[values])
+
+
+def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as the IPC writer takes them. That of Arrow 20 writes other values, or ends the process, for texts, bytes,
+    lists and maps whose first offset is not 0, as those of ``kept`` and of other programs; they are copied there."""
+    if _ipc_takes_any_offset():
+        return rows
+    return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)
+
+
+@lru_cache(maxsize=1)
+def _ipc_takes_any_offset() -> bool:
+    offsets = pa.py_buffer(array("i", [1, 2]))
+    texts = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"abc")])
+    batch = pa.RecordBatch.from_arrays([texts], ["text"])
+    return bool(pa.ipc.read_record_batch(batch.serialize(), batch.schema).equals(batch))
+
+
 def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """Values of a type; of whole numbers, text and truth values without ``pyarrow.array``. Raises
+    """Values as an array of a type; integers, strings and booleans without ``pyarrow.array``. Raises
     pyarrow.ArrowInvalid."""
     if pa.types.is_integer(kind):
         return int64s(values).cast(kind)
@@ -158,8 +203,8 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value of a type, or null; of numbers, text, truth values and dates without ``pyarrow.scalar``, which imports
-    pandas too. Raises pyarrow.ArrowInvalid."""
+    """A value, or null, as a scalar of a type; numbers, strings, booleans and dates without ``pyarrow.scalar``, which
+    also imports pandas. Raises pyarrow.ArrowInvalid."""
     if value is None:
         return pa.nulls(1, kind)[0]
     if type(value) is int and -(2**63) <= value < 2**63 and pa.types.is_integer(kind):

@@ -1,8 +1,8 @@
-"""Work that its caller does not wait for: done by a thread, in order, before the process ends.
+"""Background work: run by a thread, in order, and finished before the process ends.
 
-Each key, such as the URL of a table, has a queue of its own and a thread while the queue is not empty. Threads are not
-daemons, and the interpreter waits for them before it ends. Errors are logged. A fork waits for the work that is under
-way; what is queued then is done by the parent only.
+Each key, such as the URL of a table, has its own queue, with a thread while the queue is not empty. The threads are not
+daemons, and the interpreter waits for them before it exits. Errors are logged. A fork waits for running work; work that
+is queued at that moment runs only in the parent.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-# A caller that queues more than this waits: it is faster than its work, which would otherwise pile up.
+# A caller that queues more than this waits: it is faster than its work, which would pile up otherwise.
 MAX_WAITING = 8
 
 log = logging.getLogger(__name__)
 
 
 class _Queue:
-    """Work that waits or is under way. ``added`` and ``done`` count what was ever queued and finished."""
+    """Queued and running work. ``added`` and ``done`` count all work ever queued and finished."""
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], object]] = deque()
@@ -29,7 +29,7 @@ class _Queue:
         self.worker: int | None = None  # the thread's identifier
 
 
-# Guards all that follows. Held for moments only, not while work is done.
+# Guards everything below. Held only briefly, never while work runs.
 _changed = threading.Condition()
 _queues: dict[str, _Queue] = {}
 _under_way = 0
@@ -38,8 +38,9 @@ _has_ended = False
 
 
 def in_background(key: str, work: Callable[[], object]) -> None:
-    """Queue ``work`` after all that was queued for ``key``. Raises nothing. Waits for the queue where it is full; where
-    no thread can be started any more, since the interpreter ends, does the work at once."""
+    """Queue ``work`` after everything queued for ``key``. Raises nothing. Waits if the queue is full. If no thread can
+    be
+    started because the interpreter is exiting, runs the work immediately."""
     with _changed:
         queue = None if _has_ended else _queues.get(key) or _started(key)
         if queue is not None:
@@ -54,8 +55,7 @@ def in_background(key: str, work: Callable[[], object]) -> None:
 
 
 def wait_for(key: str) -> None:
-    """Wait for all that was queued for ``key`` before this call, unless this is work of that queue itself. Cost:
-    none."""
+    """Wait for everything queued for ``key`` before this call, unless called from work of that queue. Cost: none."""
     with _changed:
         queue = _queues.get(key)
         if queue is None or queue.worker == threading.get_ident():
@@ -75,7 +75,7 @@ def _started(key: str) -> _Queue | None:
 
 
 def _work_off(key: str, queue: _Queue) -> None:
-    """Do the work of a queue until it is empty. Runs in a thread of its own."""
+    """Run the work of a queue until it is empty. Runs in its own thread."""
     global _under_way
     queue.worker = threading.get_ident()
     while True:
@@ -87,7 +87,7 @@ def _work_off(key: str, queue: _Queue) -> None:
             work = queue.waiting.popleft()
             _under_way += 1
         _do(key, work)
-        del work  # what it holds, such as a snapshot, is free before the next one comes
+        del work  # frees what it holds, such as a snapshot, before the next work starts
         with _changed:
             queue.done += 1
             _under_way -= 1
@@ -105,8 +105,9 @@ def _do(key: str, work: Callable[[], object]) -> None:
 
 
 def _wait_at_exit() -> None:
-    """Wait for all queues while threads still work: at the next step concurrent.futures, which this module imports
-    first to be called after it, refuses all further calls."""
+    """Wait for all queues while threads still work: the next exit step belongs to concurrent.futures, which then
+    refuses
+    all further calls. This module imports it first so that its exit step comes later."""
     global _has_ended
     while True:
         with _changed:
@@ -139,7 +140,7 @@ def _after_fork_in_child() -> None:
     _is_forking, _under_way = False, 0
 
 
-if hasattr(threading, "_register_atexit"):  # otherwise threads are joined, when concurrent.futures has ended
+if hasattr(threading, "_register_atexit"):  # otherwise threads are joined after concurrent.futures has shut down
     threading._register_atexit(_wait_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A commit that is in the log. ``attempts`` counts the versions tried; 0 when the call had nothing to do
-    and made no commit (``skipped``). ``operation_metrics``: as in its commitInfo, what it added and removed; unknown
-    numbers are left out. ``operation``: as there, such as MERGE; None where no commit was made."""
+    """A commit in the log. ``attempts``: the number of versions tried; 0 if the call had nothing to do and made no
+    commit
+    (``skipped``). ``operation_metrics``: from its commitInfo, what it added and removed; unknown numbers are left out.
+    ``operation``: from its commitInfo, such as MERGE; None if no commit was made."""
 
     version: int
     timestamp_ms: int
@@ -27,47 +28,47 @@ class CommitResult:
 
     @property
     def num_deleted_rows(self) -> int | None:
-        """The rows that were deleted, by a delete, a merge or an overwrite."""
+        """The number of rows deleted by a delete, a merge or an overwrite."""
         return self._number("numDeletedRows", "numTargetRowsDeleted")
 
     @property
     def num_updated_rows(self) -> int | None:
-        """The rows that got new values."""
+        """The number of rows that got new values."""
         return self._number("numUpdatedRows", "numTargetRowsUpdated")
 
     @property
     def num_inserted_rows(self) -> int | None:
-        """The rows that a merge inserted."""
+        """The number of rows that a merge inserted."""
         return self._number("numTargetRowsInserted")
 
     @property
     def num_copied_rows(self) -> int | None:
-        """The rows that were moved unchanged into new files."""
+        """The number of rows moved unchanged into new files."""
         return self._number("numCopiedRows", "numTargetRowsCopied")
 
     @property
     def num_source_rows(self) -> int | None:
-        """The rows of a merge's source."""
+        """The number of rows in a merge's source."""
         return self._number("numSourceRows")
 
     @property
     def num_output_rows(self) -> int | None:
-        """The rows that were written into new files."""
+        """The number of rows written into new files."""
         return self._number("numOutputRows")
 
     @property
     def num_added_files(self) -> int | None:
-        """The data files that were added."""
+        """The number of data files added."""
         return self._number("numAddedFiles", "numTargetFilesAdded", "numFiles")
 
     @property
     def num_removed_files(self) -> int | None:
-        """The data files that were removed."""
+        """The number of data files removed."""
         return self._number("numRemovedFiles", "numTargetFilesRemoved")
 
     @property
     def num_deletion_vectors_added(self) -> int | None:
-        """The files that got a deletion vector, or a larger one."""
+        """The number of files that got a deletion vector or a larger one."""
         return self._number("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
     def _number(self, *names: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Dataset: the write contract on a location, where there may be no table yet, or on a table that is open."""
+"""Dataset: the write contract on a location, where there may be no table yet, or on an open table."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_log
 from deltalog.arguments import checked
-from deltalog.catalog.locate import committer_of, handle_on, open_location
 from deltalog.create.new_table import first_transaction, initial_state, table_schema
 from deltalog.environment import Environment
 from deltalog.errors import CallError, EmptyDatasetError, MissingRecordsError, TableNotFoundError, VersionNotFoundError
 from deltalog.log.commit_summary import CommitSummary, summary_of
-from deltalog.log.reader import LogReader
 from deltalog.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
@@ -30,21 +29,21 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _BLOB_TYPES = (bytes, bytearray, memoryview)
-_COMMITS_AT_ONCE = 256  # commits whose bytes are held in memory together
+_COMMITS_AT_ONCE = 256  # how many commits to hold as bytes at a time
 
 
 @checked
 class Dataset:
     """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not, or on an open table.
 
-    ``Dataset(url)``: the first write creates the table in the commit that holds its data, with in-commit timestamps
-    unless ``properties`` say otherwise: with ``schema`` and ``partition_by`` where given, else with the columns of the
-    data; as a table of blobs where it is a write of bytes. An existing table is not changed. ``url`` may also be
-    the address of a table in a catalog, which must exist: else TableNotFoundError. ``storage_options``: as for
-    ``open_store``. Cost: none; with an address 1 call of the coordinator.
+    ``Dataset(url)``: the first write creates the table in the commit that holds its data. The table has in-commit
+    timestamps unless ``properties`` disable them; ``schema`` and ``partition_by`` if set, otherwise the columns of the
+    data; and it is a table of blobs if the first write is one of bytes. An existing table is not changed. ``url`` can
+    also be the address of a table in a catalog, which must exist, or TableNotFoundError is raised. ``storage_options``:
+    as for ``open_store``. Cost: none; with an address, 1 call of the coordinator.
 
-    ``Dataset(table)``: a DeltaTable, also one of a transaction over several tables; its writes become visible when
-    that is committed. The other arguments are then a CallError. Cost: none.
+    ``Dataset(table)``: a DeltaTable, possibly one of a transaction over several tables, whose commit makes the writes
+    visible. Any other argument is then a CallError. Cost: none.
     """
 
     @checked
@@ -65,8 +64,7 @@ class Dataset:
             self._table = url
             self._reader = handle_of(url).reader
         else:
-            clock_ms = None if environment is None else environment.clock_ms
-            self._reader = LogReader(open_location(url, **storage_options), (), clock_ms)
+            self._reader = open_log(url, environment=environment, **storage_options)
         self._schema = None if schema is None else table_schema(schema)
         self._partition_by = tuple(partition_by)
         self._properties = {ENABLE_IN_COMMIT_TIMESTAMPS.key: "true", **(properties or {})}
@@ -74,7 +72,7 @@ class Dataset:
 
     @property
     def url(self) -> str:
-        """The table's root."""
+        """The URL of the table root."""
         return self._reader.store.url
 
     def table(self) -> DeltaTable:
@@ -91,7 +89,7 @@ class Dataset:
         return self.table().snapshot()
 
     def snapshot(self, version: int) -> Snapshot:
-        """A version. Raises VersionNotFoundError, before the first write too. Cost: as DeltaTable.snapshot."""
+        """A version. Raises VersionNotFoundError, also before the first write. Cost: as DeltaTable.snapshot."""
         table = self._opened()
         if table is None:
             raise VersionNotFoundError(
@@ -103,8 +101,8 @@ class Dataset:
         return table.snapshot(version)
 
     def snapshots(self) -> list[CommitSummary]:
-        """What each version added whose commit is still in the log, oldest first; empty before the first write.
-        Cost: 1 LIST and 1 GET for each, in parallel where the store supports that."""
+        """What each version added, for all versions whose commit is still in the log, oldest first; empty before the
+        first write. Cost: 1 LIST and 1 GET for each, concurrently if the store supports it."""
         if self._opened() is None:
             return []
         versions = list(self._reader.list_from().commits)
@@ -112,9 +110,10 @@ class Dataset:
         return [summary_of(commit) for part in parts for commit in self._reader.commits(part)]
 
     def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
-        """The bytes of a blob, as a seekable binary file: of a ``path`` in the table's rows, or that a version added
-        (None: the latest). Raises CallError for a version that added none, UnsafePathError, ObjectNotFoundError,
-        EmptyDatasetError. Cost: for a version as ``snapshot`` and 1 GET; then what is read."""
+        """The content of a blob, as a seekable binary file: the blob at a ``path`` in the table's rows, or the blob
+        that
+        a version added (None: the latest). Raises CallError for a version that added none, UnsafePathError,
+        ObjectNotFoundError, EmptyDatasetError. Cost: for a version as ``snapshot`` and 1 GET; then what is read."""
         if path is None:
             path = stream.blob_path(self.table().snapshot(version))
         store, inside = self._reader.files.find(path)
@@ -125,13 +124,13 @@ class Dataset:
     def write(
         self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> Snapshot:
-        """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with its author's metadata.
+        """Add rows (or bytes, to a table of blobs) as the version after the latest one, with its author's metadata.
 
-        Unlike ``DeltaTable.append``, which follows concurrent commits, this names its parent: VersionConflictError
-        when another writer takes that version, unless ``retry_count`` lets the commit be made again on top.
-        ``metadata`` is any JSON object, and is kept as given in the commit; None is ``{}``. Options: ``WriteOptions``.
-        The first write creates the table. Raises CallError before any I/O, and as ``append``. Cost: as ``append``, on
-        a local disk 2 HEADs more.
+        ``DeltaTable.append`` follows concurrent commits. This names its parent version instead: if another writer
+        commits the next version, it raises VersionConflictError, unless ``retry_count`` allows repeating the commit on
+        top of that version. ``metadata`` is any JSON object, kept unchanged in the commit; None means ``{}``. Options:
+        ``WriteOptions``. The first write creates the table. Raises CallError before any I/O, and as ``append``. Cost:
+        as ``append``; on a local disk 2 HEADs more.
         """
         is_blob = isinstance(data, _BLOB_TYPES)
         data = data if is_blob or self._table is not None else as_reader(data)
@@ -141,9 +140,9 @@ class Dataset:
     def stream_write(
         self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> StreamWriter:
-        """A writer of bytes, for a table of blobs; its ``commit`` makes them one version of one row, and the first one
-        creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT, or 1 for each part, of the
-        bytes."""
+        """A writer of bytes, for a table of blobs. Its ``commit`` makes the bytes one version with one row; the first
+        commit creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT of the bytes, or 1 for
+        each part."""
         return StreamWriter(self._target(lambda: None), metadata, staging.options_of(options))
 
     def stream_write_records(
@@ -152,25 +151,26 @@ class Dataset:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """As ``write``, of records that are pulled one by one: mappings from column names to values, or record batches.
+        """As ``write``, for records that are pulled one by one: mappings from column names to values, or record
+        batches.
 
-        They become files of about 128 MiB of rows, which is what is held in memory. An iterator is read once: passing
-        it again is a CallError. The first write creates the table, for which the dataset must have a ``schema`` where
-        the records have none. When the iterator or anything else raises, there is no version and the files are removed.
+        They become files of about 128 MiB of rows, which is also the memory used. An iterator is read once: passing it
+        again is a CallError. The first write creates the table; the dataset must have a ``schema`` for that if the
+        records have none. If the iterator or anything else raises, no version is created and the files are removed.
         Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table of
         blobs, SchemaMismatchError.
         """
         if records is None:
-            raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
+            raise MissingRecordsError("records is None. To write no rows, pass an empty list.")
         checked = staging.options_of(options)
         if self._table is None and hasattr(records, "__arrow_c_stream__"):
-            records = as_reader(records)  # for the columns and for the rows: a stream can be read only once
+            records = as_reader(records)  # used for both columns and rows: a stream can be read only once
         return stream.write_records(self._target(lambda: _schema_of(records)), records, metadata, checked)
 
     # --------------------------------------------------------------------------------------------------- staging
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
-        """As ``DeltaTable.stage``. Raises EmptyDatasetError before the first write, which decides the columns."""
+        """As ``DeltaTable.stage``. Raises EmptyDatasetError before the first write, which determines the columns."""
         return self.table().stage(data, **options)
 
     def commit_staged(
@@ -191,18 +191,18 @@ class Dataset:
     def _opened(self) -> DeltaTable | None:
         if self._table is None:
             try:
-                self._table = DeltaTable.open(self._reader.store, environment=self._environment)
+                self._table = DeltaTable(handle_on_latest(self._reader, self._environment))
             except TableNotFoundError:
                 return None
         return self._table
 
     def _target(self, schema: Callable[[], StructType | None]) -> staging.WriteTarget:
-        """Where verbs write; ``schema`` is that of the first write's data, None for bytes."""
+        """The target of writes. ``schema`` returns the schema of the first write's data, None for bytes."""
         if self._opened() is not None:
             return staging.target_of(handle_of(self.table()))
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
-        # One state for all transactions of a write: column mapping gives columns random names.
+        # One state for all transactions of a write, because column mapping gives columns random names.
         state = initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )
@@ -212,12 +212,12 @@ class Dataset:
             if table is not None:
                 return staging.target_of(handle_of(table)).begin(options)
             environment = options.environment(self._environment, None, self.url)
-            committer = committer_of(self._reader.store, self._environment)
+            committer = committer_of(self._reader, self._environment)
             return first_transaction(
                 self._reader, committer, environment, state, on_commit=self._created, is_strict=True
             )
 
-        return staging.WriteTarget(self._reader.store, begin, lambda: None)
+        return staging.WriteTarget(self._reader.store, self._reader.authority, begin, lambda: None)
 
     def _created(self, first: Snapshot, replaced: Snapshot | None) -> None:
         if replaced is None:

@@ -1,7 +1,7 @@
-"""When the work of a call has to end, because its caller is no longer waiting for it.
+"""Deadlines: when the work of a call must end because its caller no longer waits for it.
 
-Work that was not ended would hold its thread and its locks for nothing. It ends where it next reads a table of a
-catalog, with the error of a store that failed, which every operation handles at any such place.
+Work that goes on would hold its thread and its locks for nothing. It ends when it next reads a table of a catalog, with
+the error of a failed store, which every operation handles there anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _END: ContextVar[float | None] = ContextVar("deltalog_deadline", default=None)
 
 @contextlib.contextmanager
 def until(end_s: float | None) -> Iterator[None]:
-    """In the block, work of this thread ends at a time of ``time.monotonic()``; None: whenever it is done."""
+    """Limit the work of this thread in the block to a time of ``time.monotonic()``; None: no limit."""
     token = _END.set(end_s)
     try:
         yield
@@ -32,20 +32,22 @@ def until(end_s: float | None) -> Iterator[None]:
 
 
 def check(url: str) -> None:
-    """Raises StoreError if the time is over. ``url``: what would be read next."""
+    """Raise StoreError if the deadline has passed. ``url``: what would be read next."""
     end_s = _END.get()
     if end_s is not None and time.monotonic() > end_s:
-        raise StoreError(f"{url}: the call took longer than its caller waits, and was ended before its next read.")
+        raise StoreError(
+            f"{url}: the call took longer than its caller waits for it, and was ended before its next read."
+        )
 
 
 def seconds_left() -> float:
-    """The time that is left, as ``Lock.acquire`` takes it: -1 without a deadline, and at least 0."""
+    """The time left, in the form that ``Lock.acquire`` takes: -1 without a deadline, otherwise at least 0."""
     end_s = _END.get()
     return -1 if end_s is None else max(0.0, end_s - time.monotonic())
 
 
 def carried(function: Callable[..., R]) -> Callable[..., R]:
-    """A function for another thread, whose work ends when that of this one does."""
+    """Wrap a function for another thread, so that it has the deadline of this thread."""
     end_s = _END.get()
     if end_s is None:
         return function

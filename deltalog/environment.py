@@ -1,4 +1,4 @@
-"""The inputs of a commit besides the store: clock, ids, sleep, randomness; and its retry policy."""
+"""What a commit needs besides the store: clock, ids, sleep and randomness; and its retry policy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a commit tries, and how long it waits in between: an exponential back-off in ms.
+    """How often a commit tries, and how long it waits in between: exponential back-off, in ms.
 
-    ``max_attempts``: versions in a row that other writers may win. ``settle_attempts``: how often the store is
-    queried about a request that it did not answer. ``retry_jitter``: the random share of a wait, from 0 to 1 (full
-    jitter). ``immediate``: tries that do not wait. ``race_max_delay_ms``: the longest wait after a lost race, which
-    is no sign of trouble: another writer made progress. Growing waits there starve a writer that has lost a few.
+    ``max_attempts``: consecutive versions that other writers may win. ``settle_attempts``: how often to query the store
+    about a request that it did not answer. ``retry_jitter``: the random share of a wait, from 0 to 1 (full jitter).
+    ``immediate``: the number of tries without a wait. ``race_max_delay_ms``: the longest wait after a lost race. A lost
+    race is no sign of trouble, because another writer made progress, and growing waits would starve a writer that has
+    lost a few.
     """
 
     max_attempts: int = 1000
@@ -29,7 +30,7 @@ class RetryPolicy:
     race_max_delay_ms: float = 5.0
 
     def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
-        """The wait before try ``number``: none for 0 and below. ``random``: from 0 to 1."""
+        """The wait before try ``number``; none for 0 and below. ``random``: from 0 to 1."""
         if number <= 0:
             return 0.0
         growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)
@@ -37,7 +38,7 @@ class RetryPolicy:
         return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
-# By name, so that an environment can be pickled; the state of a generator would travel with it otherwise.
+# Named functions, so that an environment can be pickled, and without the state of a random generator.
 def _share_of_chance() -> float:
     return random.random()
 
@@ -52,10 +53,10 @@ def _random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The inputs of a commit besides the store. Tests pass their own.
+    """What a commit needs besides the store. Tests pass their own.
 
-    ``background``: whether a commit on a store over a network returns before its ``.crc`` and checkpoint are written,
-    by a thread.
+    ``background``: whether a commit on a store over a network returns before a background thread has written its
+    ``.crc`` and checkpoint.
     """
 
     clock_ms: Callable[[], int] = _wall_clock_ms
@@ -67,7 +68,7 @@ class Environment:
     background: bool = True
 
     def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
-        """Wait before try ``number`` (from 0); the first ones go at once."""
+        """Wait before try ``number`` (from 0); the first tries do not wait."""
         delay_ms = self.retry.delay_ms(number, self.random(), max_delay_ms) if number > 0 else 0.0
         if delay_ms:
             self.sleep(delay_ms / 1000)

@@ -1,4 +1,4 @@
-"""The whole error tree, grouped by what a handler can do about it. Pure.
+"""The error tree, grouped by what the caller can do. Pure.
 
     DeltaLogError
     ├── CallError (ValueError)              change the call
@@ -16,12 +16,12 @@
     ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
     │   ├── TableNotFoundError
-    │   │   └── EmptyDatasetError           nothing was written there yet
+    │   │   └── EmptyDatasetError           nothing has been written there yet
     │   ├── VersionNotFoundError
     │   └── TimestampOutOfRangeError
     ├── TableExistsError
-    ├── TableReplacedError                  read the table that is there now; repeat the call if it is meant for that
-    ├── RowCountError                       check that writer and committer have the same storage; nothing was committed
+    ├── TableReplacedError                  read the new table; repeat the call if it is meant for that
+    ├── RowCountError                       check that writer and committer use the same storage; nothing was committed
     ├── UnsupportedFeatureError             use a client that supports the feature
     ├── FeatureDropIncompleteError          do what its cause says, and repeat the call
     ├── CorruptTableError                   repair the table
@@ -44,11 +44,11 @@
     │   ├── TransactionCanceledError        start another one; ``conflicts`` has the reason, if any
     │   │   └── TransactionAbortedError
     │   ├── TransactionCommittedError
-    │   │   └── ChangeAfterCommitError      start another one: the change is not part of the one that is committed
+    │   │   └── ChangeAfterCommitError      start another one: the change is not part of the committed one
     │   └── TransactionCommitInProgressError
     ├── ConcurrentModificationError         the same call again can succeed; nothing was changed
     │   ├── TransactionContentionError
-    │   └── ObjectBeingDeletedError         use another name, or wait for the clean-up that deletes it
+    │   └── ObjectBeingDeletedError         use another name, or wait until the clean-up has deleted it
     ├── TimestampAheadError                 correct the clock, or restart the table's timestamps
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
@@ -63,9 +63,10 @@
         └── PathExistsError (FileExistsError)
 
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened, where, and
-what to do. What a program may need beside the message is in attributes, given to ``__init__`` by keyword.
+what
+to do. Anything else that a program may need is in attributes, passed to ``__init__`` by keyword.
 
-Every class has an ``outcome``, as ``Outcome`` defines it. It is NOTHING_COMMITTED except for
+Every class has an ``outcome``, as defined by ``Outcome``. It is NOTHING_COMMITTED except for
 
     UNKNOWN           CommitStateUnknownError, OperationTimeoutError, UnansweredRequestError
     PARTLY_COMMITTED  FeatureDropIncompleteError
@@ -86,10 +87,10 @@ from deltalog.commit_result import CommitResult
 class Outcome(enum.Enum):
     """What an error says about the change that the call was to make.
 
-    NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and the files that were written
-    for it can be deleted. UNKNOWN: it may be in the log, or a request under way may still put it there. Determine which
-    before repeating the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log, and
-    repeating the call makes the others. COMMITTED: an earlier call has committed it; this one changed nothing.
+    NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
+    deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
+    the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log; repeating the call
+    makes the others. COMMITTED: an earlier call has committed it; this call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -100,7 +101,7 @@ class Outcome(enum.Enum):
 
 @dataclass(eq=False, repr=False)
 class DeltaLogError(Exception):
-    """Root of every error that deltalog raises on purpose."""
+    """The root of all errors that deltalog raises on purpose."""
 
     code: ClassVar[str] = "DELTALOG_ERROR"
     outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
@@ -111,7 +112,7 @@ class DeltaLogError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The attributes that were given by keyword, by name."""
+        """The attributes that were passed by keyword, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,7 +120,7 @@ class DeltaLogError(Exception):
 
 
 class CallError(DeltaLogError, ValueError):
-    """The call cannot be carried out as it was made."""
+    """The call cannot be carried out as made."""
 
     code = "INVALID_CALL"
 
@@ -132,7 +133,7 @@ class InvalidTimestampError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidPropertyError(CallError):
-    """A table property has a value or a name that must not be set. ``key`` is its name."""
+    """A table property has a name or a value that must not be set. ``key``: its name."""
 
     code = "INVALID_PROPERTY"
     key: str | None = None
@@ -146,10 +147,11 @@ class SchemaMismatchError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintViolationError(CallError):
-    """New rows break a CHECK constraint, invariant, generated column or length, or the condition of replaced rows.
+    """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
+    overwrite.
 
-    ``constraint`` names it, ``expression`` is its text, ``violations`` the number of rows (None where a row has no
-    value).
+    ``constraint``: its name; ``expression``: its text; ``violations``: the number of rows (None if it cannot be
+    evaluated for a row).
     """
 
     code = "CONSTRAINT_VIOLATION"
@@ -160,7 +162,7 @@ class ConstraintViolationError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
-    """An action that would break the table was staged. ``path``: of the file that it concerns, if any."""
+    """A staged action would break the table. ``path``: the file concerned, if any."""
 
     code = "INVALID_ACTION"
     path: str | None = None
@@ -168,8 +170,8 @@ class InvalidActionError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
-    """A version of the table has already added one of the files that were to be committed or discarded. Has its
-    ``path`` and the ``version`` that added it (None if a snapshot shows the file, and not a commit)."""
+    """A version of the table has already added one of the files to be committed or discarded. Has its ``path`` and the
+    ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
 
     code = "FILES_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -184,19 +186,19 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes was to be written to a table that has rows in Parquet files."""
+    """A stream of bytes was to be written to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
 
 class RowTableRequiredError(CallError):
-    """A stream of records was to be written to a table of blobs, which has no form for records."""
+    """A stream of records was to be written to a table of blobs, which cannot store records."""
 
     code = "ROW_TABLE_REQUIRED"
 
 
 class MissingRecordsError(CallError):
-    """``None`` was given where records were expected."""
+    """``None`` was passed instead of records."""
 
     code = "MISSING_RECORDS"
 
@@ -214,26 +216,26 @@ class NotFoundError(DeltaLogError, LookupError):
 
 
 class EntityNotFoundError(NotFoundError):
-    """There is no such catalog, or it has no table of this name, or no transaction of this id."""
+    """There is no such catalog, or it has no table with this name or no transaction with this id."""
 
     code = "ENTITY_NOT_FOUND"
 
 
 class TableNotFoundError(NotFoundError):
-    """There is no Delta log at the given location."""
+    """There is no Delta log at the location."""
 
     code = "TABLE_NOT_FOUND"
 
 
 class EmptyDatasetError(TableNotFoundError):
-    """A ``Dataset`` has no version yet: nothing was written to its location."""
+    """A ``Dataset`` has no version yet: nothing has been written to its location."""
 
     code = "EMPTY_DATASET"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. ``earliest`` and ``latest``: those that can."""
+    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -243,7 +245,7 @@ class VersionNotFoundError(NotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
-    """The timestamp lies outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
+    """The timestamp is outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
 
     code = "TIMESTAMP_OUT_OF_RANGE"
     requested_ms: int
@@ -252,7 +254,7 @@ class TimestampOutOfRangeError(NotFoundError):
 
 
 class TableExistsError(DeltaLogError):
-    """A table exists already at the location of a new one."""
+    """A table already exists at the location of a new one."""
 
     code = "TABLE_EXISTS"
 
@@ -260,8 +262,8 @@ class TableExistsError(DeltaLogError):
 @dataclass(eq=False, repr=False, kw_only=True)
 class TableReplacedError(DeltaLogError):
     """The table is no longer the one that was read: it was deleted and created again, or replaced by an older copy of
-    itself. ``version`` is what was read of it. Nothing was committed. The handle's next call reads the table that is
-    there now."""
+    itself. ``version``: the version that was read. Nothing was committed. The handle's next call reads the new
+    table."""
 
     code = "TABLE_REPLACED"
     version: int
@@ -269,7 +271,7 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The files found do not hold as many rows as their writer wrote. Has both numbers, ``written`` and ``found``."""
+    """The files hold another number of rows than their writer wrote. Has both numbers, ``written`` and ``found``."""
 
     code = "ROW_COUNT"
     written: int
@@ -286,8 +288,8 @@ class UnsupportedFeatureError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FeatureDropIncompleteError(DeltaLogError):
-    """``drop_feature`` has prepared the table in ``version``, and not dropped the ``feature``; or ``release_table`` has
-    dropped it, and the catalog still has the table. The error that prevented the next step is the ``__cause__``."""
+    """``drop_feature`` has prepared the table in ``version`` but not dropped the ``feature``; or ``release_table`` has
+    dropped it, but the catalog still has the table. ``__cause__``: the error that prevented the next step."""
 
     code = "FEATURE_DROP_INCOMPLETE"
     outcome = Outcome.PARTLY_COMMITTED
@@ -312,7 +314,7 @@ class InvalidCommitError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MissingVersionError(CorruptTableError):
-    """The commit file of ``version`` is missing between others."""
+    """The commit file of ``version`` is missing although later ones exist."""
 
     code = "MISSING_VERSION"
     version: int
@@ -334,7 +336,7 @@ class InvalidEnablementError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MissingInCommitTimestampError(CorruptTableError):
-    """The commit of ``version`` must carry ``inCommitTimestamp`` and does not."""
+    """The commit of ``version`` lacks the required ``inCommitTimestamp``."""
 
     code = "MISSING_IN_COMMIT_TIMESTAMP"
     version: int
@@ -350,7 +352,7 @@ class InvalidDataFileError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnsafePathError(CorruptTableError):
-    """A ``path`` in the log leaves the table."""
+    """A ``path`` in the log points outside the table."""
 
     code = "UNSAFE_PATH"
     path: str
@@ -360,10 +362,9 @@ class UnsafePathError(CorruptTableError):
 class CommitConflictError(DeltaLogError):
     """Another writer's commit makes this one invalid; nothing was committed.
 
-    ``winning_version`` and ``winning_operation`` are those of the other commit, ``read_version`` is the version
-    that this commit was planned on (None if not known); ``path`` and ``partition_values`` are those of the
-    file in conflict, if there is one. ``retryable``: reading the table again and planning again can succeed, as
-    ``DeltaTable.retrying`` does.
+    ``winning_version`` and ``winning_operation``: of the other commit. ``read_version``: the version on which this
+    commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in conflict, if any.
+    ``retryable``: reading the table again and planning again can succeed, as ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -400,7 +401,7 @@ class ConcurrentDeleteReadError(CommitConflictError):
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
-    """The winner removed a file that this transaction removes too."""
+    """The winner removed a file that this transaction also removes."""
 
     code = "CONCURRENT_DELETE_DELETE"
 
@@ -415,7 +416,7 @@ class ConcurrentTransactionError(CommitConflictError):
 class VersionConflictError(CommitConflictError):
     """The version that this commit was to follow, ``expected_parent``, is not the latest: another writer committed.
 
-    ``winning_version`` is the version that the other writer took, or the latest one; None where there is no table yet.
+    ``winning_version``: the version that the other writer committed, or the latest one; None if there is no table yet.
     """
 
     code = "VERSION_CONFLICT"
@@ -439,7 +440,7 @@ class TransactionCanceledError(TransactionStateError):
 
 
 class TransactionAbortedError(TransactionCanceledError):
-    """The transaction was aborted before, and accepts no more changes."""
+    """The transaction was aborted earlier and accepts no more changes."""
 
     code = "TRANSACTION_ABORTED"
 
@@ -459,29 +460,30 @@ class ChangeAfterCommitError(TransactionCommittedError):
 
 
 class TransactionCommitInProgressError(TransactionStateError):
-    """The transaction is being committed by another call."""
+    """Another call is committing the transaction."""
 
     code = "TRANSACTION_COMMIT_IN_PROGRESS"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConcurrentModificationError(DeltaLogError):
-    """Another call changed the same record at the same time. Nothing was changed by this one."""
+    """Another call changed the same record at the same time. This call changed nothing."""
 
     code = "CONCURRENT_MODIFICATION"
     transaction_id: str | None = None
 
 
 class TransactionContentionError(ConcurrentModificationError):
-    """Other writers won at every attempt to commit; the transaction is still active."""
+    """Other writers won every attempt to commit; the transaction is still active."""
 
     code = "TRANSACTION_CONTENTION"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it: it cannot be named
-    or added now, nor its table dropped. Nothing was changed. Has ``path``, below the table, and ``transaction_id``."""
+    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it, so it cannot be
+    named or added now, nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and
+    ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -490,8 +492,8 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
-    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was
-    committed. Has ``in_commit_timestamp_ms, clock_ms``."""
+    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Has
+    ``in_commit_timestamp_ms, clock_ms``."""
 
     code = "TIMESTAMP_AHEAD"
     in_commit_timestamp_ms: int
@@ -506,7 +508,7 @@ class ResourceNotReadyError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
-    """The log of a table has versions that its catalog lacks, for example after a restore of the catalog from a backup.
+    """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
     Nothing was written. Has ``version``, the catalog's latest."""
 
     code = "CATALOG_BEHIND_LOG"
@@ -514,18 +516,18 @@ class CatalogBehindLogError(ResourceNotReadyError):
 
 
 class CommitAttemptsExhaustedError(DeltaLogError):
-    """Other writers won at every attempt; nothing was committed."""
+    """Other writers won every attempt; nothing was committed."""
 
     code = "COMMIT_ATTEMPTS_EXHAUSTED"
 
 
 class CommitStateUnknownError(DeltaLogError):
-    """The store stopped answering, so whether the commit landed is unknown.
+    """The store stopped answering, so it is unknown whether the commit landed.
 
-    ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the
-    CommitResult when the commit landed, None when the version is still free or another writer's. Free means
-    only *not yet*: the request may still be in flight, so do not commit the same change again before its time
-    limit has passed. No data file is deleted.
+    ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
+    the commit landed, and None if the version is still free or another writer's. Free means only *not yet*: the request
+    may still be in flight, so do not commit the same change again before its time limit has passed. No data file is
+    deleted.
     """
 
     code = "COMMIT_STATE_UNKNOWN"
@@ -543,11 +545,11 @@ class CommitStateUnknownError(DeltaLogError):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """``version`` and ``txn_id``: the function behind ``resolve`` cannot be pickled."""
+        """``version`` and ``txn_id``; the function behind ``resolve`` cannot be pickled."""
         return {"version": self.version, "txn_id": self.txn_id}
 
     def resolve(self) -> CommitResult | None:
-        """Query the store again. Cost: at most one GET. Raises StoreError when it still does not answer."""
+        """Query the store again. Cost: at most 1 GET. Raises StoreError if it still does not answer."""
         if self._resolve is None:
             raise CallError(
                 f"{self} This copy of the error came from another process and has lost its store: "
@@ -560,8 +562,8 @@ class CommitStateUnknownError(DeltaLogError):
 class StoreError(DeltaLogError, OSError):
     """The store refused or failed, and the request had no effect.
 
-    ``path``: of the object, or the name of the database or table; ``service_code``: the error code of the service,
-    where it gave one.
+    ``path``: the object, or the name of the database or table. ``service_code``: the error code of the service, if it
+    returned one.
     """
 
     code = "STORE_ERROR"
@@ -570,7 +572,7 @@ class StoreError(DeltaLogError, OSError):
 
 
 class UnansweredRequestError(StoreError):
-    """A request to DynamoDB got no response in time: its change may have taken effect, or may later."""
+    """A request to DynamoDB got no response in time: its change may have taken effect, or may do so later."""
 
     code = "UNANSWERED_REQUEST"
     outcome = Outcome.UNKNOWN
@@ -585,13 +587,13 @@ class CommitTableError(StoreError):
 
 
 class CoordinatorError(StoreError):
-    """The database of a catalog refused or failed, and nothing was changed. ``path`` names it."""
+    """The database of a catalog refused or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
 
 
 class OperationTimeoutError(CoordinatorError):
-    """The database of a catalog did not answer in time: the change may have taken effect, or may later."""
+    """The database of a catalog did not answer in time: the change may have taken effect, or may do so later."""
 
     code = "OPERATION_TIMEOUT"
     outcome = Outcome.UNKNOWN
@@ -599,13 +601,27 @@ class OperationTimeoutError(CoordinatorError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """No object has this ``path``."""
+    """There is no object at this ``path``."""
 
     code = "OBJECT_NOT_FOUND"
     path: str
 
 
 class PathExistsError(StoreError, FileExistsError):
-    """The path of a new object exists already; the existing object is unchanged. Has ``path``."""
+    """An object already exists at the path of a new one; it is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
+
+
+class ClockDriftWarning(UserWarning):
+    """The last commit's in-commit timestamp is far ahead of this machine's clock."""
+
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors, it precedes the request
+
+
+class CatalogBehindLogWarning(UserWarning):
+    """The log of a table has versions that its catalog lacks."""
+
+
+class UnsafeStoreWarning(UserWarning):
+    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""

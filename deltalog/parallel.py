@@ -1,4 +1,4 @@
-"""Iterators advanced by threads, whose items come in order; values that threads may compute concurrently."""
+"""Iterators advanced by threads, with items in order; and lazy values that threads may compute concurrently."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 B = TypeVar("B")
 
-# The limits of a reader of files: files read concurrently, and batches of each that wait for the caller.
+# Defaults for reading files: files read concurrently, and batches per file that wait for the caller.
 THREADS, AHEAD = 4, 2
 
 
 class Lazy(Generic[T]):
-    """A property that is computed at its first use, and kept. Threads that use it at once may each compute it.
+    """A property that is computed on first use and kept. Threads that use it at the same time may each compute it.
 
-    Until Python 3.12, functools.cached_property holds one lock for all objects of a class meanwhile: a table whose
-    store hangs would block every other one.
+    Before Python 3.12, functools.cached_property holds one lock for all objects of a class while computing: a table
+    whose store hangs would block all others.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -47,8 +47,8 @@ class Lazy(Generic[T]):
 
 
 class _Source(Generic[T]):
-    """An iterator, and what was taken from it in advance. ``busy`` while a thread advances it, ``left`` when the caller
-    has stopped reading."""
+    """An iterator, and the items taken from it in advance. ``busy``: a thread is advancing it. ``left``: the caller has
+    stopped reading."""
 
     def __init__(self, iterator: Iterator[T]) -> None:
         self.iterator = iterator
@@ -62,10 +62,11 @@ class _Source(Generic[T]):
 def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREADS, ahead: int = AHEAD) -> Iterator[T]:
     """The items of the first source, then of the second, and so on.
 
-    Up to ``threads`` sources are open at once, each no more than ``ahead`` items ahead of the caller, so at most
-    ``threads * ahead`` items wait. An error is raised in its place, and nothing after it is read. No thread ever waits
-    for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no thread; with 0
-    threads the caller reads all, without reading ahead. ``sources`` are closed at the end if they can be.
+    Up to ``threads`` sources are open at once, each at most ``ahead`` items ahead of the caller, so at most
+    ``threads * ahead`` items wait. An error is raised at its place in the order, and nothing after it is read. Threads
+    never wait for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no
+    thread; with 0 threads, the caller reads everything without reading ahead. ``sources`` are closed at the end if
+    possible.
     """
     waiting = iter(sources)
     try:
@@ -80,7 +81,7 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
 
 
 def read_ahead(items: Iterator[T], ahead: int) -> Iterator[T]:
-    """The items of an iterator, which a thread reads up to ``ahead`` items ahead of the caller. Otherwise as
+    """The items of an iterator, read by a thread up to ``ahead`` items ahead of the caller. Otherwise as
     ``in_order``."""
     return _Prefetcher[T](ahead).read([lambda: items], iter(()), threads=1)
 
@@ -93,10 +94,11 @@ def opened_ahead(
     threads: int = THREADS,
     ahead: int = AHEAD,
 ) -> Iterator[R]:
-    """As ``in_order`` of ``read(item, begin(item))``, where ``begin`` waits for a store and ``read`` for the processor.
+    """As ``in_order`` of ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
+    CPU-bound.
 
-    Up to ``openers`` threads of their own call ``begin`` for the items that come next; with 0 each call is made where
-    the reading of its item begins. At most ``openers`` items that have begun wait for their reading.
+    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, each call happens when the reading of
+    its item begins. At most ``openers`` begun items wait to be read.
     """
     if openers:
         return in_order(_Begun(items, begin, read, openers), threads, ahead)
@@ -110,8 +112,9 @@ def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Ite
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
     """``function`` of each item, in order, computed by threads; the caller's thread reads the items.
 
-    At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised in its place. No
-    thread is started for a single item, or if ``threads`` is 0.
+    At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised at its place in
+    the
+    order. No thread is started for a single item, or if ``threads`` is 0.
     """
     waiting = iter(items)
     first = list(itertools.islice(waiting, 2 if threads else 0))
@@ -132,8 +135,8 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
 
 
 def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) -> tuple[T, R]:
-    """The results of two calls; with ``side_by_side`` a thread makes the second one meanwhile, and has ended when this
-    returns. An error of the first call is raised before one of the second."""
+    """The results of two calls. With ``side_by_side``, a thread makes the second call concurrently and has ended when
+    this returns. An error of the first call takes precedence."""
     if not side_by_side:
         return first(), second()
     with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
@@ -143,8 +146,8 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
 
 @contextlib.contextmanager
 def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callable[[], T]]:
-    """The result of a call; with ``side_by_side`` a thread makes it while the block goes on, up to where the block asks
-    for it, and has ended when the block has."""
+    """The result of a call. With ``side_by_side``, a thread makes the call while the block runs, up to where the block
+    asks for the result; it has ended when the block ends."""
     if not side_by_side:
         result = function()
         yield lambda: result
@@ -157,7 +160,7 @@ def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callabl
 
 
 class _Pool:
-    """Threads that have ended when it is closed, with what was submitted and not begun."""
+    """A thread pool whose threads have ended when it is closed; submitted work that has not begun is dropped."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -171,15 +174,15 @@ class _Pool:
         return function(argument)
 
     def close(self) -> bool:
-        """Whether the threads have ended. The garbage collector may close a dropped iterator in one of its own threads,
-        which cannot wait for itself."""
+        """Close the pool. Returns whether its threads have ended: the garbage collector may close a dropped iterator in
+        one of them, which cannot wait for itself."""
         within = threading.get_ident() in self._workers
         self._pool.shutdown(wait=not within, cancel_futures=True)
         return not within
 
 
 class _Begun(Generic[T, B, R]):
-    """The sources of ``opened_ahead``. An error of ``begin`` is raised by its source; no call is begun after it."""
+    """The sources of ``opened_ahead``. An error of ``begin`` is raised by its source, and no further call is begun."""
 
     def __init__(
         self, items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
@@ -201,7 +204,7 @@ class _Begun(Generic[T, B, R]):
                 item = next(self._items)
             except StopIteration:
                 break
-            except Exception as error:  # raised in its place, after the items before it
+            except Exception as error:  # raised at its place, after the items before it
                 self._items = iter(())
                 self._waiting.append(partial(_raise, error))
             else:
@@ -252,7 +255,7 @@ class _Prefetcher(Generic[T]):
                 opened.popleft()
         finally:
             self._closed = True
-            _close(others)  # first, since threads of this pool may wait for what they begin
+            _close(others)  # first, because threads of this pool may wait for what they begin
             if pool.close():
                 for source in opened:
                     source.left = True
@@ -284,7 +287,7 @@ class _Prefetcher(Generic[T]):
         while True:
             try:
                 item = None if self._closed else next(source.iterator, None)
-            except BaseException as raised:  # raised again in the caller's thread
+            except BaseException as raised:  # re-raised in the caller's thread
                 error = raised
             with self._changed:
                 if item is None or error is not None:
@@ -299,8 +302,8 @@ class _Prefetcher(Generic[T]):
             self._end(source)
 
     def _end(self, source: _Source[T]) -> None:
-        """Close a source that the caller has left. An interrupt while a thread is started leaves one that the pool does
-        not know: while that one is still in the source, it is the one that closes it."""
+        """Close a source that the caller has left. If an interrupt hits while a thread is being started, the pool does
+        not know that thread; if it is still in the source, it closes the source itself."""
         with contextlib.suppress(ValueError):
             _close(source.iterator)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_handle
 from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
 from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
-from deltalog.arguments import checked, half_made
-from deltalog.catalog.locate import committer_of, handle_on, handle_on_latest, open_handle
+from deltalog.arguments import checked, safe_repr
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.create.clone import cloned
 from deltalog.create.convert import converted
-from deltalog.create.new_table import check_is_empty, create, first_transaction, initial_state, table_schema
+from deltalog.create.new_table import create, creation
 from deltalog.doctor import examination
 from deltalog.doctor.check import examine
 from deltalog.doctor.examination import Progress as CheckProgress
@@ -66,7 +66,8 @@ T = TypeVar("T")
 @checked
 class DeltaTable:
     """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
-    on a snapshot of its own.
+    on
+    its own snapshot.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
@@ -81,7 +82,7 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
         **options: object,
     ) -> None:
-        """As ``DeltaTable.open(table, storage_options=storage_options)``, which takes options one by one, too. Raises
+        """As ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also takes single options. Raises
         CallError for other arguments."""
         if others or options:
             raise CallError(
@@ -94,14 +95,14 @@ class DeltaTable:
         self._handle = table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled with its location and storage options, including any secrets. Unpickling opens the table at its
-        latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store that was not
-        opened by a URL or a path."""
-        if self._handle.reader.store.branch is not None:
+        """Pickle support: stores the location and the storage options, including any secrets. Unpickling opens the
+        table at its latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store
+        that was not opened from a URL or a path."""
+        if self._handle.reader.authority.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"DeltaTable(url={self.url!r}, version={self.version})"
 
@@ -120,11 +121,11 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """The table at a location, or that of a catalog: ``catalog:<catalog>#<name>``, as TransactionManager has them.
-        ``storage_options``: as for ``open_store``.
+        """Open the table at a location, or a catalog's table by its address ``catalog:<catalog>#<name>``, as for
+        TransactionManager. ``storage_options``: as for ``open_store``.
 
-        ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
-        its log may name, such as the source of a shallow clone. A file anywhere else is an UnsafePathError.
+        ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, in which absolute paths
+        of its log may lie, such as the source of a shallow clone. A file anywhere else is an UnsafePathError.
 
         Raises TableNotFoundError, UnsupportedFeatureError, CorruptTableError. Cost: 1 GET of the checkpoint hint, 1
         LIST, 2 GETs if the last version has a valid ``.crc``; else the checkpoint's small columns and 1 GET for each
@@ -134,7 +135,7 @@ class DeltaTable:
 
     @classmethod
     def exists(cls, url: Location, **storage_options: Any) -> bool:
-        """Whether a table can be opened there. Cost: as ``open``."""
+        """Whether a table can be opened at a location. Cost: as ``open``."""
         try:
             cls.open(url, **storage_options)
         except TableNotFoundError:
@@ -156,7 +157,7 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Create a table, with rows where ``data`` is given, in one commit.
+        """Create a table, with the rows of ``data`` if set, in one commit.
 
         ``cluster_by``: as ``DeltaTable.cluster_by``.
         ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it in-commit timestamps from version 0.
@@ -175,9 +176,10 @@ class DeltaTable:
     def create_for_blobs(
         cls, url: Location, *, properties: Mapping[str, str] | None = None, **options: Any
     ) -> DeltaTable:
-        """Create a table of blobs: a row for each (path, size, sha256), and the bytes below ``_blobs/``.
+        """Create a table of blobs, with a row (path, size, sha256) for each blob, and the bytes below ``_blobs/``.
 
-        ``Dataset.stream_write`` adds one, ``Dataset.open_blob`` reads one. ``options``, errors and cost: of ``create``.
+        ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost: as for
+        ``create``.
         """
         marked = {**(properties or {}), staging.BLOBS_PROPERTY: "true"}
         return cls.create(url, stream.BLOB_SCHEMA, properties=marked, **options)
@@ -196,18 +198,16 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> Transaction:
-        """A transaction whose commit is version 0, for a table that is created with files.
+        """A transaction whose commit is version 0, to create a table together with files.
 
-        Raises TableExistsError, also at commit when another writer has created the table.
+        Raises TableExistsError, also on commit if another writer has created the table.
         """
         environment = environment or Environment()
         reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
-        check_is_empty(reader)
-        state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
-        transaction = first_transaction(reader, committer_of(reader.store, environment), environment, state)
-        if cluster_by:
-            transaction.metadata_changes.set_clustering(cluster_by)
-        return transaction
+        return creation(
+            reader, committer_of(reader, environment), environment, schema, partition_by=partition_by,
+            cluster_by=cluster_by, properties=properties, name=name, description=description,
+        )  # fmt: skip
 
     @classmethod
     def convert(
@@ -223,32 +223,32 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Turn a directory of Parquet files into a table in place: one commit that adds all of them, with statistics
-        from their footers. No file is moved, rewritten or deleted.
+        """Turn a directory of Parquet files into a table in place: one commit that adds all files, with statistics from
+        their footers. No file is moved, rewritten or deleted.
 
-        Columns: the union of those of all files; a column of different types is refused. Directories
-        ``day=2026-11-20`` give partition columns, last in the table: integer, long or date if all values of a column
-        are, else string. ``partition_by`` gives them other types (timestamps without an offset are in UTC), or only
+        The columns are the union of the columns of all files; a column with different types is refused. Directories
+        such as ``day=2026-11-20`` become partition columns, which come last: integer, long or date if all values of a
+        column are, else string. ``partition_by`` gives them other types (timestamps without an offset are UTC), or only
         names the expected ones. Files and directories whose names begin with ``_`` or ``.`` are ignored. Links, mount
         points and files that are not Parquet are refused, so that the table has every row that a reader of the
-        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if there is one already.
+        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already exists.
 
         No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
-        TableExistsError, CallError where there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
+        TableExistsError, CallError if there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
         InvalidPropertyError, StoreError; nothing is committed then. Cost: 1 LIST of the log, as ``LogStore.walk``
-        twice, for each file 1 HEAD and 2 to 4 ranged GETs in threads, 1 commit.
+        twice, for each file 1 HEAD and 2 to 4 concurrent ranged GETs, 1 commit.
         """
         environment = environment or Environment()
-        reader = LogReader(open_store(url, **storage_options))
+        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
         try:
             transaction = converted(
-                reader, committer_of(reader.store, environment), environment,
+                reader, committer_of(reader, environment), environment,
                 partition_by, properties or {}, name, description, user_metadata,
             )  # fmt: skip
         except TableExistsError:
             if mode == "error":
                 raise
-            return cls(open_handle(reader.store, (), environment))
+            return cls(handle_on_latest(reader, environment))
         assert transaction.committed is not None
         return cls(handle_on(reader, environment, transaction.committed))
 
@@ -263,23 +263,27 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Clone the latest version, a given one, or the one that was current at a point in time: one commit to a new
-        table at ``target``, which then has a history of its own.
+        """Clone the latest version, a specific version, or the version that was current at a point in time: one commit
+        to
+        a new table at ``target``, which then has its own history.
 
         By default the clone is deep: the files are copied. A ``shallow`` clone names the files of its source by
-        absolute paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum
-        of the source does not know of it. To open it again, name their place:
+        absolute
+        paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum of the
+        source does not know that. To open it again, pass their location:
         ``DeltaTable.open(target, allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
-        are kept; the id, the history and the app transactions (txn) are not. In-commit timestamps, where the source has
-        them, begin with version 0 of the clone. ``storage_options``: of the target. Returns the clone.
+        are kept; the id, the history and the app transactions (txn) are not. If the source has in-commit timestamps,
+        the
+        clone has them from version 0. ``storage_options``: of the target. Returns the clone.
 
-        Raises TableExistsError, also where the target of a deep clone is not empty; CallError for another kind of
-        store, a blob table, a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
-        TimestampOutOfRangeError, InvalidDataFileError for a file of another size than its log says, StoreError. Nothing
-        is committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
-        copies the target's ``LogStore.walk`` to its first file, and 1 GET or more and 1 PUT for each file.
+        Raises TableExistsError, also if the target of a deep clone is not empty; CallError for another kind of store, a
+        blob table, or within a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
+        TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. Nothing
+        is
+        committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
+        copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each file.
         """
         source = self._handle.at(version, _epoch_ms(timestamp))
         files, environment = source.reader.files, self._handle.environment
@@ -288,7 +292,7 @@ class DeltaTable:
         transaction = cloned(
             source,
             reader,
-            committer_of(reader.store, environment),
+            committer_of(reader, environment),
             environment,
             shallow,
             properties or {},
@@ -301,7 +305,7 @@ class DeltaTable:
 
     @property
     def url(self) -> str:
-        """The table's root."""
+        """The URL of the table root."""
         return self._handle.url
 
     @property
@@ -315,46 +319,47 @@ class DeltaTable:
         return self._handle.latest.schema
 
     def to_pyarrow_table(self) -> pa.Table:
-        """All rows of the latest version, in memory. ``snapshot().scan()`` reads some of them. Raises and costs as
-        ``snapshot`` and ``Scan.batches``."""
+        """All rows of the latest version, in memory. To read only some of them, use ``snapshot().scan()``. Raises and
+        costs as ``snapshot`` and ``Scan.batches``."""
         return self.snapshot().scan().to_arrow()
 
     def to_pandas(self) -> Any:
-        """As ``to_pyarrow_table``, as a pandas DataFrame; needs pandas."""
+        """All rows of the latest version as a pandas DataFrame. Raises and costs as ``to_pyarrow_table``; needs
+        pandas."""
         return self.snapshot().scan().to_pandas()
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
-        """The latest version, a given one, or the one that was current at a point in time.
+        """The latest version, a specific version, or the version that was current at a point in time.
 
-        Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: latest: 2 HEADs, and
-        1 LIST and the new commits when there are any; a version: 1 LIST and its log files, none while it is in use; a
-        point in time: as ``version_at``, and as a version.
+        Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: for the latest, 2 HEADs, and
+        1 LIST and the new commits if there are any; for a version, 1 LIST and its log files, none while it is in use;
+        for a point in time, as ``version_at`` and as for a version.
         """
         return self._handle.at(version, _epoch_ms(timestamp))
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
-        """The version that was current at a point in time, with its own time and the clock that is used for it.
+        """The version that was current at a point in time, with its time and the clock that decided.
 
-        ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise
-        TimestampOutOfRangeError has the bounds. Raises InvalidEnablementError and
-        MissingInCommitTimestampError when the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of
-        3 to 6 rounds; where file times decide, or the log has gaps, that of listing it whole.
+        ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise these raise
+        TimestampOutOfRangeError, which has the bounds. Raises InvalidEnablementError and MissingInCommitTimestampError
+        if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3 to 6 rounds; if file times
+        decide, or the log has gaps, the cost of listing the whole log.
         """
         return self._handle.history().version_at(to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
-        """How a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
+        """Explain how a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
 
-        print() it, or take to_json(). Cost: as ``version_at``, and that of listing the log whole.
+        print() the result, or call its to_json(). Cost: as ``version_at``, and that of listing the whole log.
         """
         return self._handle.history().explain(to_epoch_ms(timestamp))
 
     def history(self, limit: int | None = None) -> list[CommitEntry]:
-        """The commits, newest first, each with the time that time travel uses.
+        """The commits, newest first, with the times that time travel uses.
 
-        Cost: 2 HEADs, and for each commit returned 1 GET of 4 KiB and 1 HEAD; on an object store 1 LIST instead of
-        many HEADs, and with ``limit``, on a handle that has read the table within ten seconds, all in one round; new
-        commits make that two.
+        Cost: 2 HEADs, and 1 GET of 4 KiB and 1 HEAD for each commit returned; on an object store 1 LIST instead of many
+        HEADs. With ``limit``, on a handle that has read the table within ten seconds, all in one round, or in two if
+        there are new commits.
         """
         return self._handle.history_entries(limit)
 
@@ -367,15 +372,15 @@ class DeltaTable:
         to_timestamp: PointInTime | None = None,
         allow_out_of_range: bool = False,
     ) -> Changes:
-        """The change data feed of a range of versions, both ends included; to the latest by default.
+        """The change data feed of a range of versions, both ends included; by default up to the latest version.
 
-        ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last one at or
-        before it, by the in-commit timestamp rules; two times between the same two commits give no changes. An end
+        ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last commit at or
+        before it, by the in-commit timestamp rules; if no commit lies between two times, there are no changes. An end
         after the latest version, or after its time, is an error.
-        ``allow_out_of_range``: no changes instead of an error where the range begins after the latest version, and a
-        range that ends after it ends with it. The table property delta.enableChangeDataFeed must have been true in the
-        whole range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two
-        snapshots.
+        ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it
+        ends at the latest version, instead of an error. The table property delta.enableChangeDataFeed must have been
+        true throughout the range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as
+        two snapshots.
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
         return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
@@ -391,18 +396,21 @@ class DeltaTable:
         read_change_feed: bool = False,
         fail_on_data_loss: bool = True,
     ) -> TableStream:
-        """The rows of the latest version and then those of later commits, in batches between offsets that the caller
-        keeps; with ``starting_version`` or ``starting_timestamp`` only those of that commit and the later ones.
+        """The rows of the latest version and then of later commits, in batches between offsets that the caller keeps.
+        With
+        ``starting_version`` or ``starting_timestamp``, only the rows of that commit and later ones.
 
-        ``starting_version="latest"``: of commits after the latest version. ``starting_timestamp``: the first commit at
-        or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error unless
-        ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes`` (the
-        rewritten files are read again) is set; ``read_change_feed`` gives the rows of the change data feed.
-        ``fail_on_data_loss=False``: commits that log clean-up has deleted are left out. Raises CallError. Cost: as
+        ``starting_version="latest"``: only commits after the latest version. ``starting_timestamp``: begin at the first
+        commit at or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error
+        unless
+        ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes``
+        (rewritten
+        files are read again) is set; ``read_change_feed`` streams the rows of the change data feed.
+        ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
         ``snapshot``, and 2 HEADs for "latest".
         """
         if starting_version is not None and starting_timestamp is not None:
-            raise CallError("Give a starting version or a starting timestamp, not both.")
+            raise CallError("Pass a starting version or a starting timestamp, not both.")
         rules = StreamRules(ignore_deletes, ignore_changes, skip_change_commits, read_change_feed)
         version = self._handle.refresh().version + 1 if isinstance(starting_version, str) else starting_version
         since = _epoch_ms(starting_timestamp)
@@ -417,31 +425,32 @@ class DeltaTable:
         reads: Iterable[Read] = (),
         expected_version: int | None = None,
     ) -> Transaction:
-        """A transaction on the latest version, or on the earlier version that its rows were read from.
+        """A transaction on the latest version, or on the earlier version from which its rows were read.
 
-        ``reads``: the ``Scan.origin`` of the rows that the changes are computed from, or pairs of it and a condition
-        that covers the rows used; origins in other tables are ignored. The transaction begins on the earliest of these
-        versions and counts the rows as read, so commits since then are checked for conflicts like concurrent ones.
-        ``expected_version``: the version that must still be the latest at the commit; ``reads`` are then ignored.
-        Raises CommitConflictError, or VersionConflictError for ``expected_version``; both have both versions. Cost: as
-        ``snapshot``, and 1 GET for each version in between.
+        ``reads``: the ``Scan.origin`` of the rows from which the changes are computed, or pairs of an origin and a
+        condition that covers the rows used; origins in other tables are ignored. The transaction begins at the earliest
+        of these versions and counts the rows as read, so that commits since then are checked for conflicts like
+        concurrent ones. ``expected_version``: the version that must still be the latest on commit; ``reads`` are then
+        ignored. Raises CommitConflictError, or VersionConflictError for ``expected_version``; both errors have both
+        versions. Cost: as ``snapshot``, and 1 GET for each version in between.
 
-        ``isolation_level``: with ``Serializable`` every row that another writer adds concurrently counts as read; with
-        ``WriteSerializable`` all but those of blind appends, which can be ordered after this commit;
-        ``SnapshotIsolation`` is for transactions that only move rows to other files, and is always used for these.
-        None: the table property delta.isolationLevel, default Serializable.
+        ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently counts as read; with
+        ``WriteSerializable``, all but those of blind appends, which can be ordered after this commit.
+        ``SnapshotIsolation`` is for transactions that only move rows to other files, and always applies to these. None:
+        the table property delta.isolationLevel, default Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
-        """Call ``work(table)``, and repeat it from the start after each conflict with another writer, at most
-        ``retry_count`` times: it must read the table again in each call. Create data that can be read only once inside
-        ``work``: a reader that was read before is a CallError, whose cause is the conflict.
+        """Call ``work(table)``, and call it again after each conflict with another writer, at most ``retry_count``
+        times.
+        Every call must read the table again. Create data that can be read only once inside ``work``: a reader that was
+        read before is a CallError, whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
-        ``RetryPolicy`` has the waits. Raises what ``work`` raises, and the last conflict. A CommitStateUnknownError is
-        not a conflict: nothing is repeated after it.
+        ``RetryPolicy`` defines the waits. Raises whatever ``work`` raises, and the last conflict. A
+        CommitStateUnknownError is not a conflict: nothing is repeated after it.
         """
         return self._handle.retrying(lambda: work(self), retry_count)
 
@@ -454,12 +463,13 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Add rows: anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader is
+        """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
+        is
         read once: passing it again, to any verb, is a CallError.
 
-        Columns match by name; absent nullable ones are null; new ones need ``merge_schema=True``. ``txn``: an
-        application id and a version; when the table has recorded that version or a later one, nothing is written and
-        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts;
+        Columns match by name; absent nullable columns are null; new columns need ``merge_schema=True``. ``txn``: an
+        application id and a version; if the table has recorded that version or a later one, nothing is written and
+        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts.
         ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
@@ -479,21 +489,20 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Replace rows in one commit: all of them, or those that one of these selects.
+        """Replace rows in one commit: all rows, or those selected by one of these arguments.
 
-        ``where``: SQL text or a predicate made with ``col``; the rows for which it is true are replaced (Spark's
-        replaceWhere), and it must be true for the new rows, else ConstraintViolationError. Other rows in the files are
-        kept, as with ``delete``. ``partitions="dynamic"``: all rows of the partitions that occur in ``data``, and no
-        others. ``overwrite_schema=True``: all rows, and the columns; with ``partition_by`` the partition columns too.
-        With ``where`` the data must have all columns of the rows that stay. ``merge_schema=True``: new columns are
-        added.
+        ``where``: SQL text or a predicate built with ``col``. Rows for which it is true are replaced (Spark's
+        replaceWhere), and it must be true for the new rows, or ConstraintViolationError is raised. Other rows in the
+        files are kept, as with ``delete``. ``partitions="dynamic"``: exactly the partitions that occur in ``data``.
+        ``overwrite_schema=True``: all rows, and the columns; with ``partition_by``, also the partition columns. With
+        ``where``, the data must have all columns of the rows that stay. ``merge_schema=True``: new columns are added.
 
-        Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made when
-        there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is given. Conflicts with concurrent
-        changes of the rows that are replaced. If ``data`` is a Scan of this table, or the Arrow data that one returned,
-        commits since the version that it read are checked too, unless the caller named that version. Data without that
-        schema metadata (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since is a
-        VersionConflictError. Cost: 1 PUT for each new file and the commit; ``where`` as ``delete``.
+        Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made if there
+        are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. Conflicts with concurrent changes
+        of the replaced rows. If ``data`` is a Scan of this table, or Arrow data that one returned, commits since the
+        version that it read are checked too, unless the caller named that version. Data without that schema metadata
+        (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since then is a
+        VersionConflictError. Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
         """
         columns = Columns(merge_schema, overwrite_schema, partition_by)
         verb = replacing(data, where, partitions, columns, user_metadata, txn)
@@ -508,15 +517,16 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Delete the rows for which ``where`` is true (SQL text or a predicate made with ``col``; None: all rows).
+        """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
-        Rows are deleted by deletion vectors where the table has them (delta.enableDeletionVectors), else the other rows
-        of their files are moved to new ones; files whose rows all match are removed. Change files are written where the
-        change data feed needs them. When no row matches, no commit is made and the result's ``skipped`` is true, unless
-        ``txn`` is given. Conflicts with concurrent changes of files that may hold matching rows. ``expected_version``:
-        the version that must be the latest, else VersionConflictError. Raises CallError, InvalidActionError for an
-        append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each file that statistics leave
-        open, all columns of the files to be rewritten, 1 PUT for each new file or vector file; then the commit.
+        Rows are deleted by deletion vectors if the table has them (delta.enableDeletionVectors); otherwise the other
+        rows of their files are moved to new files. Files whose rows all match are removed. Change files are written if
+        the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
+        unless ``txn`` is set. Conflicts with concurrent changes of files that may contain matching rows.
+        ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
+        InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each
+        file for which statistics do not decide, all columns of the files to rewrite, 1 PUT for each new file or vector
+        file; then the commit.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
             return delete(transaction, where, user_metadata, txn)
@@ -531,13 +541,13 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Give columns new values in the rows for which ``where`` is true (None: in all rows).
+        """Set columns to new values in the rows for which ``where`` is true (None: in all rows).
 
-        ``updates``: by column, an SQL expression of the old row, or one made with ``col``; ``a.b`` is a field of a
-        struct. ``new_values``: by column, a value in Python. Values are cast as in Spark's ANSI mode. Generated columns
-        that are not named are computed again; rows keep their row ids. Files, ``skipped`` and conflicts are as for
-        ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row that an
-        expression cannot be computed for. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
+        ``updates``: by column, an SQL expression on the old row, as text or built with ``col``; ``a.b`` is a field of a
+        struct. ``new_values``: by column, a Python value. Values are cast as in Spark's ANSI mode. Generated columns
+        that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
+        ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for
+        which an expression cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
             return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
@@ -553,12 +563,12 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> TableMerger:
-        """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
+        """Merge rows into the table: change rows that match and insert rows that do not, in one commit.
 
-        The result takes the clauses; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
-        when a row of the source matches one of the table, SQL text or made with ``col``. Columns are
-        ``source.x`` and ``target.x``, or under the aliases given; a name that only one side has needs neither. The
-        other arguments: as for ``update``. Cost: none before ``execute``.
+        Add the clauses to the result; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
+        when a source row matches a table row, as SQL text or built with ``col``. Columns are named ``source.x`` and
+        ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments: as for
+        ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
         return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
@@ -567,7 +577,7 @@ class DeltaTable:
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
-        concurrently. Only the options ``checksum`` and ``timestamp_column`` matter. Raises as ``append``. Cost: 1 PUT
+        concurrently. Only the options ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1 PUT
         for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
@@ -577,20 +587,22 @@ class DeltaTable:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """Commit staged files of any process as one version. The caller owns the files: they are kept when this fails,
-        or when a transaction over several tables that contains them is cancelled. Files are committed once:
-        FilesCommittedError, with the version, if any version has added one; so the same call is safe after a
-        CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError where the table has other columns
-        now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100 the live files)."""
+        """Commit staged files, from any process, as one version. The caller owns the files: they are kept if this
+        fails,
+        or if a transaction over several tables that contains them is cancelled. Files are committed only once: if any
+        version has added one, FilesCommittedError has that version, so the same call is safe after a
+        CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError if the table has other columns now,
+        and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100, the live files)."""
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
         """Delete staged files that will not be committed, best effort. Returns the failures.
 
-        Raises FilesCommittedError when a version has named one of them, CommitStateUnknownError when the outcome of a
-        commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
-        HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
+        commit
+        of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2 HEADs, 1
+        GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -598,7 +610,7 @@ class DeltaTable:
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError.
 
-        ``delta.enableRowTracking`` gives row ids to the files that lack them, in commits of their own before this one
+        ``delta.enableRowTracking`` gives row ids to the files that lack them, in separate commits before this one
         (``ROW TRACKING BACKFILL``). Cost: 1 commit; for row ids one more, and one for each 100,000 files.
         """
         row_id_backfill.prepare(self._handle, properties, user_metadata)
@@ -613,9 +625,9 @@ class DeltaTable:
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
 
-        Existing rows are checked first. Raises ConstraintViolationError, CallError for an expression that
-        is not supported, and CommitConflictError when rows are added concurrently. Cost: a read of the columns of the
-        condition, and one commit. Spec: PROTOCOL.md#check-constraints.
+        Existing rows are checked first. Raises ConstraintViolationError, CallError for an unsupported expression, and
+        CommitConflictError if rows are added concurrently. Cost: a read of the columns of the condition, and 1 commit.
+        Spec: PROTOCOL.md#check-constraints.
         """
         with self._handle.transaction() as transaction:
             return constraints.add_constraint(transaction, name, expression, user_metadata)
@@ -623,19 +635,20 @@ class DeltaTable:
     def drop_constraint(
         self, name: str, *, if_exists: bool = False, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Drop a CHECK constraint. Raises CallError for an absent one; with ``if_exists`` no commit is made then (the
-        result's ``skipped`` is true). Cost: one commit."""
+        """Drop a CHECK constraint. Raises CallError if it does not exist; with ``if_exists``, no commit is made then
+        (the
+        result's ``skipped`` is true). Cost: 1 commit."""
         with self._handle.transaction() as transaction:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
     def enable_in_commit_timestamps(self) -> CommitResult:
-        """Turn in-commit timestamps on from the next commit on, with the enablement pair where older commits
-        have none. No commit is made when they are on already (the result's ``skipped`` is true)."""
+        """Enable in-commit timestamps from the next commit on, with the enablement pair if older commits have none. No
+        commit is made if they are already enabled (the result's ``skipped`` is true)."""
         with self._handle.transaction() as transaction:
             return switch_in_commit_timestamps(transaction, True)
 
     def disable_in_commit_timestamps(self) -> CommitResult:
-        """Turn in-commit timestamps off and remove the enablement pair in the same commit."""
+        """Disable in-commit timestamps and remove the enablement pair in the same commit."""
         with self._handle.transaction() as transaction:
             return switch_in_commit_timestamps(transaction, False)
 
@@ -646,12 +659,14 @@ class DeltaTable:
         after: Mapping[str, str | None] | None = None,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Add nullable columns: fields of a pyarrow schema, a StructType or a list of StructField.
+        """Add nullable columns: the fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
-        lead into arrays and maps, and names with dots are in backticks. In existing rows the columns are null.
-        ``after``: for names of new columns the column, of the same struct, that each follows; None: it becomes the
-        first. Raises SchemaMismatchError, CallError, MetadataChangedError.
+        lead
+        into arrays and maps, and names with dots are in backticks. In existing rows the columns are null. ``after``:
+        for
+        names of new columns, the column in the same struct that each follows; None means first. Raises
+        SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
             return alterations.add_columns(transaction, columns, user_metadata, after)
@@ -659,19 +674,19 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Give a column another name; no file is written. ``old`` is a path, ``new`` only the name.
+        """Rename a column; no file is written. ``old`` is a path, ``new`` only the name.
 
-        Needs column mapping. Raises CallError without it, SchemaMismatchError where a constraint, an invariant or a
+        Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
     def drop_columns(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Drop columns, each given as a path; no file is written, and older versions still have them.
+        """Drop columns, given as paths; no file is written, and older versions still have them.
 
-        Needs column mapping. Raises CallError without it, SchemaMismatchError for columns by which the table is
-        partitioned or clustered or that an expression uses, MetadataChangedError.
+        Needs column mapping. Raises CallError without it, SchemaMismatchError for columns that partition or cluster the
+        table or that an expression uses, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
             return alterations.drop_columns(transaction, columns, user_metadata)
@@ -688,27 +703,27 @@ class DeltaTable:
         after: str | None = None,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Change one column, given as a path: allow nulls, set a comment ("" removes it), make its type wider, move it.
+        """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
         Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
-        unchanged; no commit is made when nothing changes. ``sync_identity``: read an identity column, and move its
-        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). ``first``, ``after``: the place
-        among the columns of the table, or of the column's struct; no file is written. Raises SchemaMismatchError,
-        MetadataChangedError, and ConcurrentAppendError for rows that are added while it is read.
+        unchanged; no commit is made if nothing changes. ``sync_identity``: read an identity column, and move its
+        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). ``first``, ``after``: the
+        position among the columns of the table or of the struct; no file is written. Raises SchemaMismatchError,
+        MetadataChangedError, and ConcurrentAppendError for rows added while the column is read.
         """
         if first and after is not None:
-            raise CallError(f"first and after={after!r} are two places for one column. Give one of them.")
+            raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
         place = Place(after) if first or after is not None else None
         changes = (nullable, comment, data_type, user_metadata, sync_identity, place)
         with self._handle.transaction() as transaction:
             return alterations.set_column(transaction, column, *changes)
 
     def cluster_by(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Cluster the table by columns, each given as a path (ALTER TABLE … CLUSTER BY); none: no longer. No file is
-        rewritten: ``optimize.compact`` orders rows by them. No commit is made when nothing changes.
+        """Cluster the table by columns, given as paths (ALTER TABLE … CLUSTER BY); none: end the clustering. No file is
+        rewritten: ``optimize.compact`` orders rows by these columns. No commit is made if nothing changes.
 
-        Raises SchemaMismatchError for a partitioned table, CallError for columns of which a file has no bounds,
-        ConcurrentAppendError for files that are added meanwhile. Cost: as ``Snapshot.files`` with their statistics.
+        Raises SchemaMismatchError for a partitioned table, CallError for columns for which a file has no bounds,
+        ConcurrentAppendError for files added meanwhile. Cost: as ``Snapshot.files`` with their statistics.
         """
         with self._handle.transaction() as transaction:
             return clustering.cluster_by(transaction, columns, user_metadata)
@@ -723,7 +738,7 @@ class DeltaTable:
     def set_domain_metadata(
         self, domain: str, configuration: str | Mapping[str, Any], *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Store a text, or a mapping as JSON, in the table under a custom name; read back by
+        """Store text, or a mapping as JSON, in the table under a custom name, to be read back from
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
 
         Raises CallError for names that begin with ``delta.``, ConcurrentTransactionError.
@@ -732,14 +747,14 @@ class DeltaTable:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
     def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove a metadata domain of ``set_domain_metadata``. No commit is made when it does not exist."""
+        """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if it does not exist."""
         with self._handle.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Add a table feature, and those that it requires, to the protocol. Clients without it are locked out.
+        """Add a table feature, and those that it requires, to the protocol. Clients without the feature are locked out.
 
-        No commit is made when it is listed already. Raises InvalidPropertyError for a name that Delta does not have,
+        No commit is made if it is already listed. Raises InvalidPropertyError for a name that Delta does not have,
         UnsupportedFeatureError, ProtocolChangedError.
         """
         with self._handle.transaction() as transaction:
@@ -748,10 +763,11 @@ class DeltaTable:
     def upgrade_protocol(
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Raise the versions of the protocol, which stand for the features that ``PROTOCOL.md#feature-table`` lists:
-        clients without one of these can no longer write the table, or with a reader version above 1 read it. Versions
-        are never lowered, and nothing is committed where the table has all of these features. ``add_feature`` adds
-        one alone.
+        """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``: clients
+        without
+        one of these can no longer write the table, or with a reader version above 1, read it. Versions are never
+        lowered, and nothing is committed if the table already has all of these features. Use ``add_feature`` to add a
+        single one.
 
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
@@ -759,14 +775,15 @@ class DeltaTable:
             return table_features.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Drop a table feature, so that clients without it can use the table again: first the properties that turn
-        it on, in a separate commit, then the feature. The clustering columns go with the feature clustering, and files
-        with deletion vectors are rewritten before that feature goes, as by ``optimize.purge``.
+        """Drop a table feature, so that clients without it can use the table again: first the properties that enable
+        it,
+        in a separate commit, then the feature. Dropping the feature clustering also drops the clustering columns, and
+        files with deletion vectors are rewritten before their feature is dropped, as by ``optimize.purge``.
 
-        A reader feature can only be dropped when no version in the log uses it, and any feature only when nothing in
-        the table uses it: else CallError says what uses it and what to do. Raises UnsupportedFeatureError,
-        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, when an earlier commit was
-        made and stays. Cost: two commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
+        A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
+        table uses it; otherwise CallError says what uses it and what to do. Raises UnsupportedFeatureError,
+        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, if an earlier commit was made
+        and stays. Cost: 2 commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
         """
         return table_features.drop_feature(
             self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits
@@ -776,7 +793,7 @@ class DeltaTable:
 
     @property
     def optimize(self) -> TableOptimizer:
-        """The verbs that rewrite files and keep the rows: ``table.optimize.compact()``. Cost: none."""
+        """The verbs that rewrite files without changing rows, such as ``table.optimize.compact()``. Cost: none."""
         return TableOptimizer(self._handle)
 
     def vacuum(
@@ -790,27 +807,32 @@ class DeltaTable:
         run_tasks: RunTasks | None = None,
         num_tasks: int = 64,
     ) -> VacuumReport:
-        """Delete the files below the table's root that no version within the retention needs; by default only report
-        them: pass ``dry_run=False`` to delete.
+        """Delete the files below the table root that no version within the retention needs. By default, only report
+        them:
+        pass ``dry_run=False`` to delete.
 
-        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError, unless
-        ``enforce_retention_duration=False``: readers of versions within it then lose files. A file that no version
-        names stays until it is a day old in any case, since its commit may follow. Kept are all files that the version
-        at the cut-off and every later one name, also in their change feeds; hidden files, links, other tables. What is
-        deleted is recorded by two commits, VACUUM START and VACUUM END; without files to delete none is made. Safe to
-        interrupt: a second call continues. ``full=False`` lists no files, and considers those only that the commits
-        since the last vacuum removed (Spark's VACUUM LITE): what no version ever named, and empty directories, stay.
-        ``progress``: called with the numbers of deleted files and of all to delete. ``run_tasks``: has the files
-        listed and deleted elsewhere, for example by the tasks of Spark jobs; at most ``num_tasks`` of them list. It
-        gets what to do with some bytes and a text of each attempt's own, the bytes for each task, and what they do, in
-        words; it returns what was returned for each, in their order. The log is read and written here.
+        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError unless
+        ``enforce_retention_duration=False``; readers of versions within it then lose files. A file that no version
+        names
+        always stays until it is a day old, because its commit may follow. Kept are all files named by the version at
+        the
+        cut-off and by every later one, including those in change feeds; hidden files, links and other tables. Two
+        commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made. Safe to
+        interrupt: a second call continues. ``full=False`` lists no files and considers only those that commits since
+        the
+        last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories, stay.
+        ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``: lets
+        files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them list.
+        It
+        receives a function of some bytes and an attempt's own text, the bytes for each task, and a description of the
+        work; it returns the function's results in task order. The log is read and written here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
-        path in the log whose file is not known, CorruptTableError, StoreError, VersionNotFoundError with ``full=False``
-        where the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the files of the
-        latest version and of that at the cut-off, 1 GET for each commit since, 1 DELETE for each file, 2 commits and 1
-        PUT. With ``full=False`` instead of the listing 1 GET for each commit since the last vacuum, 1 HEAD for each
-        file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
+        path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
+        VersionNotFoundError if the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the
+        files of the latest version and of the version at the cut-off, 1 GET for each commit since, 1 DELETE for each
+        file, 2 commits and 1 PUT. With ``full=False``, instead of the listing, 1 GET for each commit since the last
+        vacuum, 1 HEAD for each file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
         Spec: PROTOCOL.md#vacuum-protocol-check.
         """
         return vacuuming.vacuum(
@@ -832,67 +854,69 @@ class DeltaTable:
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
     ) -> RestoreResult:
-        """Restore rows, schema, properties and metadata domains of an earlier version, in a new commit.
+        """Restore the rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
-        In-commit timestamps, the protocol and the versions of applications are kept. Files that no longer exist
-        in the store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True``
-        restores the table without their rows; ``dry_run=True`` only lists them. Conflicts with any concurrent
-        change of rows, at every isolation level: the table is exactly as it was, or the commit fails. Raises
-        VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each file that comes
-        back, a commit.
+        In-commit timestamps, the protocol and the versions of applications are kept. Files that no longer exist in the
+        store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True`` restores the
+        table without their rows; ``dry_run=True`` only lists them. Conflicts with any concurrent change of rows, at
+        every isolation level: either the table is exactly as it was, or the commit fails. Raises VersionNotFoundError,
+        TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored file, 1 commit.
         """
         if (version is None) == (timestamp is None):
-            raise CallError("Give the version or the timestamp to restore.")
+            raise CallError("Pass either the version or the timestamp to restore.")
         target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
         with self._handle.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
 
     def check(self, deep: bool = False, *, progress: CheckProgress = examination.silent) -> CheckReport:
-        """Examine the log and the files of the table; see ``deltalog.check``, which also takes a table that cannot be
+        """Examine the log and the files of the table. See ``deltalog.check``, which also examines tables that cannot be
         opened. Cost: as ``deltalog.check``."""
         return examine(self._handle.reader, deep, progress, self._handle.environment)
 
     def compute_statistics(
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Give files the statistics that they lack, as ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans leave
-        them out. Returns the last commit; none is made where no file lacks statistics that can be computed.
+        """Compute missing file statistics, as ANALYZE TABLE … COMPUTE DELTA STATISTICS does, so that scans can skip
+        files.
+        Returns the last commit; none is made if no file lacks statistics that can be computed.
 
-        Files that have none, or not of all columns that delta.dataSkippingStatsColumns, else
-        delta.dataSkippingNumIndexedCols, and the clustering columns select, are added again with them and with their
-        deletion vectors, row ids and tags (dataChange=false). Statistics come from the footers; the columns that a
-        footer does not cover are read: floating-point numbers, for NaN, and those without statistics in it. A column
-        that has no bounds in a file, because it holds NaN, is read with each call. Rows are counted by the log and by
-        the files: RowCountError where they differ. ``where``: as for ``optimize``, on partition columns.
+        Files without statistics, or without those of all columns selected by delta.dataSkippingStatsColumns (else
+        delta.dataSkippingNumIndexedCols) and by clustering, are added again with them, keeping their deletion vectors,
+        row ids and tags (dataChange=false). Statistics come from the footers. Columns that a footer does not cover are
+        read: floating-point columns, for NaN, and columns without statistics. A column that has no bounds in a file
+        because it contains NaN is read by every call. Rows are counted both by the log and by the files: RowCountError
+        if these differ. ``where``: as for ``optimize``, on partition columns.
 
-        Conflicts with no append; after ten conflicts with other changes of the same files CommitConflictError is
-        raised. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError, StoreError. An
-        interrupted run keeps the commits that it made. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs for each such
-        file, those of the columns that are read, and a commit for every 100,000 files.
+        Never conflicts with appends; after ten conflicts with other changes of the same files, raises
+        CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
+        StoreError. An interrupted run keeps the commits that it made. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
+        for each such file, those of the columns that are read, and a commit for every 100,000 files.
         """
         return statistics.compute_statistics(self._handle, where, user_metadata)
 
     def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> tuple[str, ...]:
-        """Write symlink manifests of the latest version, for engines that do not read the log: a text file for each
-        partition, with the locations of its files, below ``_symlink_format_manifest``. Manifests of partitions without
+        """Write symlink manifests of the latest version, for engines that do not read the log: a text file per
+        partition,
+        below ``_symlink_format_manifest``, with the locations of the partition's files. Manifests of partitions without
         files are deleted. Returns the paths of the manifests.
 
-        Later commits of deltalog do not update them. Raises CallError for a table with deletion
-        vectors or column mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as
-        ``Snapshot.files``, as ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each that is gone.
+        Later commits by deltalog do not update them. Raises CallError for a table with deletion vectors or column
+        mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
+        ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each obsolete one.
         """
         return write_manifests(self._handle)
 
     def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
-        """Write a checkpoint of the latest version now: a classic one, or where delta.checkpointPolicy is v2 a
-        UUID-named one of the form ``top_level``, with sidecars of ``sidecar_rows`` file actions if there are more.
+        """Write a checkpoint of the latest version now: a classic one, or if delta.checkpointPolicy is v2, a UUID-named
+        one
+        in the format ``top_level``, with sidecars if there are more than ``sidecar_rows`` file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
         log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
-        """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits.
+        """Write a log compaction: one file for a range of commits, which readers can read instead of the commits.
 
         Default: from the last checkpoint on. Returns the first and the last version; None if there are fewer than two.
         Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
@@ -900,22 +924,24 @@ class DeltaTable:
         return log_files.compact(self._handle, from_version, to_version)
 
     def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
-        """Delete the files of the log that no version within the retention needs; with ``dry_run`` only report them.
+        """Delete the log files that no version within the retention needs; with ``dry_run``, only report them.
 
-        ``retention``: default delta.logRetentionDuration, 30 days. Kept are the newest checkpoint at or before the last
-        midnight UTC before it, and later files. The report says which versions become unreachable, and why a file is
-        kept. Checkpoints run clean-up too, unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md.
-        Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
+        ``retention``: default delta.logRetentionDuration, 30 days. Keeps the newest checkpoint at or before the last
+        midnight UTC before the retention, and all later files. The report says which versions become unreachable, and
+        why each file is kept. Writing a checkpoint also runs the clean-up, unless delta.enableExpiredLogCleanup is
+        false. Cost: docs/log-files.md. Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError,
+        StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 
     def flush(self) -> None:
-        """Wait for the derived files of this process's commits, which follow them on a remote store. Cost: none."""
+        """Wait for the derived files of this process's commits, which are written later on a remote store. Cost:
+        none."""
         self._handle.flush()
 
 
 def handle_of(table: DeltaTable) -> TableHandle:
-    """The state of a table, for the modules that build on it."""
+    """The handle of a table, for the modules that build on it."""
     return table._handle
 
 

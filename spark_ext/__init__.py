@@ -1,7 +1,7 @@
 """Delta tables with deltalog from PySpark: classic sessions (Spark 3.5 to 4.3) and Spark Connect, no jar.
 
-Spark reads and writes the Parquet files natively; deltalog resolves versions and commits in the Python
-process that calls this package, which must therefore see the table's storage under the same path as Spark.
+Spark reads and writes the Parquet files natively. deltalog resolves versions and commits in the calling Python process,
+which must therefore access the table's storage under the same path as Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """spark_ext and delta-spark as engines of deltalog's conformance kit.
 
-Each takes the running session, or starts a local one. A process holds one kind of session: the jars of delta-spark are
-in all sessions of a JVM, or in none.
+They use the running session, or start a local one. A process can only run one of them: either all sessions of a JVM
+have the jars of delta-spark, or none.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# The tables of the cases are older than the retention of deleted files; that retention is no matter of the protocol.
+# The tables of the cases are older than the retention of deleted files, which the protocol does not require.
 _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
 class _SparkEngine(Engine):
-    """What both have: a session, and DataFrames of rows."""
+    """Shared by both engines: a session, and DataFrames of rows."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or SparkSession.getActiveSession() or self._started()
@@ -47,13 +47,13 @@ class _SparkEngine(Engine):
         return builder
 
     def _frame(self, rows: pa.Table) -> DataFrame:
-        schema = types.to_spark(deltalog.StructType.from_arrow(rows.schema))
+        schema = types.to_spark(deltalog.schema.StructType.from_arrow(rows.schema))
         return self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
 
 
 class SparkExtEngine(_SparkEngine):
-    """spark_ext: deltalog on the driver, native Parquet in Spark. Checkpoints are calls of deltalog, not of
-    spark_ext."""
+    """spark_ext: deltalog on the driver, native Parquet in Spark. It has no call that writes checkpoints; deltalog
+    has."""
 
     name = "spark_ext"
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
@@ -116,7 +116,7 @@ class SparkExtEngine(_SparkEngine):
 
 
 class DeltaSparkEngine(_SparkEngine):
-    """delta-spark, by DataFrames, SQL and its history manager. Its jars come with the session, or by Ivy."""
+    """delta-spark, by DataFrames, SQL and its history manager. The session has its jars, or Ivy fetches them."""
 
     name = "delta-spark"
     version = "4.4.0"
@@ -137,7 +137,7 @@ class DeltaSparkEngine(_SparkEngine):
         return configure_spark_with_delta_pip(builder.config("spark.sql.catalog.spark_catalog", catalog)).getOrCreate()
 
     def _delta_log(self, path: str) -> Any:
-        """The log, as a new process would read it."""
+        """The log, read without caches as in a new process."""
         self._log.clearCache()
         return self._log.forTable(self.spark._jsparkSession, path)
 
@@ -212,7 +212,7 @@ class DeltaSparkEngine(_SparkEngine):
 
 
 def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[str]:
-    """The statements that set properties of a table and remove others; they are commits of their own."""
+    """The statements that set and unset properties. Every statement is a commit."""
     pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if value is not None)
     gone = ", ".join(f"'{key}'" for key, value in properties.items() if value is None)
     if pairs:
@@ -222,7 +222,7 @@ def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[s
 
 
 def _text(timestamp_ms: int | None) -> str | None:
-    """The time as Spark reads it in a session in UTC; an offset would be one of the session's own in some versions."""
+    """A time as text for a session in UTC, without an offset, which some versions of Spark ignore."""
     if timestamp_ms is None:
         return None
     at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()

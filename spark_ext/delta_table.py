@@ -1,5 +1,5 @@
-"""``DeltaTable`` with the names and signatures of delta-spark's ``delta.tables.DeltaTable``, on deltalog: a program
-written for delta-spark runs after its import is changed.
+"""``DeltaTable`` with the names and signatures of delta-spark's ``delta.tables.DeltaTable``: programs for delta-spark
+run after a change of the import.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
 
 class DeltaTable:
-    """A table for changing its rows and its properties; from ``forPath`` or ``forName``.
+    """A Delta table, from ``forPath`` or ``forName``.
 
-    Conditions and values are SQL text or columns of Spark. Every method that changes the table is one commit on its
-    latest version, or none; rows are read and written by Spark's executors.
+    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
+    latest version, or none. Spark's executors read and write rows.
 
-    Members: those of delta-spark's class, so that programs for it run.
+    Members: those of delta-spark's class, so that its programs run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
-        """For ``forPath`` and ``forName``."""
+        """Used by ``forPath`` and ``forName``."""
         self._spark = spark
         self._table = table
         self._alias = alias
@@ -66,15 +66,15 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``, which also says what takes the place of ``hadoopConf``: settings there are
-        refused if they are for the store of this path, and those of other file systems have no effect. Raises
-        TableNotFoundError, CallError. Cost: as ``DeltaTable.open`` of deltalog."""
+        for ``Reader.storage_options``; they replace ``hadoopConf``, whose settings are refused if they are for the
+        store of this path, and otherwise ignored. Raises TableNotFoundError, CallError. Cost: as
+        ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """The table of a name in the session's catalog (``spark_ext.use_catalog``), or of ``delta.`path```. Raises
+        """The table with a name in the session's catalog (``spark_ext.use_catalog``), or at ``delta.`path```. Raises
         TableNotFoundError, CallError. Cost: as ``forPath``."""
         by_path = _BY_PATH.fullmatch(tableOrViewName) if isinstance(tableOrViewName, str) else None
         if by_path is not None:
@@ -96,30 +96,30 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder of a table that must not exist: TableExistsError. Cost: none before ``execute``."""
+        """A builder that creates a table; TableExistsError if it exists. Cost: none before ``execute``."""
         return cls._builder(sparkSession, "CREATE TABLE")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder of a table that is left as it is where it exists. Cost: none before ``execute``."""
+        """A builder that creates a table, and leaves an existing one unchanged. Cost: none before ``execute``."""
         return cls._builder(sparkSession, "CREATE TABLE IF NOT EXISTS")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that replaces a table, rows included: TableNotFoundError without one. Cost: none before
+        """A builder that replaces a table including its rows; TableNotFoundError if there is none. Cost: none before
         ``execute``."""
         return cls._builder(sparkSession, "REPLACE TABLE")
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that replaces a table, or creates it. Cost: none before ``execute``."""
+        """A builder that replaces or creates a table. Cost: none before ``execute``."""
         return cls._builder(sparkSession, "CREATE OR REPLACE TABLE")
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, kind: Kind) -> DeltaTableBuilder[DeltaTable]:
         session = SparkSession.getActiveSession() if spark is None else spark
         if session is None:
-            raise deltalog.CallError("There is no active SparkSession. Give one.")
+            raise deltalog.CallError("There is no active SparkSession. Pass one.")
         return DeltaTableBuilder(session, kind, lambda table: cls(session, table))
 
     @classmethod
@@ -131,17 +131,17 @@ class DeltaTable:
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
-        """Turn a directory of Parquet files into a table in place. ``identifier``: ``parquet.`path```.
-        ``partitionSchema``: its partition columns, as SQL (``"day date, n int"``) or a schema; by default they are
-        inferred. If the directory has a log already, the table is opened.
+        """Convert a directory of Parquet files to a Delta table in place. ``identifier``: ``parquet.`path```.
+        ``partitionSchema``: the partition columns, as SQL (``"day date, n int"``) or a schema; by default they are
+        inferred. If the directory already has a log, the table is opened.
 
-        Raises and costs as ``DeltaTable.convert`` of deltalog, which reads the footers on the driver.
+        Raises and costs as ``deltalog.DeltaTable.convert``, which reads the footers on the driver.
         """
         found = _PARQUET.fullmatch(identifier) if isinstance(identifier, str) else None
         if found is None:
             raise deltalog.CallError(
-                f"convertToDelta takes a directory as parquet.`path`; got {identifier!r}. Tables of Spark's catalog "
-                "cannot be converted: give their directory."
+                f"convertToDelta takes a directory as parquet.`path`, not {identifier!r}. For a table of Spark's "
+                "catalog use its directory."
             )
         given = stores.checked(storage_options or {})
         url = paths.checked_root(found[1].replace("``", "`"), given)
@@ -161,9 +161,9 @@ class DeltaTable:
         return rows if self._alias is None else rows.alias(self._alias)
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """The same table, whose columns can be qualified with a name in conditions and values. Cost: none."""
+        """The same table, with an alias by which conditions and values can qualify its columns. Cost: none."""
         if not isinstance(aliasName, str) or not aliasName:
-            raise deltalog.CallError(f"An alias is text that is not empty, not {aliasName!r}.")
+            raise deltalog.CallError(f"An alias must be a non-empty string, not {aliasName!r}.")
         return DeltaTable(self._spark, self._table, aliasName)
 
     def history(self, limit: int | None = None) -> DataFrame:
@@ -171,20 +171,20 @@ class DeltaTable:
         return log_frames.history(self._spark, self._table, limit)
 
     def detail(self) -> DataFrame:
-        """One row about the latest version. As ``spark_ext.detail``."""
+        """One row that describes the latest version. As ``spark_ext.detail``."""
         return log_frames.detail(self._spark, self._table)
 
     # ----------------------------------------------------------------------------------------------- changing rows
 
     def delete(self, condition: Expression | None = None) -> WriteResult:
-        """Delete the rows for which a condition is true; None: all rows.
+        """Delete the rows for which ``condition`` is true; None: all rows.
 
-        Files of which all rows match are removed. In others the rows are deleted by deletion vectors where the table
-        has them (delta.enableDeletionVectors), else the other rows are written into new files. A condition on partition
-        columns only, given as text, is decided by the log. Without a row that matches there is no commit, and
-        ``committed`` is false. Raises CallError, InvalidActionError for an append-only table, CommitConflictError,
+        Files in which all rows match are removed. In other files, matching rows are marked in deletion vectors if the
+        table has them enabled (delta.enableDeletionVectors), otherwise the remaining rows are copied to new files. A
+        condition on partition columns only, as SQL text, is evaluated on the log. If no row matches there is no commit,
+        and ``committed`` is false. Raises CallError, InvalidActionError for an append-only table, CommitConflictError,
         JobFailedError, StoreError, RowCountError, and Spark's errors for the condition. Cost: the log; a Spark job that
-        reads the condition's columns of the files that can have such a row; without deletion vectors a second job.
+        reads the condition's columns in the files that can have matching rows; without deletion vectors a second job.
         """
         _check("delete", condition)
         with explained(f"DELETE from {self._table.url}"):
@@ -195,12 +195,13 @@ class DeltaTable:
         condition: Expression | None = None,
         set: Mapping[str, Expression] | None = None,
     ) -> WriteResult:
-        """Give columns new values in the rows for which a condition is true; None: in all rows.
+        """Update columns in the rows for which ``condition`` is true; None: in all rows.
 
-        ``set``: from names of columns, or of fields in structs (``a.b``), to values computed from the old row. A value
-        becomes one of its column's type, or the job fails. Generated columns that are not named are computed again,
-        and rows keep their row ids. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError. Cost: as
-        ``delete``, and a Spark job that writes the new rows; with the change data feed another one.
+        ``set``: new values, computed from the old row, by the name of a column or struct field (``a.b``). A value is
+        cast to the type of its column; the job fails if it does not fit. Generated columns that are not set are
+        computed again, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
+        SchemaMismatchError. Cost: as ``delete``, and a Spark job that writes the new rows; with the change data feed
+        another one.
         """
         if set is not None:
             _check("update", condition)
@@ -209,24 +210,24 @@ class DeltaTable:
             return delete_update.update(self._spark, self._table, condition, sets, self._alias)
 
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
-        """Merge rows into the table: changes of rows that match, and inserts of rows that do not, in one commit.
+        """Merge a source into the table: change matched rows and insert others, in one commit.
 
-        The result takes the clauses, and its ``execute`` makes the commit. ``condition``: when a row of the source
-        matches one of the table. Give both sides an alias (``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``);
-        a name that only one side has needs none. Raises CallError. Cost: none before ``execute``.
+        Add clauses to the returned builder, then call its ``execute``. ``condition``: whether a row of the source
+        matches a row of the table. Columns that both sides have must be qualified by aliases:
+        ``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``. Raises CallError. Cost: none before ``execute``.
         """
         return merge_of(self._spark, self._table, source, condition, self._alias)
 
     # ------------------------------------------------------------------------------------- versions and files
 
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore an earlier version, in a new commit. Returns a row of metrics, named as delta-spark names them.
-        Raises and costs as ``DeltaTable.restore`` of deltalog."""
+        """Restore an earlier version, in a new commit. Returns a row of metrics, as delta-spark names them. Raises and
+        costs as ``deltalog.DeltaTable.restore``."""
         return self._restored(self._table.restore(arguments.whole("version", version)))
 
     def restoreToTimestamp(self, timestamp: Any) -> DataFrame:
-        """As ``restoreToVersion``, for the latest version at a time: text in the session time zone, or an aware
-        datetime. Raises InvalidTimestampError too."""
+        """As ``restoreToVersion``, for the latest version at a time: a string in the session time zone, or an aware
+        datetime. Also raises InvalidTimestampError."""
         _check_moment(timestamp)
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
 
@@ -236,13 +237,13 @@ class DeltaTable:
         """Delete the files that no version within the retention needs. Returns a DataFrame without rows, as
         delta-spark does.
 
-        As there, ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below
-        that of the table. ``full=False`` is VACUUM LITE; by default ``spark.databricks.delta.vacuum.lite.enabled``
-        decides, false as there. ``onExecutors``: whether the tasks of Spark jobs list and delete the files; by default
-        ``spark.deltalog.vacuum.executors`` decides, and if it is not set, they do on S3 from 500,000 files on.
+        ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below that of the
+        table. ``full=False`` is VACUUM LITE; the default is ``spark.databricks.delta.vacuum.lite.enabled``, which is
+        false if unset. ``onExecutors``: whether tasks of Spark jobs list and delete the files; the default is
+        ``spark.deltalog.vacuum.executors``, and if that is unset, only for tables on S3 with at least 500,000 files.
 
-        Raises and costs as ``DeltaTable.vacuum`` of deltalog with ``dry_run=False``; by tasks also
-        UnsupportedFeatureError, StoreError where an executor does not see the table, and Spark's errors for a job.
+        Raises and costs as ``deltalog.DeltaTable.vacuum`` with ``dry_run=False``; with tasks also
+        UnsupportedFeatureError, StoreError if an executor cannot access the table, and Spark's errors for a job.
         """
         checks, by_conf = vacuum_options(self._spark)
         vacuumed(
@@ -251,23 +252,23 @@ class DeltaTable:
         return self._spark.createDataFrame([], "path string")
 
     def optimize(self) -> DeltaOptimizeBuilder:
-        """A builder whose ``executeCompaction`` and ``executeZOrderBy`` rewrite files and keep their rows. Cost: none
+        """A builder whose ``executeCompaction`` and ``executeZOrderBy`` rewrite files without changing rows. Cost: none
         before these."""
         return DeltaOptimizeBuilder(self._spark, self._table)
 
     def generate(self, mode: str) -> None:
-        """Write symlink manifests, for engines that do not read the log: ``mode`` is ``symlink_format_manifest``.
-        Raises and costs as ``DeltaTable.generate`` of deltalog."""
+        """Write symlink manifests, for engines that do not read the log. ``mode``: ``symlink_format_manifest``. Raises
+        and costs as ``deltalog.DeltaTable.generate``."""
         if arguments.text("mode", mode) != "symlink_format_manifest":
-            raise deltalog.CallError(f"generate takes the mode symlink_format_manifest; got {mode!r}.")
+            raise deltalog.CallError(f"generate takes the mode symlink_format_manifest, not {mode!r}.")
         self._table.generate()
 
     def clone(
         self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
     ) -> DeltaTable:
-        """Clone the latest version to a path: deep, by files that the driver copies, or with ``isShallow`` by the
-        absolute paths of the files. ``replace`` is refused with UnsupportedFeatureError. Raises and costs as
-        ``DeltaTable.clone`` of deltalog."""
+        """Clone the latest version to a path. A deep clone copies the files on the driver; with ``isShallow`` the clone
+        refers to them by absolute paths. Raises UnsupportedFeatureError for ``replace``. Raises and costs as
+        ``deltalog.DeltaTable.clone``."""
         return self._cloned(target, isShallow, replace, properties)
 
     def cloneAtVersion(
@@ -278,7 +279,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, of a version."""
+        """As ``clone``, for a version."""
         arguments.whole("version", version)
         return self._cloned(target, isShallow, replace, properties, version=version)
 
@@ -290,7 +291,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, of the latest version at a time: text in the session time zone, or an aware datetime."""
+        """As ``clone``, for the latest version at a time: a string in the session time zone, or an aware datetime."""
         _check_moment(timestamp)
         at_ms = timestamp_ms(self._spark, timestamp, "timestamp")
         return self._cloned(target, isShallow, replace, properties, timestamp=at_ms)
@@ -303,37 +304,37 @@ class DeltaTable:
         if arguments.flag("replace", replace):
             raise _refused(
                 "clone with replace",
-                "the versions of the table that is replaced would be of two tables",
-                "clone to another place",
+                "the history of the target would mix two tables",
+                "clone to another path",
             )
         return DeltaTable(self._spark, cloned(self._spark, self._table, target, shallow, properties, None, **point))
 
     # ---------------------------------------------------------------------------------------------- protocol
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raise the versions of the protocol, each of which stands for features (``DeltaTable.upgrade_protocol`` of
-        deltalog); they are never lowered. Raises and costs as there."""
+        """Raise the protocol versions, and so the features that they imply. Versions are never lowered. Raises and
+        costs as ``deltalog.DeltaTable.upgrade_protocol``."""
         arguments.whole("readerVersion", readerVersion, "an integer")
         arguments.whole("writerVersion", writerVersion, "an integer")
         self._table.upgrade_protocol(readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a table feature, and those that it requires. Raises and costs as ``DeltaTable.add_feature``."""
+        """Add a table feature, and those that it requires. Raises and costs as ``deltalog.DeltaTable.add_feature``."""
         arguments.text("featureName", featureName)
         try:
             self._table.add_feature(featureName)
-        except deltalog.InvalidPropertyError as error:
+        except deltalog.errors.InvalidPropertyError as error:
             message = f"{error.message} (delta-spark calls this DELTA_UNSUPPORTED_FEATURES_IN_CONFIG.)"
-            raise deltalog.InvalidPropertyError(message, key=error.key) from None
+            raise deltalog.errors.InvalidPropertyError(message, key=error.key) from None
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Drop a table feature. ``truncateHistory`` must be false or None: CallError. Raises and costs as
-        ``DeltaTable.drop_feature`` of deltalog, which requires that no version in the log uses a reader feature."""
+        """Drop a table feature. Raises CallError if ``truncateHistory`` is true. Raises and costs as
+        ``deltalog.DeltaTable.drop_feature``, which requires that no version in the log uses a reader feature."""
         arguments.text("featureName", featureName)
         if truncateHistory is not None and arguments.flag("truncateHistory", truncateHistory):
             raise deltalog.CallError(
-                "truncateHistory deletes versions, which deltalog does apart: drop the feature once, wait for the "
-                "retention, call deltalog.DeltaTable.open(url).cleanup_log(), and drop it again."
+                "truncateHistory deletes versions, which is a separate call in deltalog: drop the feature once, wait "
+                "for the retention, call deltalog.DeltaTable.open(url).cleanup_log(), and drop it again."
             )
         self._table.drop_feature(featureName)
 
@@ -349,13 +350,13 @@ def _check(verb: str, condition: Any) -> None:
 
 
 def _check_hadoop(path: Location, settings: Mapping[str, str]) -> None:
-    """Refuse settings of Hadoop for the file system of a path: deltalog opens the store itself."""
+    """Raise CallError for Hadoop settings of the path's file system: deltalog opens the store itself."""
     scheme = "s3a" if stores.bucket_of(paths.url_of(path)) else "file"
     ours = [name for name in settings if not name.startswith("fs.") or name.split(".")[1] == scheme]
     if ours:
         raise deltalog.CallError(
-            f"hadoopConf has {ours[0]}, a setting of Hadoop, and deltalog opens the store itself. Give "
-            "storage_options, or set the session's spark.hadoop.fs.s3a.* settings."
+            f"hadoopConf has {ours[0]}, a setting of Hadoop, and deltalog opens the store itself. Use "
+            "storage_options, or the session's spark.hadoop.fs.s3a.* settings."
         )
 
 
@@ -365,7 +366,7 @@ def _check_moment(timestamp: Any) -> None:
 
 
 def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:
-    """What the session says of vacuums: whether the retention is checked, and whether they are full."""
+    """The session's settings for VACUUM: whether the retention is checked, and whether it is full."""
     checks = str(spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
     lite = str(spark.conf.get(_LITE, "false")).strip().lower() == "true"
     return checks, not lite
@@ -380,28 +381,28 @@ def cloned(
     storage: Mapping[str, Any] | None,
     **point: Any,
 ) -> deltalog.DeltaTable:
-    """A clone at a path, or at ``delta.`path```. ``storage``: options of its store. ``point``: ``version`` or
-    ``timestamp``, in ms. Raises CallError, and as ``DeltaTable.clone`` of deltalog."""
+    """Clone a table to a path or ``delta.`path```. ``storage``: options of the clone's store. ``point``: ``version`` or
+    ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
     by_path = _BY_PATH.fullmatch(target) if isinstance(target, str) else None
     url = target if by_path is None else by_path[1].replace("``", "`")
     if not isinstance(url, str) or not (os.path.isabs(url) or ":/" in url):
-        raise deltalog.CallError(f"The target of a clone is an absolute path, or a URL on S3; got {target!r}.")
+        raise deltalog.CallError(f"The target of a clone must be an absolute path or an S3 URL, not {target!r}.")
     root = paths.checked_root(url, storage)
     options = paths.storage_of(spark, root, storage)
     return table.clone(root, shallow=shallow, properties=dict(properties or {}), **point, **options)
 
 
-def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.StructType:
+def _schema_of(spark: SparkSession, columns: str | spark_types.StructType) -> deltalog.schema.StructType:
     if not isinstance(columns, (str, spark_types.StructType)):
         raise ArgumentTypeError(
-            f"partitionSchema is SQL such as 'day date', or a StructType of Spark, not {columns!r}."
+            f"partitionSchema must be SQL such as 'day date', or a Spark StructType, not {columns!r}."
         )
-    with explained(f"partitionSchema {columns!r} is no list of columns"):
+    with explained(f"partitionSchema {columns!r} is not a list of columns"):
         schema = spark.createDataFrame([], columns).schema if isinstance(columns, str) else columns
-    return deltalog.StructType.from_json(schema.json())
+    return deltalog.schema.StructType.from_json(schema.json())
 
 
 def _refused(name: str, why: str, instead: str) -> deltalog.UnsupportedFeatureError:
     return deltalog.UnsupportedFeatureError(
-        f"{name} is not available in spark_ext: {why}. Instead, {instead}.", features=(name,)
+        f"{name} is not supported by spark_ext: {why}. Instead, {instead}.", features=(name,)
     )

@@ -1,6 +1,6 @@
-"""Errors that are those of deltalog and of PySpark at once: a program that catches either finds them.
+"""Errors that are both deltalog's and PySpark's, so that programs can catch either.
 
-What delta-spark raises for the same call is the second class of each.
+The PySpark class is the one that delta-spark raises for the same call.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import deltalog
 
 @dataclass(eq=False, repr=False)
 class ArgumentTypeError(deltalog.CallError, TypeError):
-    """An argument has another type than the call takes."""
+    """An argument has the wrong type."""
 
     code = "INVALID_ARGUMENT_TYPE"
 
 
 @dataclass(eq=False, repr=False)
 class _AlsoOfSpark(deltalog.DeltaLogError):
-    """Sets what both roots need: PySpark's errors keep their message themselves."""
+    """Initialises both base classes: PySpark's errors keep a message of their own."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -36,22 +36,22 @@ class _AlsoOfSpark(deltalog.DeltaLogError):
 
 @dataclass(eq=False, repr=False)
 class ExpressionError(_AlsoOfSpark, deltalog.CallError, AnalysisException):
-    """Spark cannot resolve an expression or a statement: a column that is not there, types that do not go together.
-    The ``__cause__`` is Spark's error."""
+    """Spark cannot resolve an expression or a statement: a column does not exist, or types do not match. The
+    ``__cause__`` is Spark's error."""
 
     code = "INVALID_EXPRESSION"
 
 
 @dataclass(eq=False, repr=False)
 class SqlSyntaxError(_AlsoOfSpark, deltalog.CallError, ParseException):
-    """Text that is no expression, type or statement of Spark's SQL. The ``__cause__`` is Spark's error."""
+    """Text is not a valid expression, type or statement of Spark SQL. The ``__cause__`` is Spark's error."""
 
     code = "INVALID_SYNTAX"
 
 
 @dataclass(eq=False, repr=False)
 class ExistsError(_AlsoOfSpark, deltalog.TableExistsError, AnalysisException):
-    """A table exists already at the location of a new one."""
+    """A table already exists at the location of a new one."""
 
 
 @dataclass(eq=False, repr=False)
@@ -61,13 +61,13 @@ class MissingTableError(_AlsoOfSpark, deltalog.TableNotFoundError, AnalysisExcep
 
 @dataclass(eq=False, repr=False)
 class ColumnKindError(_AlsoOfSpark, deltalog.UnsupportedFeatureError, UnsupportedOperationException):
-    """A kind of column that spark_ext does not make."""
+    """A kind of column that spark_ext cannot create."""
 
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise Spark's errors about the text or the columns of a call as one of these. ``what``: the call, for the
-    message; with the table that it is about."""
+    """Raise Spark's errors about the text or the columns of a call as errors of this module. ``what``: the call and its
+    table, for the message."""
     try:
         yield
     except deltalog.DeltaLogError:
@@ -83,7 +83,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark itself refused the arguments, before any job: its errors of keys, types and values."""
+    """Whether PySpark refused the arguments before any job, by its key, type, value and attribute errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 
 

@@ -1,4 +1,4 @@
-"""What a write returns."""
+"""The results of writes."""
 
 from __future__ import annotations
 
@@ -13,56 +13,57 @@ _MERGED = "num_affected_rows bigint, num_updated_rows bigint, num_deleted_rows b
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The result of a write.
+    """The result of a write."""
 
-    ``version``: the version committed, or the latest one when nothing was committed; then ``committed`` is
-    False and ``reason`` says why. ``num_rows``: those of the DataFrame. ``num_files`` and ``num_bytes``: of the data
-    files that were written, those of copied rows included. ``num_removed_rows``: the rows that were replaced, None if
-    a removed file has no statistics. ``num_copied_rows``: rows that were moved into new files, since ``replaceWhere``
-    replaced a part of their file.
-    ``timestamp_ms`` and ``in_commit_timestamp_ms`` (None where in-commit
-    timestamps are off) are those of the commit. ``operation_metrics``: of a verb that changes rows, as the commit has
-    them.
-    """
-
+    #: The committed version, or the latest version if nothing was committed.
     version: int
     committed: bool
+    #: Why nothing was committed.
     reason: str | None = None
+    #: New data files, including those with copied rows.
     num_files: int = 0
+    #: New rows.
     num_rows: int = 0
+    #: The size of the new data files.
     num_bytes: int = 0
     num_removed_files: int = 0
+    #: Replaced or deleted rows; None if a removed file has no statistics.
     num_removed_rows: int | None = 0
+    #: Rows copied to new files, since other rows of their file were replaced or changed.
     num_copied_rows: int = 0
+    #: The time of the commit.
     timestamp_ms: int | None = None
+    #: None without in-commit timestamps.
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
+    #: The operation metrics of a DELETE, UPDATE or MERGE, as in its commit.
     operation_metrics: Mapping[str, int] = field(default_factory=dict)
 
 
 class MergeResult(WriteResult):
-    """The result of a merge, which is also the DataFrame that delta-spark returns: one row with ``num_affected_rows``,
-    ``num_updated_rows``, ``num_deleted_rows`` and ``num_inserted_rows``. It is made when a member of it is used."""
+    """The result of a merge. It also behaves as the DataFrame that delta-spark returns: one row with
+    ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows`` and ``num_inserted_rows``, created at its first
+    use."""
 
-    __slots__ = ("_made", "_spark")
+    __slots__ = ("_rows", "_spark")
 
     @classmethod
     def of(cls, spark: SparkSession, done: WriteResult) -> MergeResult:
-        """The result with its DataFrame."""
-        made = cls(**{each.name: getattr(done, each.name) for each in fields(done)})
-        object.__setattr__(made, "_spark", spark)
-        return made
+        """The result of a merge from that of its write."""
+        result = cls(**{each.name: getattr(done, each.name) for each in fields(done)})
+        object.__setattr__(result, "_spark", spark)
+        return result
 
     def rows(self) -> DataFrame:
-        """The DataFrame. Cost: none; it is made once."""
+        """The DataFrame. Cost: none."""
         try:
-            return object.__getattribute__(self, "_made")
+            return object.__getattribute__(self, "_rows")
         except AttributeError:
             metrics = self.operation_metrics
             numbers = [int(metrics.get(f"numTargetRows{what}", 0)) for what in ("Updated", "Deleted", "Inserted")]
-            made = self._spark.createDataFrame([(sum(numbers), *numbers)], _MERGED)
-            object.__setattr__(self, "_made", made)
-            return made
+            rows = self._spark.createDataFrame([(sum(numbers), *numbers)], _MERGED)
+            object.__setattr__(self, "_rows", rows)
+            return rows
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in MergeResult.__slots__:

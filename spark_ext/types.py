@@ -1,4 +1,4 @@
-"""deltalog schemas and Spark schemas, converted through their common JSON form."""
+"""Converts between deltalog and Spark schemas, by their common JSON form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-# Its value if the column itself is char or varchar.
+# The value of this metadata key if the column itself is char or varchar.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (
@@ -32,11 +32,11 @@ _LEAVES = (
 )
 
 
-# What a Spark of the session has that earlier ones do not have.
+# Absent before Spark 4.0.
 _VARIANT = getattr(spark_types, "VariantType", None)
 
 
-def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
+def to_spark(schema: deltalog.schema.StructType) -> spark_types.StructType:
     """The Spark schema of a table schema, with nullability and field metadata. Cost: none.
 
     Raises UnsupportedFeatureError for a type that this version of Spark does not have.
@@ -49,18 +49,18 @@ def to_spark(schema: deltalog.StructType) -> spark_types.StructType:
         ) from error
 
 
-def from_spark(schema: spark_types.StructType) -> deltalog.StructType:
+def from_spark(schema: spark_types.StructType) -> deltalog.schema.StructType:
     """The table schema of a Spark schema, with nullability and field metadata. Cost: none.
 
     ``char(n)`` and ``varchar(n)`` become strings that carry their type in the field's metadata, as Spark does.
     Raises SchemaMismatchError, which names the column, for a type that deltalog cannot store in a Delta table.
     """
     plain = spark_types.StructType([_plain_field(field, field.name) for field in schema.fields])
-    return deltalog.StructType.from_json(plain.json())
+    return deltalog.schema.StructType.from_json(plain.json())
 
 
 def without_void(schema: spark_types.StructType) -> spark_types.StructType:
-    """The schema without columns, and fields of structs, of NULLs without a type."""
+    """The schema without untyped NULL columns and struct fields."""
     return spark_types.StructType(_typed_fields(schema))
 
 
@@ -113,7 +113,7 @@ def _plain(data_type: spark_types.DataType, path: str) -> spark_types.DataType:
 
 def _remedy(data_type: spark_types.DataType) -> str:
     if isinstance(data_type, spark_types.NullType):
-        return "Give its NULLs a type, for example .cast('string'), or drop the column."
+        return "Cast its NULLs to a type, for example .cast('string'), or drop the column."
     if isinstance(data_type, (spark_types.CharType, spark_types.VarcharType)):
         return "Inside arrays and maps, cast it to string."
     if isinstance(data_type, spark_types.StringType):
@@ -122,5 +122,5 @@ def _remedy(data_type: spark_types.DataType) -> str:
 
 
 def spark_type(data_type: Any) -> Any:
-    """The Spark type for a type of a table."""
-    return to_spark(deltalog.StructType((deltalog.StructField("x", data_type),)))["x"].dataType
+    """The Spark type for a Delta type."""
+    return to_spark(deltalog.schema.StructType((deltalog.schema.StructField("x", data_type),)))["x"].dataType

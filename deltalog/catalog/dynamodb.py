@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.catalog import dynamodb_layout as layout
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_exists, put, update
@@ -82,7 +82,7 @@ class DynamoDBCoordinator(Coordinator):
             FirstUse(table, "catalog")()
         self._catalog_id = self._make(create)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"DynamoDBCoordinator({self._items.table.name!r})"
 

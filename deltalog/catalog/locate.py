@@ -1,29 +1,17 @@
-"""From a catalog's URL to its coordinator, from a table's address to its store, from a store to its committer.
-
-Spec: PROTOCOL.md#table-discovery.
-"""
+"""From a catalog's URL to its coordinator."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-from deltalog.commit.committer import Committer, FileSystemCommitter
-from deltalog.environment import Environment
-from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
-from deltalog.log.loader import load_latest
-from deltalog.log.reader import LogReader
-from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import LogStore
+from deltalog.errors import CallError
 from deltalog.storage.locations import options_at
-from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
+from deltalog.storage.registry import CATALOG_SCHEME, spread
 from deltalog.storage.secrets import check_location
-from deltalog.write.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator
-    from deltalog.catalog.store import ManagedStore
 
 _SQLITE = re.compile(r"sqlite:(/*)(.*)", re.S)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -66,71 +54,3 @@ def _sqlite_path(url: str) -> str:
             "sqlite:////data/catalog.db, or dynamodb:<table>."
         )
     return url
-
-
-def open_location(url: Location, **options: Any) -> LogStore:
-    """The store of the table at a location or an address. ``options``: as for ``open_store``. Raises and costs as
-    ``open_managed`` and ``open_store``."""
-    return open_managed(url, **spread(options)) if is_address(url) else open_store(url, **options)
-
-
-def committer_of(store: LogStore, environment: Environment) -> Committer:
-    """The committer of the table at a store. Cost: none."""
-    if store.catalog is not None:
-        from deltalog.catalog.committer import CatalogCommitter
-        from deltalog.catalog.store import ManagedStore
-
-        if isinstance(store, ManagedStore):
-            return CatalogCommitter(store, environment.new_uuid)
-    return FileSystemCommitter(store)
-
-
-def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
-    """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
-    reader = LogReader(open_location(url, **options), allowed_paths, environment.clock_ms)
-    return handle_on_latest(reader, environment)
-
-
-def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
-    """A handle on the table of a reader, at its latest version. Raises and costs as ``load_latest``."""
-    return handle_on(reader, environment, Snapshot(load_latest(reader)))
-
-
-def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
-    """The state of a handle on the table of a reader, which is not part of a transaction over several tables.
-    Cost: none."""
-    return TableHandle(reader, committer_of(reader.store, environment), environment, latest)
-
-
-def is_address(url: object) -> TypeGuard[str]:
-    """Whether ``url`` names a table by its catalog: ``catalog:<url of the catalog>#<name of the table>``."""
-    return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
-
-
-def split_address(address: str) -> tuple[str, str]:
-    """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
-    check_location(address)
-    url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
-    if not (url and mark):
-        raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")
-    return url, name
-
-
-def open_managed(address: str, **options: Any) -> ManagedStore:
-    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
-    EntityNotFoundError where there is no such catalog or it has no table of the name.
-    Cost: 1 call of the coordinator."""
-    from deltalog.catalog.records import check_table_name
-    from deltalog.catalog.store import ManagedStore
-
-    url, name = split_address(address)
-    full = check_table_name(name)
-    try:
-        coordinator = open_coordinator(url, create=False, **options)
-    except EntityNotFoundError as error:
-        raise TableNotFoundError(f"{address} is not a table: {error.message}") from error
-    record = coordinator.table(full)
-    if record is None:
-        message = f"The catalog {coordinator.url} has no table {full}."
-        raise TableNotFoundError(message) from EntityNotFoundError(message)
-    return ManagedStore(open_store(record.url, **options), coordinator, record.table_id)

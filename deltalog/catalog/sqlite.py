@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
     Head,
@@ -100,7 +100,7 @@ class SQLiteCoordinator(Coordinator):
         self._file = SQLiteFile(self.path, busy_seconds, create)
         self.reopen = partial(SQLiteCoordinator, self.path, busy_seconds=busy_seconds, create=False)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"SQLiteCoordinator({self.path!r})"
 

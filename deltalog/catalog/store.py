@@ -19,6 +19,7 @@ from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.errors import (
     CallError,
     CatalogBehindLogError,
+    CatalogBehindLogWarning,
     CorruptTableError,
     ObjectNotFoundError,
     ResourceNotReadyError,
@@ -44,10 +45,6 @@ _NEEDS_PUBLISHED = {
     LogFileKind.UUID_CHECKPOINT,
     LogFileKind.COMPACTION,
 }
-
-
-class CatalogBehindLogWarning(UserWarning):
-    """The log of a table has versions that its catalog lacks."""
 
 
 class ManagedStore(WrappedStore[LogStore]):
@@ -251,14 +248,6 @@ class ManagedStore(WrappedStore[LogStore]):
                 "publish.",
                 path=path,
             )
-
-
-class AdoptedStore(WrappedStore[LogStore]):
-    """The store of a table that a catalog is about to take over: until then its commits go to the log itself."""
-
-    def __init__(self, inner: LogStore, catalog: str) -> None:
-        super().__init__(inner)
-        self.catalog = catalog
 
 
 def behind_log(store: LogStore, catalog: str, version: int, evidence: str) -> CatalogBehindLogError:

@@ -16,8 +16,9 @@ from deltalog.cli.options import examples, storage_options, taking_options
 from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
 
 if TYPE_CHECKING:
-    from deltalog import Resync, TransactionDescription, TransactionManager
+    from deltalog import TransactionManager
     from deltalog.catalog.records import Head, TableRecord
+    from deltalog.transactions import Resync, TransactionDescription
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -10,7 +10,7 @@ from deltalog.cli.options import examples, storage_options, taking_options
 from deltalog.cli.output import Output
 
 if TYPE_CHECKING:
-    from deltalog import CommitTable
+    from deltalog.storage import CommitTable
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name in DynamoDB.")]
 _Kind = Annotated[
@@ -32,7 +32,7 @@ def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
 
     An existing table is kept, and its expiry turned on.
     """
-    from deltalog import create_commit_table
+    from deltalog.storage import create_commit_table
 
     out = Output(as_json)
     with out.working("Waiting for the table"):
@@ -44,7 +44,7 @@ def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
 @taking_options
 def show(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
     """Show whether the table exists and has the right keys. Changes nothing."""
-    from deltalog import describe_commit_table
+    from deltalog.storage import describe_commit_table
 
     out = Output(as_json)
     _show(out, describe_commit_table(name, kind, **storage_options()), as_json)

@@ -72,7 +72,7 @@ def run(
     The engine has a process of its own: a case that hangs or kills the process costs only itself.
     """
     from deltalog.conformance import SUITE_VERSION, report
-    from deltalog.conformance.apart import EngineProcess
+    from deltalog.conformance.subprocess_runner import EngineProcess
 
     chosen, out = _chosen(area, case), Output(as_json)
     with out.working(f"Starting {engine}"):

@@ -129,7 +129,7 @@ def _made(snapshot: Any) -> dict[str, Any]:
 
 def _columns(texts: list[str] | None) -> Any:
     """Names, or a schema where each has a type."""
-    from deltalog import StructType
+    from deltalog.schema import StructType
 
     if texts is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deltalog.catalog.locate import open_location
+from deltalog.addresses import open_log
 from deltalog.cli.options import storage_options
 from deltalog.cli.output import Output, plain, plural, table_of
 from deltalog.doctor.check import examine
@@ -15,7 +15,6 @@ from deltalog.doctor.findings import CheckReport, to_sarif
 from deltalog.doctor.repair import Outcome, Repair, carry_out, plan
 from deltalog.doctor.rules import RULES
 from deltalog.environment import Environment
-from deltalog.log.reader import LogReader
 from deltalog.version import VERSION
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
@@ -24,7 +23,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 def run(table: str, deep: bool, sarif: Path | None, repair: bool, dry_run: bool, as_json: bool) -> bool:
     """Check a table, print the findings, repair what can be repaired. Returns whether the report is ``ok``."""
     out = Output(as_json)
-    reader, environment = LogReader(open_location(table, **storage_options())), Environment()
+    reader, environment = open_log(table, **storage_options()), Environment()
     with out.progress("Reading the log", "Checked") as progress:
         report = examine(reader, deep, progress, environment)
     steps = plan(report) if repair else []

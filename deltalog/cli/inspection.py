@@ -26,7 +26,7 @@ from deltalog.cli.options import (
 from deltalog.cli.output import Output, bytes_text, count, facts_of, plain, plural, table_of
 
 if TYPE_CHECKING:
-    from deltalog import StructType
+    from deltalog.schema import StructType
 
 _From = Annotated[int, typer.Option("--from", min=0, metavar="N", help="The first version.")]
 _To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The last version. Default: the latest.")]
@@ -75,8 +75,8 @@ def schema(
 
 def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
     """Path, type, whether it may be null, comment; fields of structs after their struct."""
-    from deltalog import StructType
     from deltalog.cli.views import type_text
+    from deltalog.schema import StructType
 
     for field in struct.fields:
         name, inner = f"{above}{field.name}", field.data_type
@@ -229,15 +229,19 @@ def explain(
 ) -> None:
     """The log segment of a version, and the store calls that it takes to open the version and to list its files."""
     from deltalog import DeltaTable
-    from deltalog.catalog.locate import open_location
+    from deltalog.addresses import handle_on_latest, open_log
+    from deltalog.environment import Environment
+    from deltalog.log.reader import LogReader
     from deltalog.testing.stores import CountingStore
 
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
-    store = CountingStore(open_location(table, **storage_options()))
+    plain = open_log(table, **storage_options())
+    store = CountingStore(plain.store)
+    reader = LogReader(store, authority=plain.authority)
     with out.working("Reading the log"):
         with store.counted() as opening:
-            snapshot = DeltaTable.open(store).snapshot(**at)
+            snapshot = DeltaTable(handle_on_latest(reader, Environment())).snapshot(**at)
             number = snapshot.num_files
         with store.counted() as listing:
             snapshot.files()

@@ -122,15 +122,15 @@ def storage_options() -> dict[str, Any]:
 def open_table(table: str) -> DeltaTable:
     """The table at a location or an address, with the storage options of the running command."""
     from deltalog import DeltaTable
-    from deltalog.catalog.locate import open_location
 
-    return DeltaTable.open(open_location(table, **storage_options()))
+    return DeltaTable.open(table, storage_options=storage_options())
 
 
 def vacuum_of(table: str) -> Callable[..., VacuumReport]:
     """``DeltaTable.vacuum`` of the table at a location, ``TransactionManager.vacuum`` of one at an address."""
     from deltalog import TransactionManager
-    from deltalog.catalog.locate import is_address, open_coordinator, split_address
+    from deltalog.addresses import is_address, split_address
+    from deltalog.catalog.locate import open_coordinator
 
     if not is_address(table):
         return open_table(table).vacuum

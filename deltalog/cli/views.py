@@ -135,7 +135,7 @@ def print_info(out: Output, snapshot: Snapshot) -> None:
 
 def type_text(data_type: Any) -> str:
     """struct<a:integer>, array<string>, and names as they are."""
-    from deltalog import ArrayType, MapType, StructType
+    from deltalog.schema import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
         return "struct<" + ", ".join(f"{f.name}: {type_text(f.data_type)}" for f in data_type.fields) + ">"

@@ -1,4 +1,4 @@
-"""Builds the commit file of one version from a prepared transaction and the version that it follows. Pure.
+"""Builds the commit file of one version from a prepared transaction and the version that precedes it. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-information, #row-tracking,
 #writer-requirements-for-in-commit-timestamps, #identity-columns.
@@ -23,18 +23,18 @@ from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, de
 from deltalog.protocol.identity_columns import only_marks_differ
 from deltalog.version import ENGINE_INFO
 
-# By this tag delta-spark knows a change of metadata that is no conflict with changes of rows.
+# The tag by which delta-spark recognises a metadata change that does not conflict with changes of rows.
 _MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
-# Commits with more file actions are not decoded again as a whole.
+# A commit with more file actions is not decoded again as a whole.
 _MANY = 1000
 
 
 class Landed(NamedTuple):
-    """A commit that is in the log. Its fields are the arguments of ``LogSnapshot.after``."""
+    """A commit in the log. The fields are the arguments of ``LogSnapshot.after``."""
 
     actions: CommitActions
-    in_commit_timestamp_ms: int | None  # None where in-commit timestamps are off
-    written: frozenset[str] = frozenset()  # paths of files that were written for it, which no earlier version names
+    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are off
+    written: frozenset[str] = frozenset()  # paths of files written for it, which no earlier version names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class Attempt:
     """The commit file for one version, not committed yet.
 
     ``data``: its bytes. ``actions``: the same, decoded. ``timestamp_ms``: of the commitInfo, in milliseconds since
-    1970; ``in_commit_timestamp_ms``: the same where in-commit timestamps are enabled, else None. ``protocol``: that of
-    the version, whether this commit sets it or not.
+    1970.
+    ``in_commit_timestamp_ms``: the same if in-commit timestamps are enabled, else None. ``protocol``: the version's
+    protocol, whether or not this commit sets it.
     """
 
     prepared: Prepared
@@ -63,7 +64,7 @@ class Attempt:
         return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
-        """This version as the base of the next one. ``followed``: the base that this attempt was built on."""
+        """This version as the base of the next one. ``followed``: the base on which this attempt was built."""
         actions = self.actions
         return Base(
             self.version,
@@ -74,8 +75,8 @@ class Attempt:
         )
 
     def result(self, attempts: int = 1) -> CommitResult:
-        """The result for the caller once this is committed. ``attempts``: the number of versions attempted, with this
-        one."""
+        """The result for the caller once this attempt is committed. ``attempts``: the number of versions attempted,
+        including this one."""
         return CommitResult(
             self.version,
             self.timestamp_ms,
@@ -88,11 +89,11 @@ class Attempt:
 
 
 def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
-    """The commit file for the version after ``base``. Pure.
+    """Build the commit file for the version after ``base``. Pure.
 
-    Sets the in-commit timestamp; adds the enablement pair to the metadata where this commit enables in-commit
-    timestamps, and removes it where it disables them. Assigns row ids where the table tracks rows. ``clock_ms``: the
-    time of the attempt, in milliseconds since 1970. Raises InvalidActionError where the commit could not be read back.
+    Sets the in-commit timestamp. Adds the enablement pair to the metadata if this commit enables in-commit timestamps,
+    and removes it if this commit disables them. Assigns row ids if the table tracks rows. ``clock_ms``: the time of the
+    attempt, in milliseconds since 1970. Raises InvalidActionError if the commit could not be read back.
     Spec: PROTOCOL.md#in-commit-timestamps, #row-tracking.
     """
     version = base.version + 1
@@ -138,20 +139,21 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. Of ``actions``, ``checked`` are decoded again before the commit: many adds were
-    decoded when they were staged, and many removes come from actions that were read. Raises InvalidActionError."""
+    """The bytes of the commit file. ``checked``: the part of ``actions`` to decode again before the commit; many adds
+    were already decoded when they were staged, and many removes come from actions that were read. Raises
+    InvalidActionError."""
     try:
         data = encode_commit(info, actions)
         read_back = decode_commit(data if checked is actions else encode_commit(info, checked), version)
     except InvalidCommitError as error:
-        raise InvalidActionError(f"This commit could not be read back, and was not sent: {error}") from error
+        raise InvalidActionError(f"This commit could not be read back and was not sent: {error}") from error
     if read_back.commit_info is None or read_back.commit_info.txn_id != info["txnId"]:
-        raise InvalidActionError("This commit could not be identified by its txnId, and was not sent.")
+        raise InvalidActionError("This commit could not be identified by its txnId and was not sent.")
     return data
 
 
 def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with the row ids that this version ``assigns``; else the same adds and domains."""
+    """The adds and the domains, with row ids if this version ``assigns`` them, otherwise unchanged."""
     domains = list(prepared.domains)
     if not assigns:
         return prepared.adds, domains

@@ -17,8 +17,8 @@ class Base:
 
     ``version``: -1 before a table exists; ``protocol`` and ``metadata`` are None then. ``previous_ms``: the time that
     the next in-commit timestamp must exceed, in milliseconds since 1970: the in-commit timestamp of ``version``, or its
-    monotonised file time where the attempt enables in-commit timestamps; None where none will be written.
-    ``row_id_high_water_mark``: the largest row id assigned, -1 before the first.
+    monotonised file time if the attempt enables in-commit timestamps; None if none will be written.
+    ``row_id_high_water_mark``: the highest row id assigned, -1 before the first.
     """
 
     version: int

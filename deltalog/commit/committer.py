@@ -1,9 +1,8 @@
-"""The committer of a table makes one version of it, and returns the outcome as a value.
+"""The committer of a table: commits one version, and returns the outcome as a value.
 
-The commit loop decides on the content and number of the version, and settles lost acknowledgements. The committer
-decides where the commit is recorded: as a file of the log, in the catalog that ratifies the table's commits, or on the
+The commit loop decides the content and the number of the version, and settles lost acknowledgements. The committer
+decides where the commit is recorded: as a file in the log, in the catalog that ratifies the table's commits, or on the
 branch of a transaction over several tables.
-
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
 
@@ -27,14 +26,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The version exists already. After a lost acknowledgement it may be this attempt itself."""
+    """The version already exists. After a lost acknowledgement, it may be this attempt itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The store did not acknowledge: the attempt may be the version now, become it later, or never.
+    """The store did not acknowledge: the attempt may be the version now, may become it later, or may never.
 
-    ``error``: raised by the loop where only the committer can settle the outcome, through ``error.resolve``; None where
+    ``error``: raised by the loop if only the committer can settle the outcome, through ``error.resolve``; None if
     reading the version back settles it.
     """
 
@@ -45,26 +44,26 @@ CommitOutcome = Committed | Exists | Unknown
 
 
 class Committer(ABC):
-    """Makes versions of one table. Threads may share it.
+    """Commits versions of one table. Threads may share it.
 
-    Of any number of attempts at one version at most one is ever ``Committed``, and one that is committed is read by
-    every reader of the table from then on. Committing the same attempt again takes effect once.
+    Of all attempts at one version, at most one is ever ``Committed``, and every reader of the table sees it from then
+    on. Committing the same attempt again has no further effect.
     """
 
     @abstractmethod
     def commit(self, attempt: Attempt) -> CommitOutcome:
         """Commit an attempt as the version that it was built for. Any DeltaLogError means that this call committed
-        nothing, and will not do so later; an outcome that is not known is returned as ``Unknown``."""
+        nothing and will not do so later; an unknown outcome is returned as ``Unknown``."""
 
     def after_commit(
         self, version: hooks.NewVersion, environment: Environment, on_checkpoint: hooks.OnCheckpoint
     ) -> None:
-        """Run the hooks of a version that was committed. Raises and costs as ``hooks.after_commit``."""
+        """Run the hooks of a committed version. Raises and costs as ``hooks.after_commit``."""
         hooks.after_commit(version, environment, on_checkpoint)
 
 
 class FileSystemCommitter(Committer):
-    """Commits a version as a file of the log, by exclusive creation. Cost: 1 PUT."""
+    """Commits a version by exclusive creation of its file in the log. Cost: 1 PUT."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store

@@ -1,11 +1,11 @@
-"""Whether a transaction conflicts with another writer's commit, and the new base if it does not. Pure.
+"""Decides whether a transaction conflicts with the commit that won the version, and rebases it if not. Pure.
 
-The rules and their order are those of delta-spark's conflict checker. That one checks reads by partition values
-alone; this one also uses the statistics of the files that the winner added: a file that cannot hold a row of
-the predicate was not read.
+The rules and their order are those of delta-spark's conflict checker, which checks reads only by partition values. This
+one also uses the statistics of the files that the winner added: a file that cannot contain a row of the predicate was
+not read.
 
-Spec: PROTOCOL.md leaves conflict detection to writers, except the in-commit timestamp and the row ids of a rebased
-commit (#row-tracking), and what its files must have (#writer-requirements-for-clustered-table).
+Spec: PROTOCOL.md leaves conflict detection to writers, except for the in-commit timestamp and the row ids of a rebased
+commit (#row-tracking), and for statistics on clustering columns (#writer-requirements-for-clustered-table).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltalog.protocol.properties import (
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.data_skipping import prune
 
-# Features that a winner may add without a conflict.
+# Features that the winner may add without a conflict.
 _HARMLESS_FEATURES = frozenset(
     {
         "appendOnly",
@@ -65,14 +65,14 @@ _HARMLESS_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-# A winner may set these properties where they were absent (or false).
+# Properties that the winner may set if they were absent (or false).
 _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
     ENABLEMENT_VERSION_KEY: None,
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # Existing columns keep their names in files, and each attempt assigns the ids of new rows.
+    # Existing columns keep their names in files, and every attempt assigns the ids of new rows anew.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -81,10 +81,10 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The base after ``winner`` committed version ``base.version + 1``, where it does not conflict.
+    """The base after ``winner`` committed version ``base.version + 1``, if there is no conflict.
 
-    ``winner_file_time_ms``: the time of its file, in milliseconds since 1970; used only where the transaction enables
-    in-commit timestamps. ``table``: its root, for messages. Raises CommitConflictError, TableExistsError,
+    ``winner_file_time_ms``: the time of its commit file, in milliseconds since 1970; used only if the transaction
+    enables in-commit timestamps. ``table``: the root's URL, for messages. Raises CommitConflictError, TableExistsError,
     UnsupportedFeatureError, MissingInCommitTimestampError. Cost: none.
     """
     if base.protocol is None or base.metadata is None:
@@ -136,7 +136,7 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
         )
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
-        # Files with moved rows were written without the row ids that the winner assigned to these rows.
+        # Files with moved rows were written without the row ids that the winner assigned to those rows.
         loses_ids = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
         if old != new and (loses_ids or not _is_harmless(key, old, new)):
             raise _conflict(
@@ -146,8 +146,8 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
-    """The part of the metadata that must not change. Ids and physical names of existing columns may be added, and marks
-    of identity columns moved on: this transaction generates no values, else it would change the metadata too."""
+    """The part of the metadata that must not change. Existing columns may get ids and physical names, and the marks of
+    identity columns may advance: this transaction generates no values, or it would change the metadata too."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
     return bare, identity_columns.without_marks(column_mapping.unmapped(metadata.schema))
 
@@ -162,8 +162,9 @@ def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
 
 
 def files_still_fit(before: Metadata, after: Metadata) -> bool:
-    """Whether new files written for the metadata ``before`` are valid with ``after`` too: it has the same partitioning
-    and constraints, all their columns unchanged, and of further columns only nullable ones without metadata."""
+    """Whether files written for the metadata ``before`` are also valid with ``after``: same partitioning and
+    constraints,
+    all columns unchanged, and any additional column nullable and without metadata."""
     written, wanted = _stored_columns(before), _stored_columns(after)
     added = [column for name, column in wanted.items() if name not in written]
     return (
@@ -175,7 +176,7 @@ def files_still_fit(before: Metadata, after: Metadata) -> bool:
 
 
 def _stored_columns(metadata: Metadata) -> dict[str, StructField]:
-    """The columns by their physical names."""
+    """The columns by physical name."""
     stored = column_mapping.physical_schema(metadata.schema, column_mapping.mode_of(metadata.configuration))
     return {column.name: column for column in column_mapping.unmapped(stored)}
 
@@ -185,7 +186,7 @@ def _constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Conflicts with application ids and metadata domains that both commits set, or that this transaction has read."""
+    """Refuse application ids and metadata domains that both commits set, or that this transaction has read."""
     ours = prepared.reads.app_ids | {t.app_id for t in prepared.transactions}
     for transaction in winner.transactions:
         if transaction.app_id in ours:
@@ -204,12 +205,12 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
                 f"changed the metadata domain {domain.domain!r} too",
             )
         if domain.domain == column_mapping.CLUSTERING_DOMAIN and prepared.adds:
-            what = "changed the clustering columns, of which all files must have statistics"
+            what = "changed the clustering columns, for which all files must have statistics"
             raise _conflict(ConcurrentTransactionError, prepared, winner, table, what)
 
 
 def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:
-    """Conflicts with added rows that this transaction would have read, had it begun after the winner."""
+    """Refuse added rows that this transaction would have read if it had begun after the winner."""
     ours = {add.path for add in prepared.adds}
     twice = next((add for add in winner.adds if add.path in ours), None)
     if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
@@ -218,7 +219,7 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
         return
     if prepared.isolation_level == "WriteSerializable" and prepared.metadata is None and _is_blind_append(winner):
         return
-    # Moved rows were read in the files from which they were moved: ``_check_removed`` checks those.
+    # Moved rows were read from the files they were moved out of, which ``_check_removed`` checks.
     added = [add for add in winner.adds if add.data_change]
     reads = prepared.reads
     if added and reads.whole_table:
@@ -249,7 +250,7 @@ def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], 
 
 
 def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Conflicts with removed files that this transaction removes too, adds again, or has read."""
+    """Refuse removed files that this transaction also removes, adds again, or has read."""
     ours = {remove.path for remove in prepared.removes}
     again = {add.path for add in prepared.adds}
     reads = prepared.reads
@@ -277,10 +278,10 @@ def _conflict(
 ) -> CommitConflictError:
     operation = None if winner.commit_info is None else winner.commit_info.operation
     read = prepared.read_version
-    since = "meanwhile" if read is None else f"after version {read}, from which this commit was planned"
+    since = "meanwhile" if read is None else f"after version {read}, on which this commit was planned"
     return kind(
-        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another transaction, "
-        f"perhaps of this session, {since}, {what}. Nothing was committed; read the table again and repeat the "
+        f"{table}: version {winner.version} ({operation or 'unknown operation'}), committed by another transaction "
+        f"(possibly in this session) {since}, {what}. Nothing was committed; read the table again and repeat the "
         "operation (DeltaTable.retrying does both).",
         winning_version=winner.version,
         winning_operation=operation,
@@ -292,10 +293,10 @@ def _conflict(
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error of a write when the latest version (None: there is none) is not the one that its caller expects."""
+    """The error for a write if the latest version (None: there is none) is not the one that the caller expects."""
     return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
-        "Read the table again, and write again.",
+        "Read the table again, and repeat the write.",
         expected_parent=expected,
         read_version=expected,
         winning_version=latest,
@@ -304,11 +305,11 @@ def unexpected_version(expected: int, latest: int | None, table: str) -> Version
 
 
 def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
-    """The error of a commit that must follow ``parent`` (-1: no version) when another commit does."""
+    """The error for a commit that must follow ``parent`` (-1: no version) when another commit follows it."""
     expected = parent if parent >= 0 else None
     return VersionConflictError(
-        f"{table}: version {winner.version}, which was to follow {expected}, was committed by another writer. "
-        "Nothing was committed. Read latest(), and write again; or pass retry_count.",
+        f"{table}: another writer committed version {winner.version}, which was to follow {expected}. "
+        "Nothing was committed. Read latest() and write again, or pass retry_count.",
         expected_parent=expected,
         read_version=expected,
         winning_version=winner.version,
@@ -317,7 +318,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
 
 
 def commits_missing_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """The error of a write based on a version whose later commits are no longer in the log."""
+    """The error for a write based on a version whose later commits are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
         "the commits between them. Nothing was committed; read the table again and repeat the operation.",

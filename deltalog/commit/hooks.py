@@ -1,9 +1,9 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
-They follow from what is known of the version, so the log must still have the version before it: else the table was
-replaced at the moment of the commit, and readers of the one that is there would take them for its own. Readers do not
-depend on them, so a hook that fails is logged and the commit stands. An interrupt (Ctrl-C) is raised;
-from Python 3.11 on, a note on it says that the commit is in the log. For a table on a remote store they run in the
+They derive files from what is known of the version, so the log must still have the version before it: otherwise the
+table was replaced at the moment of the commit, and readers of the new table would take these files for its own. Readers
+do not depend on the hooks, so a failing hook is logged and the commit stands. An interrupt (Ctrl-C) is raised; from
+Python 3.11 on, it carries a note that the commit is in the log. For a table on a remote store the hooks run in the
 background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def errors_logged(fact: str, what: str) -> Iterator[None]:
-    """Log an error in the block instead of raising it, because the operation has succeeded already.
+    """Log an error in the block instead of raising it, because the operation has already succeeded.
 
-    ``fact``: what has succeeded, such as a commit; ``what``: what the block does; both are in the log record. An
-    interrupt is raised, with both in a note.
+    ``fact``: what has succeeded, such as a commit; ``what``: what the block does. The log record has both. An interrupt
+    is raised, with both in a note.
     """
     try:
         yield
@@ -55,8 +55,8 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class NewVersion:
     """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: those between the two and its own, ascending. ``is_followed``: whether it is known to follow ``base``
-    in the log; as ``TipProof.is_followed``."""
+    ``commits``: those after ``base`` up to and including its own, ascending. ``is_followed``: whether it is known to
+    follow ``base`` in the log; see ``TipProof.is_followed``."""
 
     snapshot: LogSnapshot
     result: CommitResult
@@ -65,18 +65,18 @@ class NewVersion:
     is_followed: Callable[[], bool] = lambda: True
 
 
-# Takes the same version on a checkpoint that was written since, to continue from.
+# Receives the same version based on a checkpoint that was written since, to continue from.
 OnCheckpoint = Callable[[LogSnapshot], object]
 
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks of a version, or let them run in the background where the store is remote and the environment
-    allows that: after those of earlier versions, before the process ends. Raises nothing but interrupts.
+    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background:
+    after those of earlier versions, and before the process ends. Raises nothing but interrupts.
 
-    Cost: that of ``is_followed``; 1 PUT of the ``.crc`` when the totals are known; every delta.checkpointInterval
+    Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than
-    delta.logRetentionDuration, that of ``clean_up``. In the background no caller waits for it, unless more than
-    background.MAX_WAITING commits do.
+    delta.logRetentionDuration, that of ``clean_up``. In the background, no caller waits for it unless more than
+    background.MAX_WAITING commits are waiting.
     """
     store = version.snapshot.reader.store
     if store.is_remote and environment.background:
@@ -90,13 +90,13 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
 
 
 def wait_for_hooks(store: LogStore) -> None:
-    """Wait for the hooks of all commits that this process has made to the table. Cost: none."""
+    """Wait for the hooks of all commits that this process made to the table. Cost: none."""
     wait_for(store.url)
 
 
 def _is_in_place(version: NewVersion) -> bool:
-    """Whether the log is known to have this version after the one that it was made for. Where it is in another log
-    instead, its tip says so from now on, and the next call of its handle reads that."""
+    """Whether the log is known to have this version after its base. If it is in another table's log instead, its tip
+    records that, and the next call of its handle reads that log."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -104,9 +104,10 @@ def _is_in_place(version: NewVersion) -> bool:
         except (TableNotFoundError, TableReplacedError) as error:
             snapshot.tip.is_misplaced = True
             log.warning(
-                "%s: version %s was acknowledged, and the log has not the version before it any more (%s): the table "
-                "was deleted or replaced at that moment. Where the commit is in the log that is there and does not "
-                "belong to it, restore the version before.",
+                "%s: version %s was acknowledged, but the log no longer has the version before it (%s): the table was "
+                "deleted or replaced at that moment. If the commit is in the new log and does not belong to it, "
+                "restore "
+                "the version before it.",
                 snapshot.url,
                 snapshot.version,
                 type(error).__name__,
@@ -115,7 +116,7 @@ def _is_in_place(version: NewVersion) -> bool:
 
 
 def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-    """The version to continue from."""
+    """Run the hooks and return the version to continue from."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, result)
@@ -129,8 +130,8 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
 
 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """The hooks in the background. The table may be at later versions by now, which are not based on the checkpoint;
-    so their hooks continue from it, until they have caught up and the handle continues from it too."""
+    """Run the hooks in the background. The table may already be at later versions that are not based on the new
+    checkpoint; their hooks continue from it until they have caught up and the handle continues from it too."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot
@@ -145,11 +146,11 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
 
 
 def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
-    """Delete expired log files, at most once a day for each table handle: the cut-off is a midnight."""
+    """Delete expired log files, at most once a day per table handle, because the cut-off is a midnight."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
-    # No version of a table that was created after the cut-off can have expired, so its log is not listed.
+    # In a table created after the cut-off, no version can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:
         clean_up(snapshot.reader, clock_ms)
@@ -167,13 +168,13 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
 
 
 def _is_there(snapshot: LogSnapshot) -> bool:
-    """Whether the log still has this version, and not another commit of that number: a checkpoint of a table that was
-    deleted would take the place of the one that is there now. Cost: 1 HEAD."""
+    """Whether the log still has this commit under its version number: a checkpoint of a deleted table would corrupt the
+    table that replaced it. Cost: 1 HEAD."""
     if snapshot.is_in_log():
         return True
     log.warning(
-        "%s: version %s was committed, and is not there any more: the table was deleted or replaced. No checkpoint of "
-        "it is written.",
+        "%s: version %s was committed but no longer exists: the table was deleted or replaced. No checkpoint of it is "
+        "written.",
         snapshot.url,
         snapshot.version,
     )

@@ -1,20 +1,20 @@
 """The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-Its one rule: **the loop attempts the next version only when the commit of this one is known.**
+Its one rule: **the loop attempts the next version only when it knows the outcome of this one.**
 
-The table's committer makes one version, and returns the outcome:
+The table's committer commits one version and returns the outcome:
 
 - *Committed*: the transaction is committed.
-- *Exists*: the loop reads the winner. If it has this transaction's txnId, the request had arrived and only the
-  acknowledgement was lost: the transaction is committed. Otherwise the conflict rules decide, and the loop attempts the
-  next version with a new in-commit timestamp.
-- *Unknown*: the loop reads the version back. This transaction's commit: it is committed. Another writer's: as for
-  *Exists*. Absent: the loop commits the same attempt again, so that a late arrival of the first request has no effect.
-  When the outcome cannot be settled, it raises CommitStateUnknownError with version and txnId, never an error that
-  means that nothing was committed.
+- *Exists*: the loop reads the commit that won the version. If it has this transaction's txnId, the request had arrived
+  and only the acknowledgement was lost: the transaction is committed. Otherwise the conflict rules decide, and the loop
+  attempts the next version with a new in-commit timestamp.
+- *Unknown*: the loop reads the version back. If it is this transaction's commit, the transaction is committed. If it is
+  another writer's, the loop proceeds as for *Exists*. If it is absent, the loop commits the same attempt again, so that
+  a late arrival of the first request has no effect. If the outcome cannot be settled, it raises CommitStateUnknownError
+  with version and txnId, never an error that would mean that nothing was committed.
 
-Before each attempt the loop proves that the version that the transaction was planned on is still in the log
-(``tip_proof``): a table that was deleted or replaced meanwhile takes no commit.
+Before each attempt, the loop proves that the version on which the transaction was planned is still in the log
+(``tip_proof``): a table that was deleted or replaced meanwhile gets no commit.
 
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
@@ -24,7 +24,6 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
 
 from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
@@ -35,6 +34,7 @@ from deltalog.commit.tip_proof import TipProof, replaced
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
+    ClockDriftWarning,
     CommitAttemptsExhaustedError,
     CommitConflictError,
     CommitStateUnknownError,
@@ -43,7 +43,6 @@ from deltalog.errors import (
     InvalidCommitError,
     MissingVersionError,
     ObjectNotFoundError,
-    Outcome,
     StoreError,
     TableNotFoundError,
     TableReplacedError,
@@ -59,16 +58,10 @@ from deltalog.storage.base import FileMeta, LogStore
 log = logging.getLogger(__name__)
 
 
-class ClockDriftWarning(UserWarning):
-    """The last commit's in-commit timestamp is far ahead of this machine's clock."""
-
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors: it precedes the request
-
-
 @dataclass(frozen=True, slots=True)
 class CommittedAttempt:
-    """A commit that is in the log: the result, the winners that it was rebased on (ascending), and the attempt that was
-    committed. ``meta``: its file, where the store has shown it since."""
+    """A commit in the log: the result, the winners that it was rebased on (ascending), and the committed attempt.
+    ``meta``: its file, if the store has shown it since."""
 
     result: CommitResult
     winners: list[CommitActions]
@@ -77,7 +70,7 @@ class CommittedAttempt:
 
     @property
     def commits(self) -> list[Landed]:
-        """The winners and the commit itself."""
+        """The winners, followed by the commit itself."""
         return [
             *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
@@ -85,16 +78,17 @@ class CommittedAttempt:
 
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:
-    """The version of a snapshot as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
-    since 1970, where the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1
-    GET of 4 KiB."""
+    """A snapshot's version as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
+    since
+    1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1 GET of 4
+    KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
     mark = row_tracking.high_water_mark(snapshot.state.domains.values())
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
 
 
 def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: LogStore) -> Base:
-    """The base after a winner. Raises as ``rebase``, StoreError. Cost: 1 HEAD where the transaction enables in-commit
+    """The base after a winner. Raises as ``rebase``, and StoreError. Cost: 1 HEAD if the transaction enables in-commit
     timestamps."""
     protocol, metadata = prepared.protocol or base.protocol, prepared.metadata or base.metadata
     will_be_active = protocol is not None and metadata is not None and features.is_ict_active(protocol, metadata)
@@ -106,7 +100,7 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
 
 
 class CommitLoop:
-    """Commits one prepared transaction. ``run`` is called once."""
+    """Commits one prepared transaction. Call ``run`` once."""
 
     def __init__(
         self,
@@ -117,7 +111,7 @@ class CommitLoop:
         environment: Environment,
         proof: TipProof | None = None,
     ) -> None:
-        """``proof``: that the version that the transaction was planned on is in the log; None for version 0."""
+        """``proof``: proves that the version on which the transaction was planned is in the log; None for version 0."""
         self._committer = committer
         self._reader = reader
         self._store = reader.store
@@ -127,16 +121,16 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
-        self._occupant = b""  # of the version that was attempted last
+        self._occupant = b""  # the bytes of the commit that holds the version attempted last
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
 
         Raises CommitConflictError, TableExistsError, TableNotFoundError, TableReplacedError,
-        CommitAttemptsExhaustedError and StoreError when nothing was committed, and will not be later;
-        CommitStateUnknownError when that is not known. Cost: that of ``Committer.commit`` and of ``TipProof.check``;
-        for each version that another writer committed, 1 GET and as much again, and 1 LIST from the second one in a row
-        on. On a store without a network 2 HEADs after the commit.
+        CommitAttemptsExhaustedError and StoreError if nothing was committed and nothing will be later;
+        CommitStateUnknownError if that is unknown. Cost: that of ``Committer.commit`` and of ``TipProof.check``; for
+        each version that another writer committed, 1 GET and the same again, and 1 LIST from the second consecutive one
+        on. On a store without a network, 2 HEADs after the commit.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
@@ -171,11 +165,11 @@ class CommitLoop:
         return now_ms
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
-        """None when the attempt is in the log, else the actions of the commit that has its version."""
+        """Try one attempt. None if it is in the log, else the actions of the commit that holds its version."""
         outcome = self._commit(attempt)
         if isinstance(outcome, Committed):
             return None
-        self._proof.begin()  # while the winner is read
+        self._proof.begin()  # runs while the winner is read
         return self._settle(attempt, outcome)
 
     def _commit(self, attempt: Attempt) -> CommitOutcome:
@@ -195,10 +189,10 @@ class CommitLoop:
                 occupant = decode_commit(data, version)
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
-                # After Exists the store's read is stale; after Unknown the request has not arrived (yet).
+                # After Exists, the store's read is stale; after Unknown, the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
-                raise  # another writer's: what this one has sent can be read
+                raise  # another writer's commit: our own commit can be decoded
             except DeltaLogError as error:
                 cause = error
                 continue
@@ -217,63 +211,64 @@ class CommitLoop:
         raise self._unknown(attempt, cause)
 
     def _confirmed(self, attempt: Attempt) -> FileMeta | None:
-        """The file of a commit that is in the log, after a check of the version before it, where that costs no request
-        over a network: where the table was deleted or replaced at the same moment, the commit is withdrawn."""
+        """Check the version before a commit that is in the log, if that costs no network request, and return the
+        commit's file. If the table was deleted or replaced at the same moment, the commit is withdrawn."""
         if not self._proof.is_checked_after:
             return None
         try:
             is_certain, meta = self._proof.confirm(attempt.version)
             if is_certain and meta is not None and self._is_file_of(attempt, meta):
                 return meta
-            is_rolled_back = is_certain and meta is None  # log clean-up would have deleted the version before it first
+            is_rolled_back = is_certain and meta is None  # clean-up would have deleted the version before it first
             if not is_rolled_back and self._is_ours(self._reader.commit(attempt.version)):
                 return None
             raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
-        except MissingVersionError:  # clean-up has gone on
+        except MissingVersionError:  # deleted by clean-up
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # what is there without the commit
+            self._proof.check(attempt.version)  # reports what is there now
             raise
-        except DeltaLogError as error:  # nothing speaks against the commit
+        except DeltaLogError as error:  # no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
             return None
 
     def _is_file_of(self, attempt: Attempt, found: FileMeta) -> bool:
-        """Whether a file of the version of an attempt is the one that it has created: a roll-back may have deleted that
-        one and left the version before it, after which others commit the same version. Cost: as ``Tip.is_file``."""
+        """Whether a file of the attempt's version is the one that the attempt created. A rollback may have deleted that
+        file and kept the version before it, and others may then have committed the same version. Cost: as
+        ``Tip.is_file``."""
         own = Tip(attempt.version, self._prepared.txn_id)
         own.note_written(attempt.data, None)
         return own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
-        """Remove the commit from a location without its table. Raises CommitStateUnknownError where it must stay:
-        readers see it there, so that another writer may follow it at any moment, or the store fails."""
+        """Delete the commit from a location that no longer has its table. Raises CommitStateUnknownError if the commit
+        must stay, because readers see it and another writer may follow it at any moment, or if the store fails."""
         path = commit_path(attempt.version)
         try:
             is_read = self._is_read(attempt.version)
-            # Right before the deletion: it may be the commit of another by now.
+            # Checked right before the deletion: by now it may be another writer's commit.
             if not self._is_ours(decode_commit(self._store.get(path), attempt.version)):
                 return
             if not is_read:
                 self._store.delete(path)
                 return
         except (ObjectNotFoundError, InvalidCommitError):
-            return  # it went with its table
+            return  # deleted with its table
         except DeltaLogError as error:
             log.debug("%s: version %s cannot be withdrawn: %s", self._store.url, attempt.version, error)
             raise self._unknown(attempt, reason) from reason
         raise self._unknown(
             attempt,
             reason,
-            "the table was replaced at the moment of the commit, and the log that is there has it, as its version "
-            f"{attempt.version}. It stays, since other writers may follow it. Read the table that is there; where "
-            "the commit does not belong to it, restore the version before.",
+            "the table was replaced at the moment of the commit, and the new log has the commit as its version "
+            f"{attempt.version}. It stays, because other writers may follow it. Read the new table; if the commit does "
+            "not belong to it, restore the version before it.",
         ) from reason
 
     def _is_read(self, version: int) -> bool:
-        """Whether readers of the log may see a version, by its listing: not if the one before it is missing. Raises
-        StoreError. Cost: 1 GET of the checkpoint hint and 1 LIST, or 2."""
+        """Whether readers can see a version by listing the log: not if its predecessor is missing. Raises StoreError.
+        Cost: 1 GET of the checkpoint hint and 1 LIST, or 2."""
         try:
             return self._reader.segment(self._reader.list_latest()).version >= version
         except TableNotFoundError:
@@ -299,8 +294,9 @@ class CommitLoop:
         if what is None:
             what = (
                 f"the store stopped answering while version {version} was being committed; whether the commit is in "
-                f"the log is not known. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
-                "again; do not repeat the operation before that."
+                f"the log is unknown. Its txnId is {txn_id}. Call resolve() on this error when the store answers "
+                "again; "
+                "do not repeat the operation before that."
             )
         error = CommitStateUnknownError(
             f"{store.url}: {what}",
@@ -312,13 +308,13 @@ class CommitLoop:
         return error
 
     def _rebase_on(self, winner: CommitActions, data: bytes) -> None:
-        """Make the winner's version the base. ``data``: its bytes. Raises CommitConflictError where it conflicts."""
+        """Make the winner's version the base. ``data``: its bytes. Raises CommitConflictError if it conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
         self._proof.follow(winner, data)
 
     def _catch_up(self) -> None:
-        """Rebase on all commits that are in the log, with 1 LIST instead of one failed PUT for each."""
+        """Rebase on all commits in the log, with 1 LIST instead of a failed PUT for each."""
         try:
             listed = self._reader.list_from(self._base.version + 1).commits
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""A transaction that is ready to be committed, what it has read, and its isolation level. Pure."""
+"""A transaction that is ready to be committed, with what it has read and its isolation level. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation
 class Reads:
     """What a transaction has read of its base version.
 
-    ``predicates``: bound to the table's schema; the rows that match one of them were read. ``files``: paths as in the
+    ``predicates``: bound to the table's schema; all rows that match one of them were read. ``files``: paths as in the
     log. ``app_ids``: application ids whose recorded versions were read. ``metadata``: the schema and properties.
     ``domains``: all metadata domains.
     """
@@ -40,7 +40,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction that is ready to be committed. None of it depends on the version that it will become."""
+    """A transaction that is ready to be committed. Nothing in it depends on the version that it will become."""
 
     txn_id: str
     operation: str
@@ -50,51 +50,51 @@ class Prepared:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     adds: tuple[AddFile, ...] = ()
-    add_lines: bytes | None = None  # ``adds`` as lines of a commit file, where they were encoded already
+    add_lines: bytes | None = None  # ``adds`` as lines of a commit file, if already encoded
     removes: tuple[RemoveFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
-    written: tuple[str, ...] = ()  # paths of files that were written for it, which are deleted if it fails
-    annotations: Mapping[str, Any] | None = None  # given by the author, for ``deltalog`` in commitInfo
-    is_strict: bool = False  # a version that another writer commits is a conflict, when no attempt is left
+    written: tuple[str, ...] = ()  # paths of files written for it, which are deleted if it fails
+    annotations: Mapping[str, Any] | None = None  # the author's, for the key ``deltalog`` in commitInfo
+    is_strict: bool = False  # if no attempt is left, a version committed by another writer is a conflict
     reads: Reads = Reads()
-    read_version: int | None = None  # the version that it was planned on, for messages
+    read_version: int | None = None  # the version on which it was planned, for messages
     isolation_level: IsolationLevel = "Serializable"
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files, and has read no rows."""
+        """Whether it only adds files and has read no rows."""
         has_read = self.reads.whole_table or self.reads.predicates or self.reads.files
         return not (has_read or self.removes or self.metadata or self.protocol)
 
     @property
     def may_move_rows(self) -> bool:
-        """Whether new files may hold rows of files that it removes."""
+        """Whether new files may contain rows of files that it removes."""
         removed = {remove.path for remove in self.removes}
         return bool(removed) and any(add.path not in removed for add in self.adds)
 
     @property
     def reported_metrics(self) -> dict[str, str]:
-        """The metrics as texts, for commitInfo and the CommitResult."""
+        """The metrics as text, for commitInfo and the CommitResult."""
         return {key: str(value) for key, value in self.metrics.items()}
 
     @property
     def changes_data(self) -> bool:
-        """Whether it adds or removes rows (dataChange), and does not only rearrange them in files."""
+        """Whether it adds or removes rows (dataChange) rather than only rearranging them in files."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 
 def check_isolation_level(wanted: object) -> None:
     """Raise CallError unless ``wanted`` is an isolation level, or None for the table's."""
     if wanted is not None and wanted not in get_args(IsolationLevel):
-        raise CallError(f"An isolation level is one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
+        raise CallError(f"An isolation level must be one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The isolation level of a transaction: SnapshotIsolation where it only rearranges rows in files, else ``wanted``.
+    """The isolation level of a transaction: SnapshotIsolation if it only rearranges rows in files, else ``wanted``.
 
-    Raises CallError where SnapshotIsolation is wanted for a change of rows, whose conflicts it would not detect.
+    Raises CallError if SnapshotIsolation is requested for a change of rows, whose conflicts it would not detect.
     """
     check_isolation_level(wanted)
     only_files = not (prepared.metadata or prepared.protocol or prepared.transactions or prepared.domains)

@@ -1,14 +1,17 @@
-"""Proof that a commit follows the version that it was planned on: the log still has that version, and the same one.
+"""Proves that a commit follows the version on which it was planned: the log still has that version, with the same
+commit.
 
-Exclusive creation alone does not prove it. Where the table was deleted since, the name of the next version is free, and
-a commit leaves a log that begins with it; where another table is there now, with as many versions, the files of the old
-one get into it. So the file of the known version is checked before each attempt, and on a store without a network
-after it too. Later versions need no check of their own: versions are contiguous, and no client of Delta removes the
-latest ones.
+Exclusive creation alone does not prove it. If the table was deleted since, the name of the next version is free, and
+the
+commit would leave a log that begins with it. If another table with as many versions replaced it, the commit would put
+files of the old table into the new one. So the file of the known version is checked before each attempt, and on a store
+without a network also after it. Later versions need no check of their own: versions are contiguous, and no Delta client
+removes the latest ones.
 
-On a store over a network the check is a request that is made beside the upload of the data, so that nothing waits for
-it. It begins when the caller's rows have ended, since the caller's code may run until then. The check after the commit
-is made in the background there, before anything is derived from the new version.
+On a store over a network, the check is a request sent concurrently with the upload of the data, so that nothing waits
+for
+it. It begins after the caller's rows have ended, because the caller's code may run until then. There, the check after
+the commit runs in the background, before anything is derived from the new version.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -39,21 +42,20 @@ from deltalog.storage.base import FileMeta
 
 log = logging.getLogger(__name__)
 
-# On a store over a network: for how long a check of the log that this call has made counts.
+# On a store over a network: how long a check of the log by the current call stays valid.
 VALID_MS = 2_000
 
 
 class TipProof:
-    """Of one transaction. ``known``: the version that must still be in the log; None for a new table. ``proven_ms``:
-    when a check of it began that this call has made, by the clock of the environment, in milliseconds since 1970."""
+    """The proof for one transaction. ``known``: the version that must still be in the log; None for a new table.
+    ``proven_ms``: when the current call began its last check, by the environment's clock, in milliseconds since
+    1970."""
 
     def __init__(
         self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
     ) -> None:
-        # A catalog knows its tables by their ids.
-        is_managed = reader.store.catalog is not None or reader.store.branch is not None
         self._reader = reader
-        self._known = None if is_managed else known
+        self._known = known if reader.authority.is_log else None  # a catalog identifies its tables by id
         self._environment = environment
         self._proven_ms = proven_ms
         self._looked: Future[FileMeta | None] | None = None
@@ -61,12 +63,12 @@ class TipProof:
 
     @property
     def is_checked_after(self) -> bool:
-        """Whether ``confirm`` costs no request over a network, and so is called before a commit is acknowledged."""
+        """Whether ``confirm`` costs no network request and so is called before a commit is acknowledged."""
         return self._known is not None and not self._reader.store.is_remote
 
     @property
     def is_valid(self) -> bool:
-        """Whether this call has checked it within VALID_MS. Cost: none."""
+        """Whether the current call checked the log within VALID_MS. Cost: none."""
         if self._proven_ms is None or not self._reader.store.is_remote:
             return False
         if self._known is not None and self._known.tip.is_misplaced:
@@ -74,8 +76,8 @@ class TipProof:
         return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
 
     def begin(self) -> None:
-        """Begin to check, beside what the caller does meanwhile; earlier checks no longer count. Raises nothing.
-        Cost: 1 HEAD on a store over a network."""
+        """Start a check concurrently with the caller's work; earlier checks no longer count. Raises nothing. Cost: 1
+        HEAD on a store over a network."""
         self.forget()
         if self._known is None or not (self._reader.store.is_remote and self._environment.background):
             return
@@ -92,26 +94,26 @@ class TipProof:
         in_background(f"{store.url}: {path} of {id(self)}", look)
 
     def follow(self, winner: CommitActions, data: bytes) -> None:
-        """Take note that the next attempt follows another writer's commit, whose bytes were just read."""
+        """Record that the next attempt follows another writer's commit, whose bytes were just read."""
         info = winner.commit_info
         tip = Tip(winner.version, None if info is None else info.txn_id)
         tip.note_written(data, None)
-        self._winner = tip if tip.is_identified else None  # a large one without a txnId is not
+        self._winner = tip if tip.is_identified else None  # not identified if it is large and has no txnId
 
     def forget(self) -> None:
-        """Let ``check`` send a request: the caller's code has run since."""
+        """Make ``check`` send a new request, because the caller's code has run since the last one."""
         self._proven_ms = self._looked = None
 
     def take_over(self, other: TipProof) -> None:
-        """Continue with what another transaction of the same call has begun, if it is about the same version."""
+        """Continue with the check of another transaction of the same call, if it is about the same version."""
         if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
             self._proven_ms, self._looked = other._proven_ms, other._looked
 
     def check(self, version: int) -> None:
         """Raise unless the known version is in the log, before ``version`` is committed: TableNotFoundError,
-        TableReplacedError, StoreError; CommitConflictError where log clean-up has deleted it and later commits, which
-        ``version`` would take the place of. Cost: none where this call has checked it within VALID_MS, else 1 HEAD;
-        where that shows another file, as ``load_latest``."""
+        TableReplacedError, StoreError; CommitConflictError if log clean-up has deleted it together with later commits
+        that ``version`` would replace. Cost: none if the current call checked it within VALID_MS, else 1 HEAD; as
+        ``load_latest`` if that shows another file."""
         if self._known is None:
             return
         looked, is_valid = self._looked, self.is_valid
@@ -123,7 +125,7 @@ class TipProof:
                 self._judge(self._known.tip, looked.result(), version)
             except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
-            except DeltaLogError as error:  # such as a request that failed: it is made again
+            except DeltaLogError as error:  # for example a failed request, which is repeated below
                 log.debug("%s: cannot check the latest version: %s", self._reader.store.url, error)
             else:
                 return
@@ -132,8 +134,9 @@ class TipProof:
 
     def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
         """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
-        Returns whether that is certain, and then the file of the new version; if not, log clean-up may have deleted the
-        known one, and the new version must be read. Cost: 2 HEADs, the one that proves the other to be right last."""
+        Returns whether that is certain, and if so the file of the new version. If not, log clean-up may have deleted
+        the
+        known version, and the new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
         assert self._known is not None
         tips = self._tips()
         own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])
@@ -141,10 +144,9 @@ class TipProof:
         return all(judged), own if all(judged) else None
 
     def is_followed(self, version: int) -> bool:
-        """Whether ``version``, which was committed on top of the known version a while ago, is known to follow it;
-        False where log clean-up has deleted that. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1
-        HEAD on a store over a network, after a lost race 2 in one round; none on others, where ``confirm`` has shown
-        it."""
+        """Whether ``version``, committed on top of the known version earlier, is known to follow it; False if log
+        clean-up has deleted the known version. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1 HEAD
+        on a store over a network, 2 in one round after a lost race; none on others, where ``confirm`` has shown it."""
         if self._known is None or not self._reader.store.is_remote:
             return True
         tips = self._tips(after=True)
@@ -152,15 +154,16 @@ class TipProof:
         return all(self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True))
 
     def _tips(self, after: bool = False) -> list[Tip]:
-        """The commits that must be in the log. Over a network a winner was read a moment ago; elsewhere, and ``after``
-        the commit, it is checked again, since a roll-back may have left the known version and not the winner."""
+        """The commits that must be in the log. A winner read over a network moments ago is not checked again.
+        Otherwise,
+        and ``after`` the commit, it is, because a rollback may have kept the known version but not the winner."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]
 
     def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:
-        """Whether it is certain that the log has this commit. ``found``: the file of its version now. ``version``: that
-        is committed, or will be."""
+        """Whether the log certainly has this commit. ``found``: the current file of its version. ``version``: the
+        version that is, or will be, committed."""
         known, url = self._known, self._reader.store.url
         assert known is not None
         if found is not None and tip.is_file(self._reader, found):
@@ -169,12 +172,12 @@ class TipProof:
             fresh = load_latest(self._reader)
         except TableNotFoundError:
             raise TableNotFoundError(
-                f"{url}: the table was deleted: version {known.version} of it was read from there, and there is no log "
-                "any more. Nothing was committed. Create it again, or open the table that this call is meant for."
+                f"{url}: the table was deleted: version {known.version} was read there, but the log no longer exists. "
+                "Nothing was committed. Create the table again, or open the table that this call is meant for."
             ) from None
         except CorruptTableError as error:
             raise replaced(url, known.version, "what is there cannot be read") from error
-        # Log clean-up deletes commits, also the last one that a handle has read, if others have gone on since.
+        # Log clean-up can delete even the last commit that a handle has read, if others have committed since.
         reached = version if is_committed else tip.version
         is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
         is_deleted = found is None and self._reader.store.head(commit_path(tip.version)) is None
@@ -187,7 +190,7 @@ class TipProof:
 
 
 def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
-    """The error for a table of which ``known`` was read, and in whose place ``fresh`` is now."""
+    """The error if the table ``known`` was read from has been replaced by ``fresh``."""
     is_other = fresh.metadata.id != known.metadata.id
     what = "another table was created there" if is_other else "an older copy of it is there, or was"
     if known.tip.is_misplaced:
@@ -196,9 +199,9 @@ def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
 
 
 def replaced(url: str, version: int, what: str) -> TableReplacedError:
-    """The error for a table that is not the one whose ``version`` was read."""
+    """The error if a table is not the one whose ``version`` was read."""
     return TableReplacedError(
-        f"{url}: the table was replaced after version {version} of it was read: {what}. Nothing was committed. Read "
-        "the table again; repeat the call if it is meant for the table that is there now.",
+        f"{url}: the table was replaced after version {version} was read: {what}. Nothing was committed. Read "
+        "the table again; repeat the call if it is meant for the new table.",
         version=version,
     )

@@ -1,4 +1,4 @@
-"""Validates a transaction before it is committed, whatever operation prepared it. Pure.
+"""Validates a transaction before it is committed, whichever operation prepared it. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization, #delta-log-entries-1.
 """
@@ -31,12 +31,12 @@ def as_read_back(action: A, kind: type[A]) -> A:
     """An action as readers of the log will decode it. Constructors check no types, and a commit that cannot be decoded
     would make the table unreadable. Raises InvalidActionError."""
     if not isinstance(action, kind):
-        raise InvalidActionError(f"A {kind.KEY} action has the type {kind.__name__}; got {shown(action)}.")
+        raise InvalidActionError(f"A {kind.KEY} action must have the type {kind.__name__}; got {shown(action)}.")
     try:
         same = action.as_read_back()
         encode_action(cast("AnyAction", same))
         if isinstance(same, Metadata):
-            _ = same.schema  # raises where it cannot be read
+            _ = same.schema  # raises if it cannot be parsed
     except CorruptTableError as error:
         of = f" of {action.path!a}" if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) else ""
         raise InvalidActionError(f"The {kind.KEY} action{of} cannot be committed: {error}") from None
@@ -48,8 +48,8 @@ def check_prepared(
 ) -> None:
     """Refuse a transaction whose commit would make the table invalid.
 
-    ``protocol``, ``metadata``: of the table after the commit. ``table``: its root. ``allowed_paths``: further places
-    that its log may name, as its reader was opened with them. Raises InvalidActionError, SchemaMismatchError,
+    ``protocol``, ``metadata``: of the table after the commit. ``table``: the root's URL. ``allowed_paths``: further
+    locations that the log may name, with which its reader was opened. Raises InvalidActionError, SchemaMismatchError,
     UnsupportedFeatureError.
     """
     schema = metadata.schema
@@ -65,7 +65,7 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """As ``as_read_back``, of many adds: their lines of the commit file (None where an add needs a change), and the
+    """As ``as_read_back``, for many adds: their lines of the commit file (None if an add had to be changed), and the
     adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
@@ -74,8 +74,8 @@ def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[A
 def check_adds(
     adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str, allowed_paths: Sequence[str] = ()
 ) -> None:
-    """Check that adds have paths inside the table or an allowed place, a valid value for each partition column, and no
-    other values.
+    """Check that adds have paths inside the table or an allowed location, a valid value for each partition column, and
+    no other partition values.
 
     Raises InvalidActionError, and CorruptTableError for a value that is not of its column's type.
     """

@@ -1,11 +1,11 @@
-"""The conformance kit: tests whether an engine reads and writes Delta tables as PROTOCOL.md says.
+"""The conformance kit: tests whether an engine reads and writes Delta tables according to PROTOCOL.md.
 
     from deltalog.conformance import Engine, all_cases, run
 
     for outcome in run(MyEngine(), all_cases()):
         print(outcome.id, outcome.outcome, outcome.reason)
 
-docs/conformance.md shows how an engine is connected, how a case is added and what a case is on the disk.
+docs/conformance.md explains how to write an engine adapter, how to add a case, and the file format of cases.
 """
 
 from deltalog.conformance.builder import TableBuilder

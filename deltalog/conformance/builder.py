@@ -1,8 +1,7 @@
-"""TableBuilder: tables made action by action, with times, names and damage as a case needs them.
+"""TableBuilder writes tables action by action, with the times, names and damage that a case needs.
 
-Everything is written as plain JSON and Parquet with fixed names and times, so that a table is the same in every run and
-owes nothing to the engine that reads it. What a case cannot reasonably write by hand (checkpoints, compaction) is made
-by deltalog, with a fixed clock.
+Tables consist of plain JSON and Parquet with fixed names and times, so they are the same in every run and independent
+of the engine under test. Only checkpoints and log compaction files are written by deltalog, with a fixed clock.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ IDS = pa.schema([("id", pa.int64())])
 
 
 class TableBuilder:
-    """A table below ``root``. Commits are made in order, from version 0; ``at_ms`` of one is its file time, and its
-    in-commit timestamp where ``ict=True``.
+    """A table below ``root``. Commits are written in order from version 0; ``at_ms`` of a commit is its file time and,
+    with ``ict=True``, its in-commit timestamp.
 
-    A commit with ``later="name"`` is kept beside the table, for the step ``Put`` to put it into the log.
+    A commit with ``later="name"`` is kept outside the table until the step ``Put`` copies it into the log.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,7 +67,7 @@ class TableBuilder:
         reader_features: Sequence[str] | None = None,
         versions: tuple[int, int] | None = None,
     ) -> Action:
-        """``versions``: by default the lowest that the features need."""
+        """A protocol action. ``versions``: by default the lowest that the features require."""
         if versions is None:
             versions = (3 if reader_features is not None else 1, 7 if writer_features is not None else 2)
         found: Action = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
@@ -85,7 +84,7 @@ class TableBuilder:
         configuration: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Action:
-        """The table's metaData, with what is given changed from now on. A schema may be a schema string."""
+        """A metaData action. Arguments change the table's metadata from now on. ``schema`` may be a schema string."""
         if isinstance(schema, str):
             self._schema_string = schema
         elif schema is not None:
@@ -116,8 +115,8 @@ class TableBuilder:
         file_schema: pa.Schema | None = None,
         **more: Any,
     ) -> Action:
-        """A data file with rows, and its add. ``path``: the name on the disk, by default ``part-00000.parquet`` and so
-        on. ``partition``: the values in the log, by which the columns are left out of the file."""
+        """Write a data file and return its add action. ``path``: the file name, by default ``part-00000.parquet`` and
+        so on. ``partition``: the partition values in the log; these columns are omitted from the file."""
         partition = dict(partition or {})
         if isinstance(rows, pa.Table):
             table = rows
@@ -142,7 +141,7 @@ class TableBuilder:
         return {"add": {**found, **more}}
 
     def remove(self, added: Action, at_ms: int = T0, **more: Any) -> Action:
-        """The tombstone of a file that was added."""
+        """The remove action for an added file."""
         add = added["add"]
         found: Action = {
             "path": add["path"],
@@ -157,8 +156,8 @@ class TableBuilder:
         return {"remove": {**found, **more}}
 
     def with_deleted(self, added: Action, positions: Sequence[int], storage: str = "i") -> Action:
-        """The same file with rows deleted by a deletion vector: inline (``i``), or in a file by a relative (``u``) or
-        an absolute path (``p``)."""
+        """The add action of the same file with a deletion vector: inline (``i``), or in a file with a relative (``u``)
+        or absolute path (``p``)."""
         data = deletion_vectors.encode(BitMap64(sorted(positions)))
         if storage == "i":
             vector = deletion_vectors.inline(data, len(positions))
@@ -196,9 +195,9 @@ class TableBuilder:
         text: str | None = None,
         later: str | None = None,
     ) -> int:
-        """Write the next version. ``ict``: True for ``at_ms``, False for none, or any value. ``file_ms``: the file time
-        where it is another than ``at_ms``. ``info``: where commitInfo is, "first", "last" or "absent", or more of its
-        fields. ``text``: the bytes of the commit instead."""
+        """Write the next version. ``ict``: the in-commit timestamp; True for ``at_ms``, False for none, or any value.
+        ``file_ms``: the file time, by default ``at_ms``. ``info``: the position of commitInfo ("first", "last" or
+        "absent"), or additional fields. ``text``: the whole commit instead of actions."""
         version = self.next_version
         at_ms = T0 + version * MINUTE if at_ms is None else at_ms
         fields: Action = {"timestamp": at_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
@@ -221,27 +220,26 @@ class TableBuilder:
         return version
 
     def write_log_file(self, name: str, content: str, file_ms: int = T0) -> None:
-        """A file of the log, with its time."""
+        """Write a file into the log, with the given modification time."""
         file = self.log / name
         file.write_text(content, encoding="utf-8")
         self.file_times_ms[name] = file_ms
         os.utime(file, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
 
     def set_file_ms(self, version: int, file_ms: int) -> None:
-        """The file time of a commit, as a copy or a restore changes it."""
+        """Change the file time of a commit, as copying or restoring a table does."""
         name = f"{version:020d}.json"
         self.file_times_ms[name] = file_ms
         os.utime(self.log / name, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
 
     def drop_commits(self, *versions: int) -> None:
-        """Delete commits, as a clean-up of the log or a fault does."""
+        """Delete commits, as log clean-up or a fault would."""
         for version in versions:
             (self.log / f"{version:020d}.json").unlink()
             self.file_times_ms.pop(f"{version:020d}.json")
 
     def opened(self) -> DeltaTable:
-        """The table by deltalog, with a clock that stands after the last commit, for what a case does not write by
-        hand."""
+        """Open the table with deltalog, with a fixed clock after the last commit."""
         numbers = itertools.count(1)
         environment = Environment(
             clock_ms=lambda: T0 + self.next_version * MINUTE,
@@ -250,11 +248,12 @@ class TableBuilder:
         return DeltaTable.open(str(self.root), environment=environment)
 
     def checkpoint(self, **options: Any) -> None:
-        """A checkpoint of the latest version."""
+        """Write a checkpoint of the latest version."""
         self.opened().checkpoint(**options)
 
     def split_checkpoint(self, version: int, parts: int, without: Collection[int] = ()) -> None:
-        """Put parts in the place of a classic checkpoint, but for those of the numbers ``without``; without a hint."""
+        """Replace a classic checkpoint by a multi-part one that lacks the parts ``without``, and delete
+        _last_checkpoint."""
         whole = self.log / f"{version:020d}.checkpoint.parquet"
         rows = pq.read_table(whole)
         size = -(-rows.num_rows // parts)
@@ -266,5 +265,5 @@ class TableBuilder:
         (self.log / "_last_checkpoint").unlink()
 
     def compact(self, start: int, end: int) -> None:
-        """A log compaction file of a range of commits."""
+        """Write a log compaction file for a range of commits."""
         self.opened().compact_log(start, end)

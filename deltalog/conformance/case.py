@@ -1,4 +1,4 @@
-"""A conformance case as data: a table, what an engine is required to do with it, and the outcome. Pure."""
+"""Conformance cases as data: a table, the required behaviour of an engine, and the outcome. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEATURES = "features"
 ICT = "in-commit-timestamps"
 AREAS = (READING, TIME_TRAVEL, CHANGE_FEEDS, WRITING, CONFLICTS, CHECKPOINTS, FEATURES, ICT)
 
-# What the expected outcome of a case rests on.
+# The basis of an expected outcome.
 PROTOCOL = "protocol"
 REFERENCE = "reference"
 
@@ -29,7 +29,7 @@ SKIPPED = "skipped"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the engine and its outcome, or one check of the log that it left."""
+    """One call of the engine with its expected outcome, or one check of the resulting log."""
 
     @property
     def kind(self) -> str:
@@ -37,7 +37,7 @@ class Step:
         return "".join(f"-{each.lower()}" if each.isupper() else each for each in name).lstrip("-")
 
     def arguments(self) -> Iterator[tuple[str, Any]]:
-        """The fields that say something."""
+        """The fields that differ from their defaults."""
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None and value != {} and value is not False:
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Rows(Step):
-    """The rows of a version: the latest, a version by number, or by a point in time."""
+    """Read the rows of the latest version, of a version number, or of the version at a timestamp."""
 
     expect: Sequence[Row]
     version: int | None = None
@@ -55,7 +55,7 @@ class Rows(Step):
 
 @dataclass(frozen=True)
 class VersionAt(Step):
-    """The version that was current at a point in time."""
+    """Find the version that was current at a timestamp."""
 
     at_ms: int
     expect: int
@@ -68,14 +68,14 @@ class LatestVersion(Step):
 
 @dataclass(frozen=True)
 class History(Step):
-    """The timestamps of commits, by version; versions that are not named are not compared."""
+    """Read the timestamps of commits by version. Versions not listed are not compared."""
 
     expect: Mapping[int, int | None]
 
 
 @dataclass(frozen=True)
 class Changes(Step):
-    """The change data feed of a range, both ends included, without ``_commit_timestamp`` unless ``timestamps``."""
+    """Read the change data feed of an inclusive range, with ``_commit_timestamp`` only if ``timestamps``."""
 
     expect: Sequence[Row]
     from_version: int | None = None
@@ -87,7 +87,7 @@ class Changes(Step):
 
 @dataclass(frozen=True)
 class Write(Step):
-    """A call that writes. ``begun``: in the transaction of the last ``Begin``, else in one on the latest version."""
+    """Call a write method of the engine. ``begun``: in the transaction of the last ``Begin`` instead of a new one."""
 
     call: str
     rows: Sequence[Row] | None = None
@@ -99,7 +99,7 @@ class Write(Step):
 
 @dataclass(frozen=True)
 class Create(Step):
-    """A table is created in the empty directory. ``columns``: Arrow types by name, as text."""
+    """Create a table in the empty directory. ``columns``: names of Arrow types by column."""
 
     columns: Mapping[str, str]
     partition_by: Sequence[str] = ()
@@ -108,33 +108,33 @@ class Create(Step):
 
 @dataclass(frozen=True)
 class Begin(Step):
-    """A transaction is begun on the latest version, and kept open."""
+    """Begin a transaction on the latest version and keep it open."""
 
 
 @dataclass(frozen=True)
 class Put(Step):
-    """Another writer commits: a file that was made with the table is put into its log."""
+    """Let another writer commit: copy a commit prepared by the builder into the log."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Refused(Step):
-    """The step raises an error by which the engine refuses."""
+    """The step must raise one of the engine's refusals."""
 
     step: Step
 
 
 @dataclass(frozen=True)
 class MayRefuse(Step):
-    """The step has its outcome, or is refused; a wrong outcome fails."""
+    """The step must have its outcome or be refused."""
 
     step: Step
 
 
 @dataclass(frozen=True)
 class Log(Step):
-    """A property of the log, as ``deltalog.conformance.log_checks`` has it by name."""
+    """Check a property of the log, by its name in ``deltalog.conformance.log_checks``."""
 
     check: str
     version: int | None = None
@@ -143,10 +143,12 @@ class Log(Step):
 
 @dataclass(frozen=True)
 class Case:
-    """``section``: an anchor of PROTOCOL.md. ``rule``: the id of the doctor's rule for the same requirement.
+    """A conformance case. ``section``: an anchor of PROTOCOL.md. ``rule``: the id of the doctor's rule about the same
+    requirement.
 
-    ``basis``: "protocol" where PROTOCOL.md says so, "reference" where it is silent and the outcome is that of Delta's
-    reference implementation. ``build`` makes the table with a TableBuilder; None: the case creates it.
+    ``basis``: "protocol" if PROTOCOL.md defines the outcome; "reference" if it does not and the outcome is that of
+    Delta's reference implementation. ``build`` writes the table with a TableBuilder; None if the case creates the
+    table.
     """
 
     id: str
@@ -160,7 +162,7 @@ class Case:
 
     @property
     def writes(self) -> bool:
-        """Whether the engine changes the table, so that a copy of it is needed for each run."""
+        """Whether the engine changes the table, so that every run needs a copy of it."""
         return any(isinstance(_inner(step), (Write, Create, Begin, Put)) for step in self.steps)
 
 
@@ -169,7 +171,7 @@ def _inner(step: Step) -> Step:
 
 
 def step_to_json(step: Step) -> dict[str, Any]:
-    """A step as JSON; rows as they are, for ``values.canonical_rows`` to bring into their form."""
+    """A step as JSON, with rows unchanged; ``values.canonical_rows`` converts them."""
     found: dict[str, Any] = {"step": step.kind}
     for name, value in step.arguments():
         if isinstance(value, Step):
@@ -183,7 +185,7 @@ def step_to_json(step: Step) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: "passed", "failed" or "skipped", and why it did not pass."""
+    """The outcome of a case: "passed", "failed" or "skipped", and the reason if it did not pass."""
 
     id: str
     area: str

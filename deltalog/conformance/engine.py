@@ -1,7 +1,7 @@
-"""The interface between the conformance kit and an engine: what an adapter implements.
+"""The interface that an adapter implements to connect an engine to the conformance kit.
 
-An adapter is a subclass of ``Engine`` with the calls that its engine has. The others raise ``NotSupported``, by which a
-case is skipped.
+An adapter subclasses ``Engine`` and overrides the methods that its engine supports. The other methods raise
+``NotSupported``, which skips the case.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import pyarrow as pa
 
 
 class NotSupported(Exception):
-    """The engine has no such call; the message says why, and becomes the reason of the skipped case."""
+    """The engine lacks an operation. The message is the reason of the skipped case."""
 
 
 class Engine:
-    """An engine under test. ``path`` is a directory on a local disk. Rows are anything with ``__arrow_c_stream__``, as
-    a ``pyarrow.Table`` has it. Timestamps are ms since the Unix epoch. A table is read anew in each call: the log may
-    have changed since the last one.
+    """An engine under test. ``path`` is a local directory. Rows are any object with ``__arrow_c_stream__``, such as a
+    ``pyarrow.Table``. Timestamps are in ms since the Unix epoch. Every call must reload the table, because the log may
+    have changed.
 
-    ``refusals``: the errors by which the engine refuses; any other error fails the case. ``lacks``: a regular
-    expression; an error whose text it matches says that the engine does not support a table feature, and the case is
-    skipped.
+    ``refusals``: the exceptions with which the engine refuses an operation; any other exception fails the case.
+    ``lacks``: a regular expression for messages that say that the engine lacks a table feature; they skip the case.
     """
 
     name: str = "engine"
@@ -32,18 +31,18 @@ class Engine:
     lacks: str = ""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        """The rows of a version: the latest, that of a number, or that of a point in time."""
+        """The rows of the latest version, of a version number, or of the version at a timestamp."""
         raise NotSupported("reading")
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
-        """The version that was current at a point in time."""
-        raise NotSupported("finding the version at a point in time")
+        """The version that was current at a timestamp."""
+        raise NotSupported("finding the version at a timestamp")
 
     def latest_version(self, path: str) -> int:
-        raise NotSupported("reading the number of the latest version")
+        raise NotSupported("reading the latest version number")
 
     def history(self, path: str) -> Mapping[int, int | None]:
-        """The timestamp of each commit by its version, as time travel uses them."""
+        """The timestamps of commits by version, as used for time travel."""
         raise NotSupported("reading the history")
 
     def changes(
@@ -54,7 +53,7 @@ class Engine:
         from_timestamp_ms: int | None = None,
         to_timestamp_ms: int | None = None,
     ) -> Any:
-        """The change data feed of a range, both ends included: the rows with ``_change_type``, ``_commit_version`` and
+        """The change data feed of an inclusive range: rows with ``_change_type``, ``_commit_version`` and
         ``_commit_timestamp``."""
         raise NotSupported("reading the change data feed")
 
@@ -70,11 +69,11 @@ class Engine:
         raise NotSupported("overwriting")
 
     def delete(self, path: str, where: str) -> None:
-        """Delete the rows for which a condition in SQL is true."""
-        raise NotSupported("deleting by a condition")
+        """Delete the rows for which an SQL condition is true."""
+        raise NotSupported("deleting by condition")
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
-        """Set table properties in one commit; None removes one."""
+        """Set table properties in one commit. None removes a property."""
         raise NotSupported("setting table properties")
 
     def restore(self, path: str, version: int) -> None:
@@ -86,6 +85,6 @@ class Engine:
         raise NotSupported("writing a checkpoint")
 
     def begin(self, path: str) -> Engine:
-        """The engine with a transaction on the version that is the latest now: the next call that writes to ``path``
-        is prepared on that version, and committed after all commits that exist by then."""
+        """Return an engine with an open transaction on the current version: its next write to ``path`` is based on that
+        version and committed after all commits that exist by then."""
         raise NotSupported("keeping a transaction open while another writer commits")

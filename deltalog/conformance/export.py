@@ -1,4 +1,4 @@
-"""The cases as files, so that a program in any language can run them: docs/conformance.md has the format."""
+"""Exports the cases as files for test runners in any language. docs/conformance.md describes the format."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FORMAT = 1
 
 
 def export_cases(directory: Path, cases: Iterable[Case]) -> int:
-    """Write each case into a directory of its id below ``directory``, and ``index.json``; returns their number. Raises
-    PathExistsError where the directory has files."""
+    """Write every case to ``directory/<id>``, and ``index.json``. Returns the number of cases. Raises PathExistsError
+    if the directory is not empty."""
     if directory.exists() and any(directory.iterdir()):
         raise PathExistsError(f"{directory} is not empty: export into a new directory.")
     directory.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
 
 
 def _step(place: Path, number: int, step: Step, schema: pa.Schema) -> dict[str, Any]:
-    """The step as JSON, with its rows in files of JSON and Parquet."""
+    """The step as JSON, with its rows in JSON and Parquet files."""
     found = step_to_json(step)
     inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
     body = found["of"] if inner is not step else found
@@ -78,7 +78,7 @@ def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema) -> str
 
 
 def _column(found: list[Any], name: str, schema: pa.Schema) -> pa.Array:
-    """Values in the type that the table has for the column, and else in that of the values."""
+    """The values with the type of the column in the table, or with an inferred type if the table lacks it."""
     kinds = [schema.field(name).type] if name in schema.names else []
     for kind in kinds:
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):

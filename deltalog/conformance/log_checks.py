@@ -1,6 +1,6 @@
-"""Properties of a log that an engine left, by name; each reads the JSON itself and gives what is wrong as a sentence.
+"""Named checks of the log that an engine wrote. They read the JSON directly and return a message on failure.
 
-``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. The page docs/conformance.md lists them.
+``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. docs/conformance.md lists the checks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from deltalog.table import DeltaTable
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*")
-# Clocks of a test machine and its file system agree within this.
+# Tolerance between the clocks of the test machine and its file system.
 _SLACK_MS = 5_000
 
 
 @dataclass(frozen=True)
 class LogView:
-    """A table's log as files. ``began_ms`` and ``ended_ms``: the clock when the case's steps began, and now."""
+    """The log of a table as files. ``began_ms``, ``ended_ms``: the time when the steps of the case began, and now."""
 
     root: Path
     began_ms: int
@@ -57,7 +57,7 @@ class LogView:
         return self.info(version).get("inCommitTimestamp")
 
     def latest_of(self, kind: str, until: int | None = None) -> dict[str, Any]:
-        """The newest protocol or metaData of the commits."""
+        """The newest protocol or metaData action in the commits."""
         for version in reversed(self.versions()):
             if (until is None or version <= until) and (found := self.of_kind(version, kind)):
                 return found[-1]
@@ -84,7 +84,7 @@ def _check(name: str) -> Callable[[Check], Check]:
 
 
 def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """What is wrong; None where the log has the property. ``version``: by default the latest."""
+    """Run a check. Returns a message if it fails, otherwise None. ``version``: by default the latest."""
     return CHECKS[name](view, view.latest() if version is None else version, value)
 
 
@@ -94,7 +94,7 @@ def run(view: LogView, name: str, version: int | None, value: Any) -> str | None
 @_check("latest-version")
 def _latest_version(view: LogView, version: int, value: Any) -> str | None:
     """The latest commit has version ``value``."""
-    return None if view.latest() == value else f"the latest commit is version {view.latest()} and not {value}"
+    return None if view.latest() == value else f"the latest commit is version {view.latest()}, not {value}"
 
 
 @_check("contiguous")
@@ -108,7 +108,7 @@ def _contiguous(view: LogView, version: int, value: Any) -> str | None:
 def _commit_info_first(view: LogView, version: int, value: Any) -> str | None:
     """The first action of the commit is commitInfo."""
     kinds = [next(iter(action)) for action in view.actions(version)]
-    return None if kinds[:1] == ["commitInfo"] else f"version {version} begins with {kinds[:1]} and not with commitInfo"
+    return None if kinds[:1] == ["commitInfo"] else f"version {version} begins with {kinds[:1]}, not with commitInfo"
 
 
 @_check("one-commit-info")
@@ -120,18 +120,20 @@ def _one_commit_info(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("actions")
 def _actions(view: LogView, version: int, value: Any) -> str | None:
-    """The commit has as many actions of each kind as ``value`` says."""
+    """The commit has the numbers of actions in ``value``, by kind."""
     found = {kind: len(view.of_kind(version, kind)) for kind in value}
-    return None if found == value else f"version {version} has {found} and not {value}"
+    return None if found == value else f"version {version} has {found}, not {value}"
 
 
 @_check("statistics-count-rows")
 def _statistics(view: LogView, version: int, value: Any) -> str | None:
-    """The statistics of the files added by the commit count ``value`` rows in all."""
+    """The numRecords of the files added by the commit sum to ``value``."""
     counts = [json.loads(add.get("stats") or "{}").get("numRecords") for add in view.of_kind(version, "add")]
     total = sum(count or 0 for count in counts)
     return (
-        None if None not in counts and total == value else f"numRecords of the files is {counts}, the rows are {value}"
+        None
+        if None not in counts and total == value
+        else f"numRecords of the files is {counts}, the number of rows {value}"
     )
 
 
@@ -140,20 +142,20 @@ def _partition_values(view: LogView, version: int, value: Any) -> str | None:
     """The files added by the commit have these partition values, in any order."""
     found = sorted((add["partitionValues"] for add in view.of_kind(version, "add")), key=str)
     wanted = sorted(value, key=str)
-    return None if found == wanted else f"the partition values are {found} and not {wanted}"
+    return None if found == wanted else f"the partition values are {found}, not {wanted}"
 
 
 @_check("paths-are-relative-and-there")
 def _paths(view: LogView, version: int, value: Any) -> str | None:
-    """The files added by the commit are named by relative paths and exist with the size in the log."""
+    """The files added by the commit have relative paths and exist with the size in the log."""
     import urllib.parse
 
     for add in view.of_kind(version, "add"):
         file = view.root / urllib.parse.unquote(add["path"])
         if not file.is_file():
-            return f"{add['path']} is added and is not below the table"
+            return f"the added file {add['path']} is not below the table"
         if file.stat().st_size != add["size"]:
-            return f"{add['path']} has {file.stat().st_size} bytes, the log says {add['size']}"
+            return f"{add['path']} has {file.stat().st_size} bytes; the log says {add['size']}"
     return None
 
 
@@ -169,7 +171,7 @@ def _rows(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-among")
 def _rows_among(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the version are ``value``, or all but its last row: a write may have been refused."""
+    """The rows of the version are ``value``, with or without the last row: a write may have been refused."""
     return _rows(view, version, value) and _rows(view, version, value[:-1])
 
 
@@ -182,10 +184,10 @@ def _rows_one_of(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("no-column-lost")
 def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
-    """The column ``value`` is in the table, or nothing was committed: version 3 has it, or does not exist."""
+    """Version 3 has the column ``value`` or does not exist."""
     fields = json.loads(view.latest_of("metaData")["schemaString"])["fields"]
     names = [field["name"] for field in fields]
-    return None if value in names or view.latest() < 3 else f"rows were written without their column {value}"
+    return None if value in names or view.latest() < 3 else f"rows were written without the column {value}"
 
 
 # --------------------------------------------------------------------------------------------- metadata, protocol
@@ -193,10 +195,10 @@ def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("property")
 def _property(view: LogView, version: int, value: Any) -> str | None:
-    """The latest metaData has these properties; null: does not have them."""
+    """The latest metaData has these properties; null means that a property is absent."""
     configuration = view.configuration()
     found = {key: configuration.get(key) for key in value}
-    return None if found == value else f"the properties are {found} and not {value}"
+    return None if found == value else f"the properties are {found}, not {value}"
 
 
 @_check("supports-writer-feature")
@@ -209,7 +211,7 @@ def _supports(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("lists-no-reader-feature")
 def _no_reader_feature(view: LogView, version: int, value: Any) -> str | None:
-    """The protocol does not lock out readers by the feature ``value``, which concerns writers only."""
+    """The writer-only feature ``value`` is not in readerFeatures."""
     protocol = view.latest_of("protocol")
     listed = value in (protocol.get("readerFeatures") or ())
     return f"the protocol lists the writer feature {value} as a reader feature" if listed else None
@@ -220,22 +222,27 @@ def _no_reader_feature(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("has-ict")
 def _has_ict(view: LogView, version: int, value: Any) -> str | None:
-    """The commit has an in-commit timestamp, a whole number."""
+    """The commit has an integer in-commit timestamp."""
     found = view.ict(version)
     good = isinstance(found, int) and not isinstance(found, bool)
-    return None if good else f"the inCommitTimestamp of version {version} is {found!r} and not a whole number"
+    return None if good else f"the inCommitTimestamp of version {version} is {found!r}, not an integer"
 
 
 @_check("no-ict")
 def _no_ict(view: LogView, version: int, value: Any) -> str | None:
     """The commit has no in-commit timestamp."""
     found = view.ict(version)
-    return None if found is None else f"version {version} has the inCommitTimestamp {found}, and the feature is off"
+    return (
+        None
+        if found is None
+        else f"version {version} has the inCommitTimestamp {found} although in-commit timestamps are off"
+    )
 
 
 @_check("ict-increases")
 def _ict_increases(view: LogView, version: int, value: Any) -> str | None:
-    """From version ``value`` (default: the first) on every commit has one that is greater than the one before."""
+    """Since version ``value`` (default: the first), every commit has a greater in-commit timestamp than the previous
+    one."""
     above = None
     for each in view.versions():
         if each < (value or 0):
@@ -244,22 +251,22 @@ def _ict_increases(view: LogView, version: int, value: Any) -> str | None:
         if not isinstance(found, int):
             return f"version {each} has no inCommitTimestamp"
         if above is not None and found <= above:
-            return f"the inCommitTimestamp {found} of version {each} is not after {above} of the version before"
+            return f"the inCommitTimestamp {found} of version {each} is not after that of the previous version, {above}"
         above = found
     return None
 
 
 @_check("ict-increases-where-present")
 def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamps of those commits that have one increase."""
+    """The in-commit timestamps increase; commits without one are skipped."""
     found = [stamp for each in view.versions() if isinstance(stamp := view.ict(each), int)]
     return None if found == sorted(set(found)) else f"the in-commit timestamps are {found}"
 
 
 @_check("ict-agrees")
 def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The latest commit has an in-commit timestamp where they are on, and none where they are off; a pair that is there
-    is that of a commit."""
+    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, is that
+    of a commit."""
     if _ict_active(view, version, True) is not None:
         return _no_ict(view, version, value)
     return _has_ict(view, version, value) or _pair_agrees(view, version, value)
@@ -267,7 +274,7 @@ def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-agrees")
 def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair is absent where they are off, and else names a commit and its in-commit timestamp."""
+    """The enablement pair names a commit and its in-commit timestamp, or is absent if they are off."""
     named = view.configuration().get(PAIR_VERSION)
     if _ict_active(view, version, True) is not None:
         return None
@@ -278,12 +285,12 @@ def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
 def _ict_is(view: LogView, version: int, value: Any) -> str | None:
     """The commit's in-commit timestamp is exactly ``value``."""
     found = view.ict(version)
-    return None if found == value else f"the inCommitTimestamp of version {version} is {found} and not {value}"
+    return None if found == value else f"the inCommitTimestamp of version {version} is {found}, not {value}"
 
 
 @_check("ict-is-the-clock")
 def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
-    """The commit's in-commit timestamp is a time at which the case ran."""
+    """The in-commit timestamp of the commit lies within the time at which the case ran."""
     found = view.ict(version)
     if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
         return None
@@ -294,17 +301,17 @@ def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-after-file-time-before")
 def _ict_after_file_time(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamp of the commit is greater than the file time of the commit before."""
+    """The in-commit timestamp of the commit is greater than the file time of the previous commit."""
     before = view.root / "_delta_log" / f"{version - 1:020d}.json"
     file_ms, found = before.stat().st_mtime_ns // 1_000_000, view.ict(version)
     if isinstance(found, int) and found > file_ms:
         return None
-    return f"the inCommitTimestamp {found} of version {version} is not after the file time {file_ms} of the one before"
+    return f"the inCommitTimestamp {found} of version {version} is not after the previous file time {file_ms}"
 
 
 @_check("ict-active")
 def _ict_active(view: LogView, version: int, value: Any) -> str | None:
-    """In-commit timestamps are in effect (``value`` true) or are not (false), by protocol and properties."""
+    """In-commit timestamps are on (``value`` true) or off (false) according to protocol and properties."""
     protocol, listed = view.latest_of("protocol"), False
     listed = protocol.get("minWriterVersion") == 7 and ICT_FEATURE in (protocol.get("writerFeatures") or ())
     active = listed and view.configuration().get(ICT_PROPERTY) == "true"
@@ -313,19 +320,19 @@ def _ict_active(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair")
 def _pair(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair has version ``value`` and the in-commit timestamp of that commit, both as text."""
+    """The enablement pair is version ``value`` and the in-commit timestamp of that commit, both as strings."""
     configuration = view.configuration()
     found = (configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP))
     wanted = (str(value), str(view.ict(value)))
-    return None if found == wanted else f"the enablement pair is {found} and not {wanted}"
+    return None if found == wanted else f"the enablement pair is {found}, not {wanted}"
 
 
 @_check("pair-is")
 def _pair_is(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair is ``value``, two texts."""
+    """The enablement pair is ``value``, two strings."""
     configuration = view.configuration()
     found = [configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)]
-    return None if found == list(value) else f"the enablement pair is {found} and not {value}"
+    return None if found == list(value) else f"the enablement pair is {found}, not {value}"
 
 
 @_check("no-pair")
@@ -337,13 +344,13 @@ def _no_pair(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checksum-has-ict")
 def _checksum(view: LogView, version: int, value: Any) -> str | None:
-    """A ``.crc`` of the commit, where there is one, has its in-commit timestamp, and none where it has none."""
+    """The ``.crc`` of the commit, if there is one, has the same in-commit timestamp as the commit, or none."""
     file = view.root / "_delta_log" / f"{version:020d}.crc"
     if not file.exists():
         return None
     found = json.loads(file.read_text(encoding="utf-8")).get("inCommitTimestampOpt")
     wanted = view.ict(version)
-    return None if found == wanted else f"the .crc of version {version} has {found}, the commit {wanted}"
+    return None if found == wanted else f"the .crc of version {version} has {found}, the commit has {wanted}"
 
 
 # --------------------------------------------------------------------------------------------- checkpoints
@@ -353,33 +360,33 @@ def _checksum(view: LogView, version: int, value: Any) -> str | None:
 def _checkpoint(view: LogView, version: int, value: Any) -> str | None:
     """There is a checkpoint of version ``value``."""
     found = view.checkpoints()
-    return None if value in found else f"there are checkpoints of {found} and none of version {value}"
+    return None if value in found else f"there are checkpoints of versions {found}, but none of version {value}"
 
 
 @_check("checkpoint-without-commit-info")
 def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
-    """The classic checkpoint of version ``value`` holds no commitInfo, cdc or tombstones that have expired."""
+    """The classic checkpoint of version ``value`` contains no commitInfo, no cdc and no expired tombstones."""
     import pyarrow.parquet as pq
 
     for file in sorted((view.root / "_delta_log").glob(f"{value:020d}.checkpoint*.parquet")):
         found = pq.read_table(file)
         for kind in {"commitInfo", "cdc"} & set(found.column_names):
             if found[kind].null_count < found.num_rows:
-                return f"{file.name} holds a {kind} action"
+                return f"{file.name} contains a {kind} action"
     return None
 
 
 @_check("checkpoint-has-txn")
 def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
-    """With the checkpoint alone, the table has the transaction identifier ``value``: an application and its version."""
+    """The checkpoint alone yields the transaction identifier ``value``: an application id and its version."""
     with _by_checkpoint(view) as snapshot:
         found = snapshot.transaction_version(value[0])
-    return None if found == value[1] else f"the version of {value[0]} is {found} and not {value[1]}"
+    return None if found == value[1] else f"the version of {value[0]} is {found}, not {value[1]}"
 
 
 @_check("checkpoint-has-domain")
 def _checkpoint_domain(view: LogView, version: int, value: Any) -> str | None:
-    """With the checkpoint alone, the table has the metadata domain ``value``."""
+    """The checkpoint alone yields the metadata domain ``value``."""
     with _by_checkpoint(view) as snapshot:
         found = [domain.domain for domain in snapshot.domain_metadata]
     return None if value in found else f"the metadata domains are {found}"
@@ -390,12 +397,12 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
     """``_last_checkpoint`` names version ``value``."""
     file = view.root / "_delta_log" / "_last_checkpoint"
     found = json.loads(file.read_text(encoding="utf-8")).get("version") if file.exists() else None
-    return None if found == value else f"_last_checkpoint names version {found} and not {value}"
+    return None if found == value else f"_last_checkpoint names version {found}, not {value}"
 
 
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the latest version are ``value`` where all commits up to the newest checkpoint are gone."""
+    """The rows of the latest version are ``value`` without the commits up to the newest checkpoint."""
     with _by_checkpoint(view) as snapshot:
         found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))
@@ -403,7 +410,7 @@ def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @contextlib.contextmanager
 def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
-    """The latest version of a copy without the commits up to the newest checkpoint, and without ``.crc``."""
+    """Open the latest version of a copy that lacks the commits up to the newest checkpoint and all ``.crc`` files."""
     newest = view.checkpoints()[-1]
     with tempfile.TemporaryDirectory(prefix="deltalog-conformance-") as scratch:
         copy = Path(shutil.copytree(view.root, Path(scratch) / "table"))
@@ -416,7 +423,7 @@ def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
 
 
 def unchanged(before: dict[str, bytes], root: Path) -> str | None:
-    """Commits that existed before are as they were; a commit may be deleted by a clean-up, never changed."""
+    """Check that existing commits are unchanged. Log clean-up may have deleted some."""
     for name, content in before.items():
         file = root / "_delta_log" / name
         if file.exists() and file.read_bytes() != content:
@@ -425,7 +432,7 @@ def unchanged(before: dict[str, bytes], root: Path) -> str | None:
 
 
 def commits_of(root: Path) -> dict[str, bytes]:
-    """The commits by their file names."""
+    """The contents of the commits by file name."""
     log = root / "_delta_log"
     files: Iterator[Path] = iter(log.iterdir()) if log.is_dir() else iter(())
     return {file.name: file.read_bytes() for file in files if _COMMIT.fullmatch(file.name)}

@@ -1,4 +1,4 @@
-"""A pytest plugin for projects that test their own engine: each case is a test.
+"""A pytest plugin for projects that test their own engine. Every case becomes a test.
 
     # conftest.py
     pytest_plugins = ["deltalog.conformance.pytest_plugin"]
@@ -34,12 +34,12 @@ from deltalog.conformance.runner import run_case
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deltalog conformance")
-    group.addoption("--conformance-area", choices=AREAS, help="only the cases of one area")
-    group.addoption("--conformance-case", metavar="ID", action="append", help="only this case; * is any text")
+    group.addoption("--conformance-area", choices=AREAS, help="run only the cases of one area")
+    group.addoption("--conformance-case", metavar="ID", action="append", help="run only this case; * matches any text")
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """A test with an argument ``conformance_case`` is a test for each case."""
+    """Parametrize tests that have an argument ``conformance_case``."""
     if "conformance_case" in metafunc.fixturenames:
         area, ids = (metafunc.config.getoption(f"conformance_{name}") for name in ("area", "case"))
         chosen = [case for case in all_cases() if area in (None, case.area)]
@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 @pytest.fixture
 def check_conformance(tmp_path: Path) -> Callable[[Engine, Case], None]:
-    """Runs a case on an engine, in the test's own directory."""
+    """Run a case on an engine, in the temporary directory of the test."""
 
     def check(engine: Engine, case: Case) -> None:
         outcome = run_case(engine, case, tmp_path)

@@ -1,4 +1,4 @@
-"""Reports: the JSON document of a run, its text, and the matrix of several runs. Pure."""
+"""Reports: the JSON document of a run, and the matrix that compares several runs. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalog.conformance.case import AREAS, FAILED, PASSED, SKIPPED, Outcome
 
 
 def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """A run as JSON: ``cases`` has the id, area, outcome and reason of each."""
+    """The JSON document of a run. ``cases`` lists id, area, outcome and reason."""
     found = [outcome.to_json() for outcome in outcomes]
     counts = Counter(case["outcome"] for case in found)
     return {
@@ -23,7 +23,7 @@ def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome])
 
 
 def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
-    """The numbers of outcomes in each area of a run, in the order of the areas."""
+    """The number of outcomes by area, in the order of the areas."""
     counts: dict[str, Counter[str]] = {area: Counter() for area in AREAS}
     for case in found["cases"]:
         counts.setdefault(case["area"], Counter())[case["outcome"]] += 1
@@ -31,7 +31,7 @@ def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
 
 
 def cell(count: Mapping[str, int]) -> str:
-    """``12 of 14``, with the skipped cases behind it: of 14 that were run, 12 passed."""
+    """The text of a cell: ``12 of 14`` means that 12 of 14 cases passed; skipped cases follow."""
     ran = count.get(PASSED, 0) + count.get(FAILED, 0)
     if not ran:
         return f"– ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else "–"
@@ -40,7 +40,7 @@ def cell(count: Mapping[str, int]) -> str:
 
 
 def matrix(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Rows of cells: a head of engines, one for each area, and all areas."""
+    """The comparison of runs as rows of cells: a header with the engines, a row per area, and totals."""
     counts = [by_area(run) for run in runs]
     areas = [area for area in AREAS if any(area in each for each in counts)]
     rows = [["area", *(f"{run['engine']} {run['version']}".strip() for run in runs)]]
@@ -51,7 +51,7 @@ def matrix(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as a table in Markdown."""
+    """Rows of cells as a Markdown table."""
     head, *body = rows
     lines = [head, ["---"] * len(head), *body]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

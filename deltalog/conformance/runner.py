@@ -1,6 +1,6 @@
-"""Runs cases on an engine. A case never ends the run: what it raises becomes its outcome.
+"""Runs cases on an engine. An exception fails its case; it never stops the run.
 
-They run in this process; ``deltalog.conformance.apart`` has the engine in another one, which can be ended.
+Cases run in this process; ``deltalog.conformance.subprocess_runner`` runs them in a subprocess that can be killed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, St
 from deltalog.conformance.engine import Engine, NotSupported
 
 _MAX_REASON = 400
-# A DataFrame without a column has no form in some engines, and neither has a table of none.
+# Some engines cannot represent a DataFrame or a table without columns.
 _TYPES = {"long": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
 
 
 class WrongOutcome(Exception):
-    """A step had another outcome than the case expects."""
+    """The outcome of a step differs from the expected one."""
 
 
 def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str] | None = None) -> Iterator[Outcome]:
-    """Run each case in a directory of its own below ``directory``, or below a temporary one; gives outcomes as they
+    """Run every case in its own directory below ``directory`` (by default a temporary one). Yields outcomes as they
     arrive."""
     with _directory(directory) as parent:
         for case in cases:
@@ -45,7 +45,7 @@ def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str]
 
 
 def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
-    """Build the table in ``place``, take the steps, compare."""
+    """Build the table in ``place``, run the steps and compare."""
     root = build(case, place)
     try:
         _Run(engine, root).take(case.steps)
@@ -55,13 +55,13 @@ def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
         return Outcome(case.id, case.area, FAILED, _short(str(difference)))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic in Rust is not an Exception
+    except BaseException as error:  # a Rust panic is a BaseException
         return Outcome(case.id, case.area, FAILED, _short(f"{type(error).__name__}: {error}"))
     return Outcome(case.id, case.area, PASSED)
 
 
 def build(case: Case, place: Path) -> Path:
-    """The case's table, as ``place/table``; ``place/later`` has the commits of other writers."""
+    """Write the table of a case to ``place/table`` and the commits of other writers to ``place/later``."""
     root = place / "table"
     if case.build is not None:
         case.build(TableBuilder(root))
@@ -176,7 +176,7 @@ class _Run:
             return
         engine = self.engine
         if step.begun:
-            assert self._begun is not None, "the case begins a transaction before it writes in it"
+            assert self._begun is not None, "the case must begin a transaction before it writes in it"
             engine = self._begun
         if step.call in ("append", "overwrite"):
             getattr(engine, step.call)(self.path, _arrow(step.rows or ()))
@@ -194,9 +194,9 @@ class _Run:
 
 
 def _arrow(rows: Iterable[steps.Row]) -> pa.Table:
-    """Rows to write: their types are those of their values."""
+    """The rows to write, with inferred types."""
     return pa.Table.from_pylist([dict(row) for row in rows])
 
 
 def _unequal(found: Any, expected: Any) -> str | None:
-    return None if found == expected else f"the answer is {found} and not {expected}"
+    return None if found == expected else f"the result is {found}, not {expected}"

@@ -1,9 +1,9 @@
-"""Rows as values that can be compared and written as JSON, whatever engine returned them. Pure.
+"""The canonical form of rows, which can be compared and written as JSON regardless of the engine. Pure.
 
-A row is an object by column. null, booleans, integers, strings, structs (objects) and arrays are as in JSON; the others
-are strings: floats as Python's ``repr``, decimals with their scale, binary in hexadecimal, dates as ``2025-01-15``,
-timestamps in UTC as ``2025-01-15T12:00:00.000000Z``, those without a time zone without the ``Z``. A map is an array of
-pairs in the order of the keys' JSON.
+A row is a JSON object. null, booleans, integers, strings, structs (objects) and arrays are represented as in JSON; all
+other values are strings: floats in the form of Python's ``repr``, decimals with their scale, binary in hexadecimal,
+dates as ``2025-01-15``, timestamps in UTC as ``2025-01-15T12:00:00.000000Z``, timestamps without time zone without the
+``Z``. A map is an array of pairs, sorted by the JSON of the keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 
 def canonical(value: Any) -> Any:
-    """One value, of Python or of ``pyarrow.Table.to_pylist``."""
+    """The canonical form of a Python value, as in ``pyarrow.Table.to_pylist``."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -40,16 +40,16 @@ def canonical(value: Any) -> Any:
         items = [canonical(each) for each in value]
         pairs = [isinstance(each, tuple) and len(each) == 2 for each in value]
         return sorted(items, key=_text) if pairs and all(pairs) else items
-    raise TypeError(f"a value of {type(value).__name__} has no form in a conformance case: {value!r}")
+    raise TypeError(f"a value of type {type(value).__name__} is not allowed in a conformance case: {value!r}")
 
 
 def canonical_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in the order of their JSON."""
+    """Rows in canonical form, sorted by their JSON."""
     return sorted(({str(key): canonical(value) for key, value in row.items()} for row in rows), key=_text)
 
 
 def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """Rows that an engine returned: anything with ``__arrow_c_stream__``, or a list of dictionaries."""
+    """Convert the rows returned by an engine: an object with ``__arrow_c_stream__``, or a list of dictionaries."""
     if isinstance(found, (list, tuple)):
         return canonical_rows(found)
     table = found if isinstance(found, pa.Table) else pa.table(found)
@@ -58,14 +58,14 @@ def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, 
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Timestamps in microseconds: Python has no finer ones, and a cast fails where digits would be lost."""
+    """The type with timestamps in microseconds, the finest unit of Python. The cast fails if it would lose digits."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return kind
 
 
 def difference(found: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]) -> str | None:
-    """How canonical rows differ, in a sentence; None where they agree, in any order."""
+    """A message that says how canonical rows differ; None if they are equal in any order."""
     here, there = Counter(map(_text, found)), Counter(map(_text, expected))
     if here == there:
         return None
@@ -74,7 +74,7 @@ def difference(found: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[st
     if missing:
         parts.append(f"{len(missing)} rows are missing, such as {missing[0]}")
     if extra:
-        parts.append(f"{len(extra)} rows are not in the table, such as {extra[0]}")
+        parts.append(f"{len(extra)} rows are unexpected, such as {extra[0]}")
     return f"of {len(expected)} rows, " + "; ".join(parts)
 
 

@@ -1,5 +1,5 @@
-"""A process that runs cases for another one: an id a line on standard input, an outcome a line of JSON on the first
-standard output. Started as ``python -m deltalog.conformance.worker ENGINE``."""
+"""The subprocess that runs cases. It reads one case id per line from standard input and writes one JSON outcome per
+line to standard output. Started as ``python -m deltalog.conformance.worker ENGINE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltalog.errors import CallError
 
 
 def main() -> None:
-    # What the engine prints must not end up among the outcomes.
+    # Output of the engine must not mix with the outcomes.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.path.insert(0, os.getcwd())

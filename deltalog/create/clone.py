@@ -52,7 +52,7 @@ def cloned(
     user_metadata: UserMetadata,
 ) -> Transaction:
     """Commit version 0 of the clone that ``reader`` reads, and return its transaction. As ``DeltaTable.clone``."""
-    if source.reader.store.branch is not None:
+    if source.reader.authority.branch is not None:
         raise CallError(f"{source.url}: a table in a transaction cannot be cloned. Commit it, or open it outside.")
     if BLOBS_PROPERTY in source.metadata.configuration:
         raise CallError(f"{source.url}: a table of blobs cannot be cloned: its rows name objects in its own directory.")

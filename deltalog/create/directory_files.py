@@ -73,7 +73,7 @@ def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
         if not is_plain(entry.path):
             raise _refused(root, entry.path, "has a name that no log can hold. Rename it")
         try:
-            texts = partitions.of_directories(entry.path)
+            texts = partitions.values_in_directories(entry.path)
         except ValueError as error:
             raise _refused(root, entry.path, f"has no place among the partitions: {error}. Rename it") from None
         files.append(DirectoryFile(entry.path, entry.size_bytes, texts))

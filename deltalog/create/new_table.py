@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from deltalog.arguments import checked
 from deltalog.commit.committer import Committer
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
@@ -83,6 +84,28 @@ def first_transaction(
     """A transaction whose commit is version 0, with this protocol and metadata."""
     protocol, metadata = state
     return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol, **more)
+
+
+@checked
+def creation(
+    reader: LogReader,
+    committer: Committer,
+    environment: Environment,
+    schema: StructType | pa.Schema,
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Transaction:
+    """As ``DeltaTable.create_transaction``, for the table of a reader."""
+    check_is_empty(reader)
+    state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
+    transaction = first_transaction(reader, committer, environment, state)
+    if cluster_by:
+        transaction.metadata_changes.set_clustering(cluster_by)
+    return transaction
 
 
 def create(transaction: Transaction, data: Any) -> CommitResult:

@@ -1,1 +1,1 @@
-"""The doctor: examines the log of a table against the rules of PROTOCOL.md, and names each defect with its remedy."""
+"""The doctor checks the log of a table against the rules of PROTOCOL.md. It reports every defect with a remedy."""

@@ -1,11 +1,11 @@
-"""``check``: examines a table at a location."""
+"""``check``: the entry point of the doctor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from deltalog.catalog.locate import open_location
+from deltalog.addresses import open_log
 from deltalog.doctor.examination import Examination, Progress, silent
 from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
@@ -22,22 +22,23 @@ def check(
     environment: Environment | None = None,
     **storage_options: Any,
 ) -> CheckReport:
-    """Examine the table at a location, or that of a catalog: its log, its derived files, and its data files.
+    """Check a table, given by its location or its name in a catalog: the log, derived files and data files.
 
-    A defect is a finding of the report, never an error, also where DeltaTable.open refuses the table. Without
-    ``deep``, the existence and size of the live data files are checked, and of at most 10,000 of them the footers; on a
-    store over a network only these are checked. With ``deep``, all footers, and all rows against statistics,
-    constraints and generated columns. ``allowed_paths``, ``storage_options``: as for DeltaTable.open. ``progress`` is
-    called with what is examined, how much is done, and of how much.
+    A defect becomes a finding in the report, never an exception, even if DeltaTable.open refuses the table. Without
+    ``deep``, the check covers the existence and size of all live data files and the footers of at most 10,000 of them;
+    on a remote store it covers only those 10,000 files. With ``deep``, it reads all footers and compares all rows with
+    statistics, constraints and generated columns. ``allowed_paths`` and ``storage_options`` are those of
+    DeltaTable.open. ``progress`` is called with the name of the current step, the number of items done, and their
+    total.
 
-    Raises CallError for a location that cannot be one. Cost: 3 LISTs, 1 GET for each file in the log, 1 HEAD for each
-    data file, also for those removed within the retention, and 1 GET or more for each footer. Memory: at most about
-    1.5 KB for each live file.
+    Raises CallError if the location is malformed. Cost: 3 LISTs, 1 GET per file in the log, 1 HEAD per data file
+    (including files removed within the retention period), and at least 1 GET per footer. Memory: at most about 1.5 KB
+    per live file.
     """
-    reader = LogReader(open_location(url, **storage_options), allowed_paths)
+    reader = open_log(url, allowed_paths, **storage_options)
     return examine(reader, deep, progress, environment or Environment())
 
 
 def examine(reader: LogReader, deep: bool, progress: Progress, environment: Environment) -> CheckReport:
-    """As ``check``, of the table of a reader."""
+    """Run ``check`` on the table of an open LogReader."""
     return Examination(reader, environment, deep, progress).run()

@@ -1,6 +1,8 @@
-"""Reads each checkpoint of a log, compares it with the state by the commits, or takes the state from it.
+"""Checks checkpoints. If the commits determine the state, the checkpoint must match it; otherwise it supplies the
+state.
 
-Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #sidecar-file-information. A defect is a finding, never an error.
+Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #sidecar-file-information. Defects become findings, never
+exceptions.
 """
 
 from __future__ import annotations
@@ -41,8 +43,9 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 
 @dataclass(slots=True)
 class CheckpointExamination:
-    """One checkpoint. After ``run``: ``is_usable``, ``size``, ``sidecars`` and, where the state was not known,
-    ``state`` and ``files`` as the checkpoint has them; ``missing``: required tombstones that it lacks."""
+    """The check of one checkpoint. ``run`` sets ``is_usable``, ``size``, ``sidecars`` and ``missing`` (the required
+    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to those of
+    the checkpoint."""
 
     reader: LogReader
     checkpoint: Checkpoint
@@ -65,8 +68,8 @@ class CheckpointExamination:
     def run(
         self, known: PartialState | None, live: LiveFiles | None, tombstones: Collection[Key] = ()
     ) -> Iterator[Finding]:
-        """``known``: the state by the commits, None where it is not known; ``live``: its files; ``tombstones``: those
-        that it must have."""
+        """Check the checkpoint against the commits. ``known``: the state according to the commits, or None if unknown;
+        ``live``: the live files of that state; ``tombstones``: those that the checkpoint must contain."""
         version = self.checkpoint.version
         self.missing = set(tombstones)
         for rule, text in self._read_small():
@@ -156,23 +159,23 @@ class CheckpointExamination:
 
     def _numbers(self) -> Iterator[tuple[str, str]]:
         if not self.small.protocols:
-            yield "checkpoint-protocol-missing", "It has no protocol action."
+            yield "checkpoint-protocol-missing", "The checkpoint has no protocol action."
         if not self.small.metadatas:
-            yield "checkpoint-metadata-missing", "It has no metaData action."
+            yield "checkpoint-metadata-missing", "The checkpoint has no metaData action."
         for kind, times in (("protocol", len(self.small.protocols)), ("metaData", len(self.small.metadatas))):
             if times > 1:
-                yield "checkpoint-single-action-twice", f"It has {times} {kind} actions."
+                yield "checkpoint-single-action-twice", f"The checkpoint has {times} {kind} actions."
         for kind, names in (
             ("txn", [each.app_id for each in self.small.transactions]),
             ("domainMetadata", [each.domain for each in self.small.domains]),
         ):
             if len(set(names)) < len(names):
-                yield "checkpoint-single-action-twice", f"It has several {kind} actions of one name."
+                yield "checkpoint-single-action-twice", f"Two {kind} actions have the same name."
         for each in self.small.domains:
             if each.removed:
-                yield "checkpoint-domains-differ", f"It has the removed domain {each.domain}."
+                yield "checkpoint-domains-differ", f"The checkpoint contains the removed domain {each.domain}."
         for other in self.others:
-            yield "checkpoint-holds-provenance", f"It has {other} actions."
+            yield "checkpoint-holds-provenance", f"The checkpoint contains {other} actions."
 
     def _kind(self) -> Iterator[tuple[str, str]]:
         kind, marks = self.checkpoint.kind, self.small.checkpoint_metadata
@@ -182,17 +185,17 @@ class CheckpointExamination:
             if protocol is not None and not allowed:
                 yield "uuid-checkpoint-without-feature", "The protocol does not list v2Checkpoint."
             if len(marks) != 1:
-                yield "checkpoint-metadata-action-missing", f"It has {len(marks)} checkpointMetadata actions."
+                yield "checkpoint-metadata-action-missing", f"Expected 1 checkpointMetadata action, found {len(marks)}."
         elif kind is LogFileKind.MULTI_PART_CHECKPOINT:
             rule = "multi-part-checkpoint-with-v2" if allowed else "multi-part-checkpoint"
-            yield rule, f"It has {len(self.checkpoint.names)} parts."
+            yield rule, f"The checkpoint has {len(self.checkpoint.names)} parts."
         if (marks or self.small.sidecars) and not allowed and protocol is not None:
             yield "checkpoint-v2-action-in-v1", "The protocol does not list v2Checkpoint."
         elif len(marks) > 1 or (self.small.sidecars and not marks):
-            yield "checkpoint-metadata-action-missing", f"It has {len(marks)} checkpointMetadata actions."
+            yield "checkpoint-metadata-action-missing", f"Expected 1 checkpointMetadata action, found {len(marks)}."
         for mark in marks:
             if mark.get("version") != self.checkpoint.version:
-                yield "checkpoint-metadata-version-differs", f"It names version {mark.get('version')!r}."
+                yield "checkpoint-metadata-version-differs", f"The action names version {mark.get('version')!r}."
 
     def _tags(self) -> Iterator[Finding]:
         for mark in self.small.checkpoint_metadata:
@@ -200,7 +203,7 @@ class CheckpointExamination:
             total = sum(sidecar.size_in_bytes for sidecar in self.small.sidecars)
             for name, number in (("numOfAddFiles", self._adds), ("sidecarSizeInBytes", total)):
                 if isinstance(tags, dict) and tags.get(name) is not None and str(tags[name]) != str(number):
-                    text = f"The tag {name} is {tags[name]}, and should be {number}."
+                    text = f"The tag {name} is {tags[name]}; expected {number}."
                     yield found("checkpoint-counts-differ", text, self.checkpoint.version, self._path)
 
     # -------------------------------------------------------------------------------------- file actions
@@ -229,7 +232,7 @@ class CheckpointExamination:
             self.is_usable = False
             yield found("sidecar-missing", f"{path} does not exist.", version, self._path)
         elif meta.size_bytes is not None and meta.size_bytes != sidecar.size_in_bytes:
-            text = f"{path} has {meta.size_bytes} bytes, and its action says {sidecar.size_in_bytes}."
+            text = f"{path} has {meta.size_bytes} bytes; its sidecar action says {sidecar.size_in_bytes}."
             yield found("sidecar-size-differs", text, version, self._path)
 
     def _pieces(self, wanted: Wanted, convert: Callable[[pa.Table], Any]) -> Iterator[Any]:
@@ -248,12 +251,12 @@ class CheckpointExamination:
                 self._adds += len(adds)
                 for add in adds:
                     if add.path in paths:
-                        yield found("checkpoint-file-twice", f"{add.path} is there twice.", version, self._path)
+                        yield found("checkpoint-file-twice", f"{add.path} appears twice.", version, self._path)
                     paths.add(add.path)
                     yield from self._examine_file(add, rules, live)
-            # A V2 checkpoint may not split them; a top-level file with both shows here.
+            # A V2 checkpoint may not split file actions between its top-level file and sidecars.
             if self.small.sidecars and self._has_own_files():
-                text = f"{self.checkpoint.names[0]} has file actions itself."
+                text = f"{self.checkpoint.names[0]} contains file actions although the checkpoint has sidecars."
                 yield found("checkpoint-files-split", text, version, self._path)
             yield from self._examine_tombstones(live or self.files, paths)
             yield from self._examine_statistics(rules)
@@ -264,7 +267,7 @@ class CheckpointExamination:
             return
         if (live is not None and len(paths) < len(live)) or (live is not None and paths != live.packed.keys()):
             for path in sorted(live.packed.keys() - paths)[:20]:
-                yield found("checkpoint-file-missing", f"{path} is live.", version, self._path)
+                yield found("checkpoint-file-missing", f"The live file {path} is missing.", version, self._path)
 
     def _examine_file(self, add: AddFile, rules: Rules, live: LiveFiles | None) -> Iterator[Finding]:
         version = self.checkpoint.version
@@ -277,10 +280,10 @@ class CheckpointExamination:
         if entry is None:
             yield found("checkpoint-file-extra", f"{add.path} is not live.", version, self._path)
         elif live.vectors.get(add.path) != vector_id(add.deletion_vector) or entry.digest != digest_of(add):
-            text = f"{add.path} has another size, time, partition values, deletion vector or row id."
+            text = f"{add.path} differs in size, modification time, partition values, deletion vector or row id."
             yield found("checkpoint-file-differs", text, version, self._path)
         elif add.stats and entry.records >= 0 and num_records_of(add) not in (None, entry.records):
-            text = f"{add.path} has {num_records_of(add)} rows, and its add action {entry.records}."
+            text = f"{add.path} has {num_records_of(add)} rows in the checkpoint and {entry.records} in its add action."
             yield found("checkpoint-stats-differ", text, version, self._path)
 
     def _has_own_files(self) -> bool:
@@ -313,9 +316,9 @@ class CheckpointExamination:
             for path, vector in keys:
                 self.missing.discard((path, vector))
                 if live is not None and path in adds and live.vectors.get(path) == vector:
-                    yield found("checkpoint-file-twice", f"{path} is added and removed.", version, self._path)
+                    yield found("checkpoint-file-twice", f"{path} is both added and removed.", version, self._path)
         if self.missing:
-            text = f"It lacks {len(self.missing)}, of {min(self.missing)[0]} among others."
+            text = f"{len(self.missing)} tombstones are missing, for example that of {min(self.missing)[0]}."
             yield found("checkpoint-tombstone-missing", text, version, self._path)
 
 
@@ -331,26 +334,26 @@ def _compared(known: PartialState, small: Actions) -> Iterator[tuple[str, str]]:
     metadata = small.metadata
     for name in differences(known, PartialState(protocol, metadata)):
         rule = "checkpoint-protocol-differs" if name == "protocol" else "checkpoint-metadata-differs"
-        yield rule, f"The {name} of the commits is another one."
+        yield rule, f"The {name} differs from that of the commits."
     listed = {each.app_id: each.version for each in small.transactions}
     expected = {app: each.version for app, each in known.transactions.items()}
     configuration = known.metadata.configuration if known.metadata is not None else {}
-    if SET_TRANSACTION_RETENTION_MS.key in configuration:  # writers leave out those that have expired
+    if SET_TRANSACTION_RETENTION_MS.key in configuration:  # Writers omit expired transaction identifiers.
         expected = {app: number for app, number in expected.items() if app in listed}
     if listed != expected:
         text = ", ".join(sorted(app for app in {*listed, *expected} if listed.get(app) != expected.get(app))[:3])
-        yield "checkpoint-transactions-differ", f"It differs in {text}."
+        yield "checkpoint-transactions-differ", f"These application ids differ: {text}."
     domains = {each.domain: each.configuration for each in small.domains if not each.removed}
     expected_domains = {name: each.configuration for name, each in known.domains.items()}
     if domains != expected_domains:
         names = {*domains, *expected_domains}
         text = ", ".join(sorted(name for name in names if domains.get(name) != expected_domains.get(name))[:3])
-        yield "checkpoint-domains-differ", f"It differs in {text}."
+        yield "checkpoint-domains-differ", f"These domains differ: {text}."
 
 
 def examine_leftover_sidecars(names: Iterable[str], used: set[str]) -> Iterator[Finding]:
-    """Files in ``_sidecars`` that no checkpoint names."""
+    """Report files in ``_sidecars`` that no checkpoint references."""
     for name in names:
         if name not in used and not name.startswith("."):
             path = f"_delta_log/_sidecars/{name}"
-            yield found("sidecar-unreferenced", "No checkpoint in the log names it.", None, path)
+            yield found("sidecar-unreferenced", "No checkpoint in the log references this file.", None, path)

@@ -1,4 +1,4 @@
-"""A ``.crc`` and ``_last_checkpoint``, compared with the log that they describe. Pure.
+"""Checks of ``.crc`` files and ``_last_checkpoint`` against the log that they describe. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file, #state-validation, #last-checkpoint-file-schema, #json-checksum.
 """
@@ -34,7 +34,7 @@ def _whole(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """The state of a version by its commits; ``files`` is None where not all live files are known."""
+    """The state of a version according to its commits. ``files`` is None unless all live files are known."""
 
     state: PartialState
     files: LiveFiles | None
@@ -42,17 +42,17 @@ class KnownState:
 
 
 def examine_checksum(data: bytes, version: int, actions: Actions, known: KnownState | None) -> Iterator[Finding]:
-    """A ``.crc``. ``actions``: of its commit. ``known``: None where the state is not known."""
+    """Check a ``.crc`` against ``actions``, those of its commit, and ``known``, the state (None if unknown)."""
     path = checksum_path(version)
     if len(data) > limits.MAX_CHECKSUM_BYTES:
-        yield found("crc-unreadable", f"Its size {limits.over('MAX_CHECKSUM_BYTES', len(data))}.", version, path)
+        yield found("crc-unreadable", f"The size {limits.over('MAX_CHECKSUM_BYTES', len(data))}.", version, path)
         return
     try:
         body = msgspec.json.decode(data)
         if not isinstance(body, dict):
-            raise ValueError("it is not an object")
+            raise ValueError("not a JSON object")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        yield found("crc-unreadable", f"It cannot be read: {error}.", version, path)
+        yield found("crc-unreadable", f"The file cannot be parsed: {error}.", version, path)
         return
     for rule, text in (*_fields(body), *_commit(body, actions, known)):
         yield found(rule, text, version, path)
@@ -64,7 +64,7 @@ def examine_checksum(data: bytes, version: int, actions: Actions, known: KnownSt
 def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     missing = [name for name in _REQUIRED if body.get(name) is None]
     if missing:
-        yield "crc-field-missing", f"It has no {' and no '.join(missing)}."
+        yield "crc-field-missing", f"The file has no {' and no '.join(missing)}."
     for name in ("tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "inCommitTimestampOpt"):
         if body.get(name) is not None and not _whole(body[name]):
             yield "crc-field-missing", f"{name} is {body[name]!r}."
@@ -75,24 +75,24 @@ def _fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(sizes, dict):
         lists = [sizes.get(name) for name in ("sortedBinBoundaries", "fileCounts", "totalBytes")]
         if not all(isinstance(each, list) for each in lists) or len({len(each or ()) for each in lists}) != 1:
-            yield "crc-histogram-differs", "The lists of the histogram differ in their lengths."
+            yield "crc-histogram-differs", "The lists of the histogram differ in length."
 
 
 def _commit(body: Mapping[str, Any], actions: Actions, known: KnownState | None) -> Iterator[tuple[str, str]]:
     info, ict_ms = actions.info, body.get("inCommitTimestampOpt")
     if known is not None and known.is_ict_on is not None and actions.is_whole:
         if known.is_ict_on and ict_ms is None:
-            yield "crc-ict-missing", "It has no inCommitTimestampOpt."
+            yield "crc-ict-missing", "The file has no inCommitTimestampOpt."
         elif not known.is_ict_on and ict_ms is not None:
             yield "crc-ict-unexpected", f"inCommitTimestampOpt is {ict_ms}."
     if info is None:
         return
     own_ms = info.in_commit_timestamp_ms
     if ict_ms is not None and own_ms is not None and ict_ms != own_ms:
-        yield "crc-ict-disagrees", f"It has {ict_ms}, and the commit {own_ms}."
+        yield "crc-ict-disagrees", f"The .crc has {ict_ms}; the commit has {own_ms}."
     txn_id = body.get("txnId")
     if txn_id is not None and info.txn_id is not None and txn_id != info.txn_id:
-        yield "crc-txn-id-disagrees", f"It has {txn_id!r}, and the commit {info.txn_id!r}."
+        yield "crc-txn-id-disagrees", f"The .crc has {txn_id!r}; the commit has {info.txn_id!r}."
 
 
 def _state(body: Mapping[str, Any], state: PartialState) -> Iterator[tuple[str, str]]:
@@ -104,7 +104,7 @@ def _state(body: Mapping[str, Any], state: PartialState) -> Iterator[tuple[str, 
         return
     for name in differences(state, PartialState(protocol, metadata)):
         rule = "crc-protocol-differs" if name == "protocol" else "crc-metadata-differs"
-        yield rule, f"The {name} of the commits is another one."
+        yield rule, f"The {name} differs from that of the commits."
     yield from _lists(body, state)
 
 
@@ -115,19 +115,19 @@ def _lists(body: Mapping[str, Any], state: PartialState) -> Iterator[tuple[str, 
         if transactions is not None:
             listed = {each.app_id: each.version for each in map(SetTransaction.from_json, transactions)}
             own = {app: each.version for app, each in state.transactions.items()}
-            # With a retention, a writer leaves out those that have expired.
+            # If a retention is set, writers omit expired transaction identifiers.
             configuration = state.metadata.configuration if state.metadata is not None else {}
             if SET_TRANSACTION_RETENTION_MS.key in configuration:
                 own = {app: number for app, number in own.items() if app in listed}
             if listed != own:
-                yield "crc-transactions-differ", f"It has {_short(listed)}, and the log {_short(own)}."
+                yield "crc-transactions-differ", f"The .crc has {_short(listed)}; the log has {_short(own)}."
         if domains is not None:
             named = {
                 each.domain: each.configuration for each in map(DomainMetadata.from_json, domains) if not each.removed
             }
             own_domains = {name: each.configuration for name, each in state.domains.items()}
             if named != own_domains:
-                yield "crc-domains-differ", f"It has {sorted(named)}, and the log {sorted(own_domains)}."
+                yield "crc-domains-differ", f"The .crc has {sorted(named)}; the log has {sorted(own_domains)}."
     except (InvalidCommitError, TypeError, AttributeError) as error:
         yield "crc-field-missing", str(error)
 
@@ -138,30 +138,33 @@ def _short(values: Mapping[str, Any]) -> str:
 
 def _files(body: Mapping[str, Any], files: LiveFiles) -> Iterator[tuple[str, str]]:
     if _whole(body.get("numFiles")) and body["numFiles"] != len(files):
-        yield "crc-files-differ", f"It has {body['numFiles']}, and {len(files)} files are live."
+        yield "crc-files-differ", f"numFiles is {body['numFiles']}; {len(files)} files are live."
     if _whole(body.get("tableSizeBytes")) and body["tableSizeBytes"] != files.size_bytes:
-        yield "crc-size-differs", f"It has {body['tableSizeBytes']}, and the live files have {files.size_bytes} bytes."
+        yield (
+            "crc-size-differs",
+            f"tableSizeBytes is {body['tableSizeBytes']}; the live files have {files.size_bytes} bytes.",
+        )
     listed = body.get("allFiles")
     if isinstance(listed, list):
         paths = {each.get("path") for each in listed if isinstance(each, dict)}
         if paths != files.packed.keys():
             names = sorted(map(str, paths ^ files.packed.keys()))[:3]
-            yield "crc-files-differ", f"allFiles differs from the live files, as in {', '.join(names)}."
+            yield "crc-files-differ", f"allFiles differs from the live files, for example in {', '.join(names)}."
     sizes = body.get("fileSizeHistogram") or body.get("histogramOpt")
     if isinstance(sizes, dict) and sizes.get("sortedBinBoundaries") == list(SIZE_BINS):
         bins = sizes.get("fileCounts"), sizes.get("totalBytes")
         if bins != (files.size_counts, files.size_sums):
-            yield "crc-histogram-differs", "Its bins differ from those of the live files."
+            yield "crc-histogram-differs", "The bins differ from those of the live files."
     if _whole(body.get("numDeletedRecordsOpt")) and body["numDeletedRecordsOpt"] != files.deleted:
-        text = f"numDeletedRecordsOpt is {body['numDeletedRecordsOpt']}, and {files.deleted} rows are deleted."
+        text = f"numDeletedRecordsOpt is {body['numDeletedRecordsOpt']}; {files.deleted} rows are deleted."
         yield "crc-deletions-differ", text
     if _whole(body.get("numDeletionVectorsOpt")) and body["numDeletionVectorsOpt"] != len(files.vectors):
-        text = f"numDeletionVectorsOpt is {body['numDeletionVectorsOpt']}, and there are {len(files.vectors)}."
+        text = f"numDeletionVectorsOpt is {body['numDeletionVectorsOpt']}; {len(files.vectors)} files have one."
         yield "crc-deletions-differ", text
     deleted = body.get("deletedRecordCountsHistogramOpt")
     counts = deleted.get("deletedRecordCounts") if isinstance(deleted, dict) else None
     if isinstance(counts, list) and len(counts) == len(DELETED_BINS) and counts != files.deleted_counts:
-        yield "crc-deletions-differ", f"The histogram is {counts}, and should be {files.deleted_counts}."
+        yield "crc-deletions-differ", f"The histogram is {counts}; expected {files.deleted_counts}."
 
 
 # ------------------------------------------------------------------------------------- _last_checkpoint
@@ -169,7 +172,7 @@ def _files(body: Mapping[str, Any], files: LiveFiles) -> Iterator[tuple[str, str
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSize:
-    """A checkpoint: its number of parts, actions, add actions, and its bytes; None for what is not known."""
+    """The number of parts, actions, add actions and bytes of a checkpoint; None for unknown numbers."""
 
     version: int
     parts: int
@@ -179,7 +182,7 @@ class CheckpointSize:
 
 
 def read_hint(data: bytes) -> Mapping[str, Any] | None:
-    """The object in ``_last_checkpoint``; None where there is none."""
+    """Parse ``_last_checkpoint``; None if it is not a JSON object."""
     try:
         body = json.loads(data) if len(data) <= limits.MAX_HINT_BYTES else None
     except (ValueError, RecursionError):
@@ -188,39 +191,47 @@ def read_hint(data: bytes) -> Mapping[str, Any] | None:
 
 
 def examine_hint(data: bytes | None, checkpoints: Mapping[int, list[CheckpointSize]]) -> Iterator[Finding]:
-    """``_last_checkpoint``; None where it is missing. ``checkpoints``: the complete ones, by version."""
+    """Check ``_last_checkpoint``. ``data``: its bytes, or None if the file is missing. ``checkpoints``: the complete
+    checkpoints by version."""
     path = log_path(LAST_CHECKPOINT)
     newest = max(checkpoints, default=None)
     if data is None:
         if newest is not None:
-            yield found("last-checkpoint-missing", f"The newest checkpoint is of version {newest}.", newest, path)
+            yield found("last-checkpoint-missing", f"The newest checkpoint is at version {newest}.", newest, path)
         return
     body = read_hint(data)
     version = body.get("version") if body is not None else None
     if body is None or not _whole(version):
-        text = "It is not a JSON object." if body is None else f"version is {version!r}."
+        text = "The file is not a JSON object." if body is None else f"version is {version!r}."
         yield found("last-checkpoint-unreadable", text, None, path)
         return
     assert isinstance(version, int)
     try:
         expected = body.get("checksum")
         if expected is not None and expected != checksum(body):
-            yield found("last-checkpoint-checksum-wrong", f"It has {expected!r}.", version, path)
+            yield found(
+                "last-checkpoint-checksum-wrong",
+                f"The file contains the checksum {expected!r}, which does not match.",
+                version,
+                path,
+            )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        yield found("last-checkpoint-checksum-wrong", f"It cannot be computed: {error}.", version, path)
+        yield found("last-checkpoint-checksum-wrong", f"The checksum cannot be computed: {error}.", version, path)
     if version not in checkpoints:
-        rest = "none exists" if newest is None else f"the newest is of version {newest}"
-        yield found("last-checkpoint-to-missing", f"It names version {version}, and {rest}.", version, path)
+        rest = "none exists" if newest is None else f"the newest is at version {newest}"
+        yield found("last-checkpoint-to-missing", f"The file names version {version}; {rest}.", version, path)
         return
     if newest is not None and version < newest:
-        yield found("last-checkpoint-stale", f"It names version {version}, and the newest is {newest}.", version, path)
+        yield found(
+            "last-checkpoint-stale", f"The file names version {version}; the newest is {newest}.", version, path
+        )
     yield from _sizes(body, checkpoints[version], version, path)
 
 
 def _sizes(body: Mapping[str, Any], sizes: list[CheckpointSize], version: int, path: str) -> Iterator[Finding]:
     parts = body.get("parts")
     if _whole(parts) and parts not in {each.parts for each in sizes}:
-        text = f"parts is {parts}, and the checkpoint has {sorted({each.parts for each in sizes})}."
+        text = f"parts is {parts}; the checkpoint has {sorted({each.parts for each in sizes})}."
         yield found("last-checkpoint-to-missing", text, version, path)
         return
     for name, values in (
@@ -229,5 +240,5 @@ def _sizes(body: Mapping[str, Any], sizes: list[CheckpointSize], version: int, p
     ):
         number = body.get(name)
         if number is not None and None not in values and number not in values:
-            text = f"{name} is {number!r}, and the checkpoint has {sorted(map(str, values))}."
+            text = f"{name} is {number!r}; the checkpoint has {sorted(map(str, values))}."
             yield found("last-checkpoint-size-differs", text, version, path)

@@ -1,6 +1,7 @@
-"""The bytes of a commit, line by line: its actions as far as they can be read, and what is wrong with the rest. Pure.
+"""Decodes a commit line by line: returns the readable actions and findings about everything else. Pure.
 
-Spec: PROTOCOL.md#delta-log-entries, #actions. The decoder of deltalog refuses a whole commit; this one continues.
+Spec: PROTOCOL.md#delta-log-entries, #actions. Unlike the decoder used for reading tables, this one continues after an
+error.
 """
 
 from __future__ import annotations
@@ -32,22 +33,23 @@ TYPES: dict[str, type[Action]] = {
     cls.KEY: cls
     for cls in (AddFile, RemoveFile, AddCDCFile, Sidecar, Metadata, Protocol, SetTransaction, DomainMetadata)
 }
-# Fields that the protocol requires and that readers, deltalog among them, do without.
+# Fields that the protocol requires but that readers, including deltalog, do not need.
 _EXPECTED = {
     "metaData": ("id", "format", "schemaString", "partitionColumns", "configuration"),
     "remove": ("path", "dataChange"),
     "protocol": ("minReaderVersion", "minWriterVersion"),
 }
 _BOM = b"\xef\xbb\xbf"
-# Up to this size every object is parsed with the order of its keys, to find those that are there twice.
+# Commits up to this size are also searched for duplicate keys.
 _SMALL = 1 << 20
 
 
 @dataclass(slots=True)
 class Actions:
-    """The actions of a commit, a compaction or a checkpoint, as far as they can be read.
+    """The readable actions of a commit, a log compaction file or a checkpoint.
 
-    ``infos``: with the number of their line, from 0. ``lines``: how many there are. ``is_whole``: every line was read.
+    ``infos``: commitInfo actions with their line numbers, counted from 0. ``lines``: the number of lines. ``is_whole``:
+    whether every line could be read.
     """
 
     infos: list[tuple[int, CommitInfo]] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Actions:
     checkpoint_metadata: list[dict[str, Any]] = field(default_factory=list)
     lines: int = 0
     is_whole: bool = True
-    extended: set[str] = field(default_factory=set)  # kinds of actions that have fields of no name in the protocol
+    extended: set[str] = field(default_factory=set)  # kinds of actions with fields that the protocol does not define
 
     @property
     def info(self) -> CommitInfo | None:
@@ -80,7 +82,7 @@ class Actions:
         return self.metadatas[-1] if self.metadatas else None
 
     def take(self, action: Action) -> None:
-        """Add an action to those of its kind."""
+        """Add an action to the list of its kind."""
         places: dict[str, list[Any]] = {
             "add": self.adds, "remove": self.removes, "cdc": self.cdc, "sidecar": self.sidecars,
             "metaData": self.metadatas, "protocol": self.protocols, "txn": self.transactions,
@@ -90,7 +92,7 @@ class Actions:
 
 
 def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Iterator[Finding]:
-    """Fill ``actions`` with those of a commit; the findings are about its bytes and the form of its actions."""
+    """Decode the bytes of a commit into ``actions``. The findings concern encoding, JSON and the form of actions."""
     if data.startswith(_BOM):
         yield found("commit-byte-order-mark", "The file begins with the bytes EF BB BF.", version, path)
         data = data.removeprefix(_BOM)
@@ -102,7 +104,7 @@ def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Ite
     if len(data) > limits.MAX_COMMIT_BYTES:
         actions.is_whole = False
         size = limits.over("MAX_COMMIT_BYTES", len(data))
-        yield found("commit-unreadable", f"Its size in bytes {size}.", version, path)
+        yield found("commit-unreadable", f"The size in bytes {size}.", version, path)
         return
     try:
         data.decode()
@@ -123,13 +125,13 @@ def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Ite
             yield found(rule, f"Line {number + 1} is not JSON: {body}.", version, path)
             continue
         if small and (twice := _twice(line)) is not None:
-            text = f"Line {number + 1} has {twice!r} twice in one object."
+            text = f"Line {number + 1} has the key {twice!r} twice in one object."
             yield found("commit-duplicate-key", text, version, path)
         yield from _line(body, number, version, path, actions)
 
 
 def _decoded(line: bytes) -> Any:
-    """The value of a line, or the error that it cannot be read."""
+    """Decode a line; return the error if that fails."""
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -137,7 +139,7 @@ def _decoded(line: bytes) -> Any:
 
 
 def _spread(data: bytes) -> list[bytes] | None:
-    """The objects of a text in which they span several lines; None where it is not that."""
+    """Split a text into its JSON objects, if some of them span several lines; otherwise None."""
     try:
         text, decoder, at = data.decode(), json.JSONDecoder(), 0
         objects = []
@@ -158,7 +160,7 @@ def _line(body: Any, number: int, version: int, path: str, actions: Actions) -> 
     at = f"Line {number + 1}"
     if not isinstance(body, dict) or not body:
         actions.is_whole = False
-        yield found("commit-line-not-an-action", f"{at} is not an object with an action.", version, path)
+        yield found("commit-line-not-an-action", f"{at} is not a JSON object with an action.", version, path)
         return
     present = [key for key, value in body.items() if value is not None]
     known = [key for key in present if key in TYPES or key in ("commitInfo", "checkpointMetadata")]
@@ -172,7 +174,7 @@ def _line(body: Any, number: int, version: int, path: str, actions: Actions) -> 
 
 
 def _twice(line: bytes) -> str | None:
-    """A key that an object has twice."""
+    """Return a key that appears twice in one object, or None."""
     keys: list[str] = []
 
     def pairs(found_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -218,7 +220,7 @@ def _action(
 
 
 def examine_numbers(actions: Actions, version: int, path: str) -> Iterator[Finding]:
-    """Actions of which a commit may have only one, or none.
+    """Report kinds of actions that may appear at most once in a commit, or not at all.
 
     Spec: PROTOCOL.md#delta-log-entries-1, #action-reconciliation.
     """
@@ -228,18 +230,18 @@ def examine_numbers(actions: Actions, version: int, path: str) -> Iterator[Findi
         ("commit-info-twice", "commitInfo", len(actions.infos)),
     ):
         if times > 1:
-            yield found(rule, f"It has {times} {kind} actions.", version, path)
+            yield found(rule, f"The commit has {times} {kind} actions.", version, path)
     for rule, kind, names in (
         ("commit-txn-twice", "application", [each.app_id for each in actions.transactions]),
         ("commit-domain-twice", "domain", [each.domain for each in actions.domains]),
     ):
         for name in _repeated(names):
-            yield found(rule, f"It has several actions of the {kind} {name!r}.", version, path)
+            yield found(rule, f"The commit has several actions for the {kind} {name!r}.", version, path)
     misplaced = [
         *("sidecar" for _ in actions.sidecars[:1]), *("checkpointMetadata" for _ in actions.checkpoint_metadata[:1])
     ]  # fmt: skip
     for name in misplaced:
-        yield found("checkpoint-action-in-commit", f"It has the action {name}.", version, path)
+        yield found("checkpoint-action-in-commit", f"The commit has a {name} action.", version, path)
 
 
 def _repeated(names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The in-commit timestamps of a log, from its first commit to its last. Pure.
+"""Checks the in-commit timestamps of a log, from the first commit to the last. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #writer-requirements-for-in-commit-timestamps. Times are in milliseconds.
 """
@@ -17,9 +17,9 @@ from deltalog.protocol.properties import ENABLEMENT_TIMESTAMP_KEY, ENABLEMENT_VE
 from deltalog.protocol.timestamps import LARGEST_MS, Enablement, describe, read_enablement
 
 _PAIR = (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
-# A clock that is ahead by less is ordinary.
+# Smaller clock skew is normal.
 FUTURE_MS, DRIFT_MS = 300_000, 3_600_000
-# Operations on rows or on the whole table, which do not say that they turn in-commit timestamps off.
+# Operations that are not expected to turn in-commit timestamps off.
 _NOT_OF_PROPERTIES = (
     "RESTORE", "CREATE", "REPLACE", "CLONE", "WRITE", "MERGE", "DELETE", "UPDATE", "STREAMING", "OPTIMIZE", "CONVERT",
 )  # fmt: skip
@@ -27,16 +27,16 @@ _NOT_OF_PROPERTIES = (
 
 @dataclass(slots=True)
 class CommitTimes:
-    """Takes the commits of a log in, ascending, and finds what is wrong with their in-commit timestamps.
+    """Checks in-commit timestamps; commits are passed to ``take`` in ascending order.
 
-    ``now_ms``: the clock. ``kept``: findings about single commits, whose severity depends on what follows.
+    ``now_ms``: the current time. ``kept``: findings about single commits, whose severity is known only at the end.
     """
 
     now_ms: int
-    era_start: int | None = None  # the version that turned them on; None where it is not in the log, or they are off
+    era_start: int | None = None  # the version that enabled them; None if it is not in the log, or they are off
     era_ms: int | None = None  # its in-commit timestamp
-    era_floor_ms: int | None = None  # the file time of the commit before it
-    first_active: int | None = None  # the first version of this era that is in the log
+    era_floor_ms: int | None = None  # the file modification time of the commit before that version
+    first_active: int | None = None  # the first version in the log since they were enabled
     kept: list[Finding] = field(default_factory=list)
     _is_active: bool | None = None
     _previous_ms: int | None = None
@@ -48,8 +48,8 @@ class CommitTimes:
     _unordered: bool = False
 
     def take(self, version: int, actions: Actions, is_active: bool | None, file_ms: int | None, is_read: bool) -> None:
-        """One commit. ``is_active``: whether in-commit timestamps are on after it, None where that is not known.
-        ``file_ms``: the modification time of its file. ``is_read``: whether its lines could be read."""
+        """Check one commit. ``is_active``: whether in-commit timestamps are on after it, or None if unknown.
+        ``file_ms``: the modification time of the commit file. ``is_read``: whether its lines could be read."""
         if is_active:
             self._take_active(version, actions, file_ms, is_read)
         else:
@@ -59,7 +59,7 @@ class CommitTimes:
         self._previous_version = version
 
     def skip(self) -> None:
-        """Commits are missing here."""
+        """Note that commits are missing before the next one."""
         self._file_ms = None
 
     def _take_active(self, version: int, actions: Actions, file_ms: int | None, is_read: bool) -> None:
@@ -74,34 +74,37 @@ class CommitTimes:
             return
         path = commit_path(version)
         if self._previous_ms is not None and ict_ms <= self._previous_ms:
-            text = (
-                f"It is {describe(ict_ms)}, and that of version {self._previous_version} {describe(self._previous_ms)}."
-            )
+            text = f"It is {describe(ict_ms)}; version {self._previous_version} has {describe(self._previous_ms)}."
             self._keep("ict-not-increasing", text, version, path)
         if ict_ms >= LARGEST_MS:
-            self._keep("ict-at-largest", f"It is {ict_ms}.", version, path)
+            self._keep("ict-at-largest", f"inCommitTimestamp is {ict_ms}.", version, path)
         ahead = ict_ms > self.now_ms + FUTURE_MS
         if ahead and not self._ahead:
-            self._keep("ict-in-future", f"It is {describe(ict_ms)}, and now is {describe(self.now_ms)}.", version, path)
+            self._keep(
+                "ict-in-future",
+                f"It is {describe(ict_ms)}; the current time is {describe(self.now_ms)}.",
+                version,
+                path,
+            )
         clock_ms = whole_or_none(actions.info.body.get("timestamp")) if actions.info is not None else None
         drifts = clock_ms is not None and ict_ms - clock_ms > DRIFT_MS
         if drifts and not self._drifts:
             less_ms = ict_ms - (clock_ms or 0)
-            text = f"It is {describe(ict_ms)}, and the writer's clock was {less_ms} ms earlier, {clock_ms} ms."
+            text = f"It is {describe(ict_ms)}; the writer's clock was {less_ms} ms behind, at {clock_ms} ms."
             self._keep("ict-drift", text, version, path)
         self._ahead, self._drifts, self._previous_ms = ahead, drifts, ict_ms
 
     def _examine_info(self, version: int, actions: Actions) -> int | None:
         path = commit_path(version)
         if not actions.infos:
-            self._keep("commit-info-missing", "It has no commitInfo action.", version, path)
+            self._keep("commit-info-missing", "The commit has no commitInfo action.", version, path)
             return None
         position, info = actions.infos[0]
         if position > 0:
-            self._keep("commit-info-not-first", f"commitInfo is action {position + 1}.", version, path)
+            self._keep("commit-info-not-first", f"commitInfo is action number {position + 1}.", version, path)
         if info.in_commit_timestamp_ms is None:
             value = info.body.get("inCommitTimestamp")
-            rule, text = ("ict-invalid", f"It is {value!r}.") if value is not None else (
+            rule, text = ("ict-invalid", f"inCommitTimestamp is {value!r}.") if value is not None else (
                 "ict-missing", "commitInfo has no inCommitTimestamp."
             )  # fmt: skip
             self._keep(rule, text, version, path)
@@ -117,7 +120,7 @@ class CommitTimes:
             before_ms = self._file_ms
             if file_ms is not None and before_ms is not None and file_ms < before_ms and not self._unordered:
                 self._unordered = True
-                text = f"It is {describe(file_ms)}, and that of the version before {describe(before_ms)}."
+                text = f"The file time is {describe(file_ms)}; that of the previous version is {describe(before_ms)}."
                 self._keep("file-time-not-increasing", text, version, path)
             has_one = info is not None and info.in_commit_timestamp_ms is not None
             if has_one and not self._unneeded and not self._is_active:
@@ -132,9 +135,9 @@ class CommitTimes:
     # ------------------------------------------------------------------------------------------ at the end
 
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
-        """The findings about commits and, by the properties of the latest version, about the enablement pair.
+        """Yield the findings about commits and about the enablement pair, the two properties of the latest version.
 
-        What is wrong in a period that has ended, harms no reader: the severity is then ``warning`` at most.
+        Once in-commit timestamps were turned off, defects from before harm no reader and are at most warnings.
         """
         for finding in self.kept:
             ended = not self._is_active or (
@@ -152,7 +155,7 @@ class CommitTimes:
         path = commit_path(latest if self.era_start is None else self.era_start)
         pair = [key for key in _PAIR if key in configuration]
         if len(pair) == 1:
-            text = f"{pair[0]} is {configuration[pair[0]]}, and the other property is not set."
+            text = f"{pair[0]} is {configuration[pair[0]]}; the other property is not set."
             yield found("ict-half-enablement-pair", text, latest, path)
             return
         try:
@@ -162,10 +165,10 @@ class CommitTimes:
             return
         if enablement is None:
             if self.era_start:
-                text = f"They are on since version {self.first_active}, and the properties are not set."
+                text = f"In-commit timestamps are on since version {self.first_active}, but the properties are not set."
                 yield found("ict-enablement-missing", text, latest, path)
         elif enablement.version > latest:
-            text = f"It is {enablement.version}, and the latest version is {latest}."
+            text = f"The enablement version is {enablement.version}; the latest version is {latest}."
             yield found("ict-enablement-after-latest", text, latest, path)
         else:
             yield from self._examine_start(enablement, path)
@@ -173,15 +176,15 @@ class CommitTimes:
     def _examine_start(self, enablement: Enablement, path: str) -> Iterator[Finding]:
         start, first = self.era_start, self.first_active
         if start is not None and enablement.version != start:
-            text = f"It is {enablement.version}, and version {start} turned them on."
+            text = f"The enablement version is {enablement.version}, but version {start} enabled them."
             yield found("ict-enablement-version-wrong", text, start, path)
         elif start is None and first is not None and enablement.version > first:
-            text = f"It is {enablement.version}, and they were on in version {first} already."
+            text = f"The enablement version is {enablement.version}, but they were already on in version {first}."
             yield found("ict-enablement-version-wrong", text, first, path)
         elif start is not None and self.era_ms is not None and enablement.timestamp_ms != self.era_ms:
-            text = f"It is {enablement.timestamp_ms}, and version {start} has {self.era_ms}."
+            text = f"The enablement timestamp is {enablement.timestamp_ms}; version {start} has {self.era_ms}."
             yield found("ict-enablement-timestamp-wrong", text, start, path)
         floor_ms = self.era_floor_ms
         if start and self.era_ms is not None and floor_ms is not None and self.era_ms <= floor_ms:
-            text = f"It has {describe(self.era_ms)}, and the file of version {start - 1} {describe(floor_ms)}."
+            text = f"It has {describe(self.era_ms)}; the file of version {start - 1} has {describe(floor_ms)}."
             yield found("ict-enablement-not-after-file-time", text, start, path)

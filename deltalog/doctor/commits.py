@@ -1,4 +1,4 @@
-"""The actions of one commit together: removes, change files, transactions, domains, and what commitInfo says. Pure.
+"""Checks the actions of one commit against each other and against the state before the commit. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #transaction-identifiers, #append-only-tables.
 """
@@ -23,32 +23,33 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 def examine_commit(
     actions: Actions, version: int, rules: Rules | None, before: PartialState, is_known: bool
 ) -> Iterator[Finding]:
-    """``rules``: the protocol and metadata after the commit, if they are known. ``before``: the state before it."""
+    """Check one commit. ``rules``: based on protocol and metadata after the commit, None if unknown. ``before``: the
+    state before the commit. ``is_known``: whether that state is complete."""
     path = commit_path(version)
     yield from _removes(actions, version, rules)
     for file in actions.cdc:
         if file.data_change:
-            yield found("cdc-data-change", "Its dataChange is true.", version, file.path)
+            yield found("cdc-data-change", "dataChange is true.", version, file.path)
     info = actions.info
     if info is None and actions.is_whole:
-        yield found("commit-info-absent", "It has no commitInfo.", version, path)
+        yield found("commit-info-absent", "The commit has no commitInfo.", version, path)
     if (
         info is not None
         and info.body.get("isBlindAppend") is True
         and any(each.data_change for each in actions.removes)
     ):
-        yield found("commit-info-contradicts", f"It removes {len(actions.removes)} files.", version, path)
+        yield found("commit-info-contradicts", f"The commit removes {len(actions.removes)} files.", version, path)
     for transaction in actions.transactions:
         last = before.transactions.get(transaction.app_id)
         if last is not None and transaction.version < last.version:
-            text = f"{transaction.app_id} goes from {last.version} to {transaction.version}."
+            text = f"The version of {transaction.app_id} goes from {last.version} to {transaction.version}."
             yield found("txn-version-decreases", text, version, path)
     if rules is None:
         return
     if actions.cdc and not _reads(ENABLE_CHANGE_DATA_FEED, rules):
-        yield found("cdc-without-feed", f"It has {len(actions.cdc)} cdc actions.", version, path)
+        yield found("cdc-without-feed", f"The commit has {len(actions.cdc)} cdc actions.", version, path)
     if actions.domains and not has(rules.protocol, "domainMetadata"):
-        yield found("domain-without-feature", f"It has the domain {actions.domains[0].domain}.", version, path)
+        yield found("domain-without-feature", f"The commit has the domain {actions.domains[0].domain}.", version, path)
     if has(rules.protocol, CATALOG_MANAGED) and actions.is_whole and (info is None or not info.txn_id):
         yield found("catalog-txn-id-missing", "commitInfo has no txnId.", version, path)
     if is_known:
@@ -59,7 +60,9 @@ def examine_commit(
             vector = add.deletion_vector
             is_new = vector is not None and add.path in removed and removed[add.path] != vector and add.data_change
             if is_new and (info is None or info.operation != "RESTORE"):
-                yield found("vector-while-off", "The property is not true in this version.", version, add.path)
+                yield found(
+                    "vector-while-off", "delta.enableDeletionVectors is not true in this version.", version, add.path
+                )
 
 
 def _removes(actions: Actions, version: int, rules: Rules | None) -> Iterator[Finding]:
@@ -68,14 +71,14 @@ def _removes(actions: Actions, version: int, rules: Rules | None) -> Iterator[Fi
     for remove in actions.removes:
         if remove.extended_file_metadata and (remove.partition_values is None or remove.size is None):
             missing = "partitionValues" if remove.partition_values is None else "size"
-            yield found("remove-metadata-incomplete", f"It has no {missing}.", version, remove.path)
+            yield found("remove-metadata-incomplete", f"The remove action has no {missing}.", version, remove.path)
         without_time += remove.deletion_timestamp is None
         if append_only and remove.data_change:
-            yield found("append-only-violated", "Its dataChange is true.", version, remove.path)
+            yield found("append-only-violated", "dataChange is true.", version, remove.path)
         if "\0" in urllib.parse.unquote(remove.path) or not remove.path.strip("/"):
             yield found("path-invalid", f"The path is {remove.path[:200]!r}.", version, remove.path)
     if without_time:
-        text = f"{without_time} of {len(actions.removes)} remove actions have none."
+        text = f"{without_time} of {len(actions.removes)} remove actions have no deletionTimestamp."
         yield found("remove-time-missing", text, version, commit_path(version))
 
 
@@ -87,12 +90,12 @@ def _reads(prop: Property[bool], rules: Rules) -> bool:
 
 
 def _mark(actions: Actions, version: int, before: PartialState, path: str) -> Iterator[Finding]:
-    """The high-water mark of row ids, which never goes down."""
+    """Report a row id high-water mark that decreases."""
     try:
         old = high_water_mark([before.domains[DOMAIN]]) if DOMAIN in before.domains else None
         new = high_water_mark([each for each in actions.domains if each.domain == DOMAIN], -1)
     except CorruptTableError:
         return
     if old is not None and new >= 0 and new < old:
-        text = f"It was {old}, and is {new}."
+        text = f"It was {old} and is now {new}."
         yield found("row-id-high-water-mark-decreased", text, version, path)

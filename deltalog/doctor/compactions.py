@@ -1,4 +1,4 @@
-"""A log compaction file, compared with the commits that it replaces. Pure.
+"""Checks a log compaction file against the commits that it replaces. Pure.
 
 Spec: PROTOCOL.md#log-compaction-files, #action-reconciliation.
 """
@@ -25,7 +25,7 @@ def _key(file: AddFile | RemoveFile) -> _Key:
 
 @dataclass(slots=True)
 class Window:
-    """The reconciled actions of the commits of a compaction, taken in one after the other."""
+    """The reconciled actions of the commits that a log compaction file covers."""
 
     file: LogFile
     protocol: Protocol | None = None
@@ -33,19 +33,19 @@ class Window:
     transactions: dict[str, int] = field(default_factory=dict)
     domains: dict[str, str | None] = field(default_factory=dict)
     adds: dict[_Key, int] = field(default_factory=dict)
-    # The value: whether the file was live before the first commit, so that the remove matters to readers.
+    # The value says whether the file was live before the first commit; only then do readers need the remove.
     removes: dict[_Key, bool] = field(default_factory=dict)
     versions: int = 0
     is_known: bool = True
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of its commits were taken in and could be read."""
+        """Whether all commits of the range were added and readable."""
         end = self.file.end_version
         return self.is_known and end is not None and self.versions == end - self.file.version + 1
 
     def take(self, actions: Actions) -> None:
-        """One commit."""
+        """Add one commit."""
         self.versions += 1
         self.is_known = self.is_known and actions.is_whole
         self.protocol = actions.protocol or self.protocol
@@ -63,7 +63,7 @@ class Window:
 
 
 def examine_compaction(data: bytes, window: Window) -> Iterator[Finding]:
-    """A compaction file, whose commits ``window`` has."""
+    """Check a log compaction file against ``window``, its reconciled commits."""
     version, path = window.file.version, log_path(window.file.name)
     actions = Actions()
     wrong = [each for each in examine_bytes(data, version, path, actions) if each.severity == "error"]
@@ -71,19 +71,19 @@ def examine_compaction(data: bytes, window: Window) -> Iterator[Finding]:
         yield found("compaction-unreadable", wrong[0].message, version, path)
         return
     if actions.infos or actions.cdc:
-        text = f"It has {len(actions.infos)} commitInfo and {len(actions.cdc)} cdc actions."
+        text = f"The file has {len(actions.infos)} commitInfo and {len(actions.cdc)} cdc actions."
         yield found("compaction-holds-provenance", text, version, path)
     for kind, times in (("protocol", len(actions.protocols)), ("metaData", len(actions.metadatas))):
         if times > 1:
-            yield found("compaction-action-twice", f"It has {times} {kind} actions.", version, path)
+            yield found("compaction-action-twice", f"The file has {times} {kind} actions.", version, path)
     adds, removes = {_key(add) for add in actions.adds}, {_key(remove) for remove in actions.removes}
     twice = [*repeated(actions.adds), *(key[0] for key in sorted(adds & removes, key=str))]
     if len(removes) < len(actions.removes):
         twice.append("a removed file")
     for name in twice[:5]:
-        yield found("compaction-action-twice", f"It has several actions of {name}.", version, path)
+        yield found("compaction-action-twice", f"The file has several actions for {name}.", version, path)
     if not window.is_complete:
-        yield found("compaction-not-checked", f"{window.versions} of its commits could be read.", version, path)
+        yield found("compaction-not-checked", f"Only {window.versions} of its commits could be read.", version, path)
         return
     for text in _differences(actions, window):
         yield found("compaction-contradicts-commits", text, version, path)
@@ -94,25 +94,28 @@ def _differences(actions: Actions, window: Window) -> Iterator[str]:
     for name, keys in (
         ("lacks the added file", window.adds.keys() - listed.keys()),
         ("has the added file", listed.keys() - window.adds.keys()),
-        ("has other values of", {key for key in listed.keys() & window.adds.keys() if listed[key] != window.adds[key]}),
+        (
+            "has different values for",
+            {key for key in listed.keys() & window.adds.keys() if listed[key] != window.adds[key]},
+        ),
     ):
         if keys:
-            yield f"It {name} {min(keys, key=str)[0]}, of {len(keys)} such."
+            yield f"The file {name} {min(keys, key=str)[0]} ({len(keys)} such files)."
     removed = {_key(remove) for remove in actions.removes}
     missing = {key for key, matters in window.removes.items() if matters} - removed
     extra = removed - window.removes.keys()
     for name, keys in (("lacks the removed file", missing), ("has the removed file", extra)):
         if keys:
-            yield f"It {name} {min(keys, key=str)[0]}, of {len(keys)} such."
+            yield f"The file {name} {min(keys, key=str)[0]} ({len(keys)} such files)."
     protocol = actions.protocol
     metadata = actions.metadata
     for name, own, other in (("protocol", window.protocol, protocol), ("metaData", window.metadata, metadata)):
         if (own is None) != (other is None):
-            yield f"It {'lacks' if other is None else 'has'} the {name} of its commits."
+            yield f"The file {'lacks the' if other is None else 'has a'} {name} action, unlike its commits."
     for name in differences(PartialState(window.protocol, window.metadata), PartialState(protocol, metadata)):
-        yield f"Its {name} is not that of its commits."
+        yield f"The {name} differs from that of the commits."
     if {each.app_id: each.version for each in actions.transactions} != window.transactions:
-        yield "Its transaction identifiers are not those of its commits."
+        yield "The transaction identifiers differ from those of the commits."
     domains = {each.domain: each.configuration for each in actions.domains if not each.removed}
     if domains != {name: text for name, text in window.domains.items() if text is not None}:
-        yield "Its domain metadata is not that of its commits."
+        yield "The domain metadata differs from that of the commits."

@@ -1,8 +1,7 @@
-"""Data files and files of deletion vectors, compared with what the log says of them: whether they exist, their sizes,
-footers, and with ``deep`` their rows.
+"""Checks data files and deletion vector files against the log: existence, size, footer and, with ``deep``, rows.
 
 Spec: PROTOCOL.md#consistency-between-table-metadata-and-data-files, #per-file-statistics,
-#deletion-vector-file-storage-format. A defect is a finding, never an error.
+#deletion-vector-file-storage-format. Defects become findings, never exceptions.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _READ_ERRORS = (
 
 @dataclass(slots=True)
 class Counts:
-    """How much was read."""
+    """The number of footers and rows read."""
 
     footers: int = 0
     rows: int = 0
@@ -57,7 +56,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class DataExamination:
-    """Examines the live files of a version. ``rules``: of that version. ``version``: its number."""
+    """Checks the live files of a version under ``rules``, the rules of that version."""
 
     files: TableFiles
     rules: Rules
@@ -65,11 +64,11 @@ class DataExamination:
     counts: Counts = field(default_factory=Counts)
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
-        """One live file. ``footer``: read it; ``rows``: read them, too."""
+        """Check one live file. ``footer``, ``rows``: whether to read its footer and its rows."""
         try:
             store, path = self.files.find(add.path)
         except UnsafePathError:
-            yield found("data-file-not-checked", "It lies outside of the table.", self.version, add.path)
+            yield found("data-file-not-checked", "The file lies outside the table.", self.version, add.path)
             return
         try:
             meta = store.head(path)
@@ -81,7 +80,7 @@ class DataExamination:
             return
         is_whole = meta.size_bytes in (None, add.size)
         if not is_whole:
-            text = f"It has {meta.size_bytes} bytes, and its add action says {add.size}."
+            text = f"The file has {meta.size_bytes} bytes; its add action says {add.size}."
             yield found("data-file-size-differs", text, self.version, add.path)
         broken = False
         for rule, message in self._vector(add):
@@ -103,7 +102,7 @@ class DataExamination:
 
     def _vector(self, add: AddFile) -> Iterator[tuple[str, str]]:
         vector = add.deletion_vector
-        if vector is None or vector.storage_type == "i":  # an inline one was examined with its action
+        if vector is None or vector.storage_type == "i":  # inline vectors are checked with their add action
             return
         try:
             positions = read_vector(self.files, vector)
@@ -116,7 +115,7 @@ class DataExamination:
             return
         records = statistics(add).num_records
         if records is not None and len(positions) and positions.max() >= records:
-            yield "vector-outside-file", f"It deletes row {positions.max()} of {records}."
+            yield "vector-outside-file", f"The vector deletes row {positions.max()}; the file has {records} rows."
 
     # ----------------------------------------------------------------------------------------- footers
 
@@ -126,7 +125,7 @@ class DataExamination:
 
     @cached_property
     def _columns(self) -> list[StructField]:
-        """The columns that files hold."""
+        """The columns stored in data files: all but the partition columns."""
         partitioned = {name.lower() for name in self.rules.metadata.partition_columns}
         return [each for each in (self._schema or StructType()).fields if each.name.lower() not in partitioned]
 
@@ -154,18 +153,24 @@ class DataExamination:
                 continue
             kind = stored[index].type
             if not fits(kind, column.data_type):
-                yield "data-column-type-differs", f"{column.name} is {kind}, and in the schema {column.data_type}."
+                yield (
+                    "data-column-type-differs",
+                    f"{column.name} is {kind} in the file and {column.data_type} in the schema.",
+                )
 
     def _statistics(self, add: AddFile, footer: Any, stored: Mapping[str, pa.DataType]) -> Iterator[tuple[str, str]]:
         known = statistics(add)
         vector = add.deletion_vector
         if known.num_records is not None and known.num_records != footer.num_rows:
-            text = f"numRecords is {known.num_records}, and the file has {footer.num_rows} rows."
+            text = f"numRecords is {known.num_records}; the file has {footer.num_rows} rows."
             yield "stats-contradict-footer", text
         elif vector is not None and vector.cardinality > footer.num_rows:
-            yield "vector-outside-file", f"It deletes {vector.cardinality} rows of {footer.num_rows}."
+            yield (
+                "vector-outside-file",
+                f"The vector deletes {vector.cardinality} rows; the file has {footer.num_rows}.",
+            )
         if vector is not None or not known.body:
-            return  # bounds may be those of the rows that remain
+            return  # bounds may cover only the remaining rows
         chunks = chunks_by_path(footer)
         is_tight = known.body.get("tightBounds") is not False
         if chunks is None or self.rules.schema is None:
@@ -178,7 +183,7 @@ class DataExamination:
             body = below(known.body, path[:-1])
             own = of_column(body, "nullCount", path[-1])
             if nulls is not None and is_count(own) and own != nulls and is_tight:
-                yield "stats-contradict-footer", f"nullCount of {name} is {own}, and the file has {nulls} NULLs."
+                yield "stats-contradict-footer", f"nullCount of {name} is {own}; the file has {nulls} NULLs."
             bounds = value_bounds(found_chunks, column.data_type)
             if bounds is not None and is_same_kind(stored_type(stored, path), column.data_type):
                 for slight, text in contradictions(body, path[-1], column.data_type, bounds, is_tight):
@@ -201,12 +206,12 @@ class DataExamination:
 
     @cached_property
     def _identities(self) -> list[tuple[Identity, str]]:
-        """The identity columns, and the names by which statistics have them."""
+        """The identity columns with their names in statistics."""
         found = [(identity_of(column), name) for column, name in self._named()]
         return [(identity, name) for identity, name in found if identity is not None]
 
     def _named(self) -> list[tuple[StructField, str]]:
-        """The columns and the names by which statistics have them."""
+        """The columns with their names in statistics."""
         mode, named = mapping_of(self.rules.metadata), []
         for column in self._columns:
             with contextlib.suppress(DeltaLogError):
@@ -223,7 +228,7 @@ class DataExamination:
         layout = FileLayout(schema, metadata.partition_columns, mapping_of(metadata))
         tally = _Tally(schema, self._checks)
         try:
-            for batch in read_file(self.files, DataFile.of(add), layout):
+            for batch in read_file(self.files, DataFile.from_add(add), layout):
                 tally.take(pa.Table.from_batches([batch]))
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
@@ -235,23 +240,23 @@ class DataExamination:
         is_tight = known.body.get("tightBounds") is not False
         for column, name in self._named():
             if held is not None and name.lower() not in held:
-                continue  # writers differ in the statistics of columns that a file lacks
+                continue  # Writers differ in the statistics they write for columns that the file lacks.
             low, high, nulls = tally.of(column.name)
             own = of_column(known.body, "nullCount", name)
             identity = identity_of(column)
             if identity is not None:
                 yield from examine_values(identity, low, high, "the rows")
             if is_count(own) and add.deletion_vector is None and is_tight and own != nulls:
-                yield "stats-contradict-data", f"nullCount of {column.name} is {own}, and {nulls} values are NULL."
+                yield "stats-contradict-data", f"nullCount of {column.name} is {own}; {nulls} values are NULL."
             elif is_count(own) and own == 0 and nulls:
-                yield "stats-contradict-data", f"nullCount of {column.name} is 0, and {nulls} values are NULL."
+                yield "stats-contradict-data", f"nullCount of {column.name} is 0; {nulls} values are NULL."
             if low is not None and high is not None:
                 exact = is_tight and add.deletion_vector is None
                 for slight, text in contradictions(known.body, name, column.data_type, (low, high), exact):
                     yield "stats-rounded" if slight else "stats-contradict-data", text
 
     def _held(self, add: AddFile) -> set[str] | None:
-        """The names of the columns that a file holds; None with column mapping by id."""
+        """The lower-case names of the columns in a file; None with column mapping by id."""
         if mapping_of(self.rules.metadata) == "id":
             return None
         store, path = self.files.find(add.path)
@@ -260,7 +265,7 @@ class DataExamination:
 
     @cached_property
     def _checks(self) -> list[tuple[str, str, CompiledExpression, str | None]]:
-        """Constraints and generated columns: the rule, a name, the expression, the generated column."""
+        """Constraints and generated columns, as (rule, name, expression, generated column or None)."""
         schema = self._schema or StructType()
         checks: list[tuple[str, str, CompiledExpression, str | None]] = []
         for key, text in self.rules.metadata.configuration.items():
@@ -278,7 +283,7 @@ class DataExamination:
 
 
 class _Tally:
-    """What the rows of a file have: smallest and largest values, NULLs, and rows that break a rule."""
+    """Minimum, maximum and NULL count of each column of a file, and the number of rows that break a rule."""
 
     def __init__(self, schema: StructType, checks: list[tuple[str, str, CompiledExpression, str | None]]) -> None:
         self.rows = 0
@@ -329,7 +334,7 @@ class _Tally:
                 text = f"{column.name} is NULL in {self._nulls[column.name]} rows."
                 yield "data-null-in-required-column", text
         for (rule, name), rows in self._broken.items():
-            yield rule, f"{name}: {rows} rows of {self.rows}."
+            yield rule, f"{name}: {rows} of {self.rows} rows."
 
 
 _ORDERED = frozenset(

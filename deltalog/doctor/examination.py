@@ -1,7 +1,7 @@
-"""Walks a log from its first version to its last, in bounded memory, and collects what the examiners find.
+"""Walks a log from the first version to the last in bounded memory and collects the findings of all checks.
 
-It opens what DeltaTable.open refuses: whatever cannot be read is a finding. Memory: the live files, the reconciled
-actions of a log compaction file's range, and some commits at a time.
+It also handles tables that DeltaTable.open refuses: anything unreadable becomes a finding. Memory: the live files, the
+reconciled actions of the range of a log compaction file, and a few commits at a time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
 from deltalog.storage.remote import PARALLEL_GETS
 
-# Files whose footers a check reads that is not deep; on a remote store also those whose existence it checks.
+# Without deep, a check reads this many footers. On a remote store it looks for no other files either.
 FOOTERS = 10_000
 _AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
 
@@ -66,12 +66,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """No progress is shown."""
+    """The default ``progress``: report nothing."""
 
 
 @dataclass
 class Examination:
-    """One check of one table. ``progress``: called with what is examined, how much of it is done, and of how much."""
+    """One check of one table. ``progress``: called with the name of the step, the number of items done, and their
+    total."""
 
     reader: LogReader
     environment: Environment
@@ -79,10 +80,10 @@ class Examination:
     progress: Progress = silent
     collector: Collector = field(default_factory=Collector)
     state: PartialState = field(default_factory=PartialState)
-    live: LiveFiles | None = None  # None: not all live files are known
+    live: LiveFiles | None = None  # None if not all live files are known
     latest: int | None = None
     checkpoints: dict[int, list[CheckpointSize]] = field(default_factory=dict)
-    _base: tuple[Checkpoint, int] | None = None  # the newest checkpoint that can be read
+    _base: tuple[Checkpoint, int] | None = None  # the newest readable checkpoint and its version
     _unusable: list[Checkpoint] = field(default_factory=list)
     _sidecars: set[str] = field(default_factory=set)
     _windows: list[Window] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Examination:
     _examined: Examined = field(default_factory=Examined)
 
     def run(self) -> CheckReport:
-        """The report. Raises only what an unreachable store raises for its first listing."""
+        """Run the check. Raises only the store's error if the store is unreachable at the first listing."""
         files = log_files(self._listed(LOG_DIRECTORY))
         self.latest = files.latest
         self._times = CommitTimes(self.environment.clock_ms())
@@ -163,7 +164,7 @@ class Examination:
         self.progress("versions", len(versions), len(versions))
 
     def _commits(self, versions: Sequence[int], files: LogFiles) -> Iterator[bytes | str]:
-        """The bytes of commits, or why they cannot be read."""
+        """The bytes of each commit, or the reason why it cannot be read."""
         batch: list[int] = []
         size = 0
         for version in versions:
@@ -188,7 +189,7 @@ class Examination:
                 yield str(error)
 
     def _lose(self) -> None:
-        """Commits before a version are missing, so nothing is known of the state."""
+        """Discard the state: commits are missing before the next version."""
         self.live = None
         self._tombstones.forget()
         self._removed.forget()
@@ -213,7 +214,7 @@ class Examination:
                 and actions.is_whole
                 and not self.collector.has(f"{kind}-missing")
             ):
-                self.collector.one(f"{kind}-missing", f"Version {version} has none.", version, path)
+                self.collector.one(f"{kind}-missing", f"No {kind} action up to version {version}.", version, path)
         if (actions.protocols or actions.metadatas) and protocol is not None and metadata is not None:
             self._rules = rules_of(protocol, metadata, self.reader.store.url)
         known = self._rules if protocol is not None and metadata is not None else None
@@ -251,16 +252,16 @@ class Examination:
             self._checksum(version, actions, active)
 
     def _change_file(self, named: str, version: int) -> None:
-        """Whether a change data file exists, which only the table itself may hold for this check."""
+        """Check that a change data file exists."""
         try:
             store, path = self.reader.files.find(named)
             if store.head(path) is None:
                 self.collector.one("cdc-file-missing", "The file does not exist.", version, named)
         except (DeltaLogError, OSError):
-            pass  # outside of the table, or not to be reached: readers of changes report it
+            pass  # outside the table, or the store is unreachable: existence is unknown
 
     def _has_older_files(self, actions: Actions) -> bool:
-        """Whether files that are live before a commit stay live after it."""
+        """Whether any file that was live before a commit is still live after it."""
         assert self.live is not None
         if len(self.live) > len(actions.removes):
             return True
@@ -284,7 +285,7 @@ class Examination:
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
-        """Protocol and metadata as they are from a version on. What a later version corrects is a warning at most."""
+        """Check protocol and metadata from this version on. Defects that a later version corrects become warnings."""
         now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
         rules = {finding.rule for finding in now}
         for finding in self._current:
@@ -375,16 +376,17 @@ class Examination:
             if self.live is not None and self._rules is not None and self._rules.tracks_rows:
                 is_enabled = metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
                 self.collector.take(examine_row_ids(self.live, self._mark(), latest, is_enabled))
-        if managed and self.reader.store.catalog is None:
+        if managed and self.reader.authority.catalog is None:
             self.collector.one("catalog-not-consulted", "The log was read without the catalog.", latest)
         self._hint()
         orphans = sorted(files.listing.checksums - set(files.listing.commits))
         self.collector.take(
-            found("crc-without-commit", f"Version {each} has no commit.", each, checksum_path(each)) for each in orphans
+            found("crc-without-commit", f"There is no commit for version {each}.", each, checksum_path(each))
+            for each in orphans
         )
         without = len(set(files.listing.commits) - files.listing.checksums)
         if without and files.listing.checksums:
-            self.collector.one("crc-missing", f"{without} of {len(files.listing.commits)} versions have none.")
+            self.collector.one("crc-missing", f"{without} of {len(files.listing.commits)} versions have no .crc.")
         names = (meta.name for meta in self._listed(SIDECARS_DIRECTORY))
         self.collector.take(examine_leftover_sidecars(names, self._sidecars))
         staged = [meta.name for meta in self._listed(STAGED_COMMITS_DIRECTORY)]
@@ -395,14 +397,14 @@ class Examination:
         self._gone(files)
 
     def _gone(self, files: LogFiles) -> None:
-        """Commits without which time travel by timestamp has no answer."""
+        """Report missing commits that time travel by timestamp needs."""
         first = self._times.first_active
         commits = files.listing.commits
         if first is None or not commits:
             return
         for before, after in itertools.pairwise(commits):
             if after > before + 1 and after > first:
-                text = f"In-commit timestamps are on, and version {before + 1} has no commit."
+                text = f"In-commit timestamps are on, but version {before + 1} has no commit."
                 self.collector.one("ict-commit-gone", text, before + 1, commit_path(before + 1))
 
     def _mark(self) -> int | None:
@@ -426,8 +428,8 @@ class Examination:
     # --------------------------------------------------------------------------------------- data files
 
     def _live_adds(self, files: LogFiles) -> Iterator[AddFile]:
-        """The add actions of the live files: of the newest checkpoint, then of the commits after it. Removes each from
-        the files that are remembered."""
+        """Yield the add actions of the live files, first those in the newest checkpoint, then those in later commits.
+        Removes every yielded file from ``live``."""
         assert self.live is not None
         start = 0
         if self._base is not None:
@@ -443,7 +445,7 @@ class Examination:
             if isinstance(data, bytes):
                 actions = Actions()
                 for _ in examine_bytes(data, version, commit_path(version), actions):
-                    pass  # found before
+                    pass  # its findings were reported before
                 yield from self._still_live(actions.adds)
 
     def _still_live(self, adds: Iterable[AddFile]) -> Iterator[AddFile]:
@@ -455,17 +457,17 @@ class Examination:
                 yield add
 
     def _examine_removed(self, metadata: Metadata) -> None:
-        """Whether files that were removed within the retention still exist. Cost: 1 HEAD for each of them, on a store
-        over a network for the last ``FOOTERS``."""
+        """Check that files removed within the retention period still exist. Cost: 1 HEAD per file, on a remote store
+        for at most the last ``FOOTERS`` files."""
         assert self.live is not None
         spans = self._removed.needed(metadata.configuration, self.live)
         names = names_of(reversed(spans))
         remote = self.reader.store.is_remote
         if not self._removed.is_whole:
-            text = f"More than {MOST} files were removed within the retention."
+            text = f"More than {MOST} files were removed within the retention period."
             self.collector.one("data-file-not-checked", text, self.latest)
         if remote and not self.deep and len(names) > FOOTERS:
-            text = f"Of {len(names)} files that earlier versions need, the last {FOOTERS} were looked for."
+            text = f"Only the last {FOOTERS} of the {len(names)} files that earlier versions need were looked for."
             self.collector.one("data-file-not-checked", text, self.latest)
             names = names[:FOOTERS]
         answers = mapped(names, self._is_gone, PARALLEL_GETS if remote else 0, PARALLEL_GETS)
@@ -474,7 +476,7 @@ class Examination:
         if affected:
             first = min(affected, key=lambda span: span.first)
             path = first.path if first.path in gone else first.vector
-            text = f"Files that they need: {len(gone)}. Versions that are lost: {described(affected)}."
+            text = f"Missing files: {len(gone)}. Unreadable versions: {described(affected)}."
             self.collector.one("version-lost", text, max(span.last for span in affected), path)
 
     def _is_gone(self, name: str) -> bool:
@@ -482,7 +484,7 @@ class Examination:
             store, path = self.reader.files.find(name)
             return store.head(path) is None
         except (DeltaLogError, OSError):
-            return False  # outside of the table, or not to be reached: nothing is known
+            return False  # outside the table, or the store is unreachable: existence is unknown
 
     def _examine_data(self, files: LogFiles) -> Counts:
         assert self.live is not None and self._rules is not None and self.latest is not None
@@ -500,7 +502,7 @@ class Examination:
             if number % 100 == 0:
                 self.progress("data files", number, total)
         if left_out or (every > 1 and not self.deep):
-            text = f"Of {total} files the footers of one in {every} were read."
+            text = f"Footers were read for one in {every} of {total} files."
             self.collector.one("data-file-not-checked", text, self.latest)
         self.progress("data files", total, total)
         return examination.counts
@@ -515,7 +517,7 @@ def _of_state(protocol: Protocol | None, metadata: Metadata | None, version: int
         finding.rule == "feature-unknown" for finding in examine_protocol(protocol, version, path)
     )
     for finding in examine_metadata(protocol, metadata, version, path):
-        # A type of a feature that deltalog does not know may be right.
+        # A feature unknown to deltalog may define the type.
         is_open = has_unknown and finding.rule in ("schema-type-unknown", "metadata-schema-invalid")
         yield replace(finding, severity="warning") if is_open else finding
     if protocol is not None:

@@ -1,4 +1,4 @@
-"""The protocol action, and whether schema and properties keep to it. Pure.
+"""Checks the protocol action, and the features that schema and properties require. Pure.
 
 Spec: PROTOCOL.md#table-features, #supported-features, #table-properties.
 """
@@ -36,12 +36,12 @@ def _known(name: str) -> Feature | None:
 
 
 def base(name: str) -> str:
-    """A feature's name without the suffix of its preview."""
+    """The name of a feature without ``-preview``."""
     return name.removesuffix("-preview")
 
 
 def examine_protocol(protocol: Protocol, version: int, path: str) -> Iterator[Finding]:
-    """The versions and lists of a protocol action."""
+    """Check the versions and feature lists of a protocol action."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if not (1 <= reader <= MAX_READER_VERSION and 1 <= writer <= MAX_WRITER_VERSION):
         text = f"minReaderVersion is {reader}, minWriterVersion {writer}."
@@ -51,9 +51,9 @@ def examine_protocol(protocol: Protocol, version: int, path: str) -> Iterator[Fi
         ("writerFeatures", writer, MAX_WRITER_VERSION, protocol.writer_features),
     ):
         if number == largest and listed is None:
-            yield found("feature-list-missing", f"It has no {name} at version {number}.", version, path)
+            yield found("feature-list-missing", f"{name} is missing although the version is {number}.", version, path)
         elif number != largest and listed:
-            text = f"It has {name} {list(listed)} at version {number}."
+            text = f"{name} is {list(listed)} although the version is {number}."
             yield found("feature-list-unexpected", text, version, path)
         for each in sorted({each for each in listed or () if (listed or ()).count(each) > 1}):
             yield found("feature-listed-twice", f"{each} is in {name} twice.", version, path)
@@ -74,7 +74,7 @@ def _examine_lists(protocol: Protocol, version: int, path: str) -> Iterator[Find
         elif row.reader and name in listed and name not in (*in_reader, *implied):
             yield found("feature-only-in-writer", f"{name} is not in readerFeatures.", version, path)
         elif not row.reader and name in in_reader:
-            yield found("feature-not-for-readers", f"{name} is in readerFeatures.", version, path)
+            yield found("feature-not-for-readers", f"{name} is listed in readerFeatures.", version, path)
         if name in in_reader and name not in listed:
             yield found("feature-only-in-reader", f"{name} is not in writerFeatures.", version, path)
         bases = {base(each) for each in (*listed, *reader_features(protocol))}
@@ -82,13 +82,13 @@ def _examine_lists(protocol: Protocol, version: int, path: str) -> Iterator[Find
             if base(required) not in bases:
                 yield found("feature-requires-other", f"{name} requires {required}.", version, path)
     if ICT not in listed and (other := next((name for name in FEATURE_ALIASES if name in listed), None)):
-        yield found("ict-feature-name", f"writerFeatures has {other}.", version, path)
+        yield found("ict-feature-name", f"writerFeatures lists {other}.", version, path)
 
 
 def examine_lowering(
     before: Protocol, after: Protocol, operation: str | None, version: int, path: str
 ) -> Iterator[Finding]:
-    """A protocol that has less than the one before it, by an operation that does not drop features."""
+    """Report an operation that lowers the protocol or removes a feature, unless the operation drops features."""
     lost = sorted(set(writer_features(before)) - set(writer_features(after)))
     lower = after.min_reader_version < before.min_reader_version or after.min_writer_version < before.min_writer_version
     if (lost or lower) and "DROP FEATURE" not in (operation or "").upper():
@@ -97,14 +97,14 @@ def examine_lowering(
 
 
 def examine_properties(protocol: Protocol, metadata: Metadata, version: int, path: str) -> Iterator[Finding]:
-    """The table properties: their values, and the features that they need."""
+    """Check the values of table properties and the features that they require."""
     configuration = metadata.configuration
     for key, value in configuration.items():
         if key in KNOWN:
             try:
                 KNOWN[key].read(configuration)
             except InvalidPropertyError as error:
-                # Isolation levels of other engines are names that deltalog does not use.
+                # Other engines have more isolation levels than deltalog.
                 if key != "delta.isolationLevel":
                     yield found("property-invalid", str(error), version, path)
         elif key.startswith("delta.") and not key.startswith(("delta.constraints.", "delta.feature.")):
@@ -132,7 +132,7 @@ def _is_internal(key: str) -> bool:
 def examine_needs(
     protocol: Protocol, metadata: Metadata, schema: StructType, version: int, path: str
 ) -> Iterator[Finding]:
-    """Features that schema and properties need, and requirements of catalogs."""
+    """Check the features that schema and properties require, and the requirements on catalog-managed tables."""
     listed = {base(name) for name in writer_features(protocol)}
     for name in dict.fromkeys(features_for(metadata, schema)):
         if name in (ICT, "checkConstraints", "appendOnly", "invariants") or base(name) in listed:
@@ -145,16 +145,16 @@ def examine_needs(
         if name in listed and name not in readable and name in features_for(metadata, schema):
             yield found("schema-needs-feature", f"readerFeatures does not list {name}.", version, path)
     if CATALOG_MANAGED in listed and not is_ict_active(protocol, metadata):
-        yield found("catalog-without-ict", "A catalog manages the table.", version, path)
+        yield found("catalog-without-ict", "The table is catalog-managed.", version, path)
 
 
 def has(protocol: Protocol, name: str) -> bool:
-    """Whether a protocol lists a feature for writers, under its name or that of its preview."""
+    """Whether writerFeatures lists a feature, by its name or its preview name."""
     return any(base(each) == name for each in writer_features(protocol))
 
 
 def is_on(protocol: Protocol, metadata: Metadata) -> bool | None:
-    """Whether in-commit timestamps are on; None where the property cannot be read."""
+    """Whether in-commit timestamps are on; None if the property is invalid."""
     try:
         return is_ict_active(protocol, metadata)
     except DeltaLogError:

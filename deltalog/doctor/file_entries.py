@@ -1,4 +1,4 @@
-"""Add actions by themselves: path, partition values, statistics, deletion vector. Pure.
+"""Checks single add actions: path, partition values, statistics, deletion vector. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #partition-value-serialization, #per-file-statistics,
 #deletion-vector-descriptor-schema.
@@ -38,7 +38,7 @@ _UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
-# What an add action shows by itself. It harms readers of the latest version only where the file is live.
+# Defects of a single add action. They affect readers of the latest version only while the file is live.
 ENTRY_RULES = frozenset(
     ["path-invalid", "partition-values-missing", "partition-value-invalid", "partition-value-null", "stats-invalid",
      "stats-value-invalid", "stats-min-above-max", "stats-count-invalid", "stats-null-in-required-column",
@@ -50,7 +50,8 @@ _GROUPS = ("minValues", "maxValues", "nullCount")
 
 @dataclass(frozen=True)
 class Rules:
-    """What add actions are checked against: the protocol and metadata of their version, and the table's place."""
+    """What add actions are checked against: the protocol and metadata of their version, and the location of the
+    table."""
 
     protocol: Protocol
     metadata: Metadata
@@ -58,7 +59,7 @@ class Rules:
 
     @cached_property
     def schema(self) -> StructType | None:
-        """The columns under the names that statistics use; None where the schema cannot be used."""
+        """The columns by the names used in statistics; None if the schema is invalid."""
         schema = schema_of(self.metadata)
         try:
             return None if schema is None else physical_schema(schema, mapping_of(self.metadata))
@@ -67,14 +68,14 @@ class Rules:
 
     @cached_property
     def partitions(self) -> dict[str, StructField | None]:
-        """The partition columns by their physical names."""
+        """The partition columns by physical name."""
         schema = schema_of(self.metadata) or StructType()
         names = physical_names(self.metadata, schema)
         return dict(zip(names, (schema.find(name) for name in self.metadata.partition_columns), strict=True))
 
     @cached_property
     def fields(self) -> Mapping[str, StructField]:
-        """The columns by their folded physical names."""
+        """The columns by lower-case physical name."""
         return {column.name.lower(): column for column in (self.schema.fields if self.schema else ())}
 
     @cached_property
@@ -95,17 +96,17 @@ class Rules:
 
     @cached_property
     def needs_records(self) -> str | None:
-        """The rule by which each new file needs numRecords."""
+        """The rule that requires numRecords for new files, if any."""
         return next((iceberg.rule(number) for number in iceberg.active(self.protocol, self.metadata)), None)
 
 
 def rules_of(protocol: Protocol, metadata: Metadata, url: str) -> Rules:
-    """The rules for the files of a table at a location."""
+    """Build the rules for the files of a table at ``url``."""
     return Rules(protocol, metadata, place_of(url))
 
 
 def identity(path: str, place: Place) -> str:
-    """One text for all spellings of the path of one file."""
+    """Normalize a path, so that all spellings of it become equal."""
     if _ORDINARY.fullmatch(path):
         return path
     try:
@@ -117,14 +118,14 @@ def identity(path: str, place: Place) -> str:
 
 @dataclass(slots=True)
 class Statistics:
-    """The statistics of a file, as far as they can be read. ``num_records`` is None where it is missing or wrong."""
+    """The readable statistics of a file. ``num_records`` is None if missing or invalid."""
 
     num_records: int | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
 def examine_add(add: AddFile, rules: Rules, version: int) -> Iterator[Finding]:
-    """What one add action shows by itself."""
+    """Check one add action by itself."""
     for rule, text in (
         *_path(add.path, rules),
         *_partition_values(add, rules),
@@ -137,7 +138,7 @@ def examine_add(add: AddFile, rules: Rules, version: int) -> Iterator[Finding]:
 def _path(path: str, rules: Rules) -> Iterator[tuple[str, str]]:
     if _ORDINARY.fullmatch(path):
         if path.startswith("_") and "/" in path and "=" not in path.partition("/")[0]:
-            yield "data-file-hidden", f"It lies in {path.partition('/')[0]}."
+            yield "data-file-hidden", f"The file lies in {path.partition('/')[0]}."
         return
     if _UNENCODED.search(path):
         yield "path-not-encoded", f"The path is {path[:200]!r}."
@@ -152,14 +153,14 @@ def _path(path: str, rules: Rules) -> Iterator[tuple[str, str]]:
             yield "path-invalid", f"The path is {path[:200]!r}."
         return
     if number == 0 and relative.startswith("_") and "/" in relative and "=" not in relative.partition("/")[0]:
-        yield "data-file-hidden", f"It lies in {relative.partition('/')[0]}."
+        yield "data-file-hidden", f"The file lies in {relative.partition('/')[0]}."
 
 
 def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
     values = add.partition_values
     for name, column in rules.partitions.items():
         if name not in values:
-            yield "partition-values-missing", f"It has no value of {name}."
+            yield "partition-values-missing", f"There is no value for {name}."
         elif column is not None:
             try:
                 value = parse(values[name], column.data_type, name)
@@ -170,7 +171,7 @@ def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
                 yield "partition-value-null", f"The value of {name} is NULL."
     if len(values) > len(rules.partitions):
         extra = [name for name in values if name not in rules.partitions]
-        yield "partition-values-extra", f"It has values of {', '.join(extra)}."
+        yield "partition-values-extra", f"There are values for {', '.join(extra)}."
     if values and "=" in add.path:
         yield from _directories(add, rules)
 
@@ -191,7 +192,7 @@ def _directories(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
         except CorruptTableError:
             same = True
         if not same and str(column.data_type) not in ("timestamp", "timestamp_ntz"):
-            yield "partition-directory-differs", f"{name} is {value!r}, and the directory {segment}."
+            yield "partition-directory-differs", f"{name} is {value!r}; the directory is {segment}."
 
 
 # ------------------------------------------------------------------------------------------- statistics
@@ -205,7 +206,7 @@ _num_records = msgspec.json.Decoder(_NumRecords)
 
 
 def num_records_of(add: AddFile) -> int | None:
-    """``numRecords`` of an add action, without the other statistics; None where it is missing or wrong."""
+    """Read only ``numRecords`` from the statistics of an add action; None if missing or invalid."""
     if not add.stats:
         return None
     try:
@@ -216,7 +217,7 @@ def num_records_of(add: AddFile) -> int | None:
 
 
 def statistics(add: AddFile) -> Statistics:
-    """The statistics of an add action; empty where they cannot be read."""
+    """The statistics of an add action; empty if unreadable."""
     if not add.stats:
         return Statistics()
     try:
@@ -275,7 +276,7 @@ def _columns(
         values = low.get(name), high.get(name), nulls.get(name)
         if isinstance(kind, StructType):
             if any(value is not None and not isinstance(value, dict) for value in values):
-                yield "stats-value-invalid", f"{full} is a struct, and its statistics are not objects."
+                yield "stats-value-invalid", f"{full} is a struct, but its statistics are not objects."
                 continue
             inner = {each.name.lower(): each for each in kind.fields}
             low_in, high_in, nulls_in = (value or {} for value in values)
@@ -286,12 +287,12 @@ def _columns(
 
 
 def _counts(count: Any, records: int | None, column: StructField, full: str, is_top: bool) -> Iterator[tuple[str, str]]:
-    if count is None or isinstance(count, dict):  # some writers count NULLs inside of arrays and maps
+    if count is None or isinstance(count, dict):  # some writers count NULLs inside arrays and maps
         return
     if not isinstance(count, int) or isinstance(count, bool):
         yield "stats-value-invalid", f"nullCount of {full} is {count!r}."
     elif count < 0 or (records is not None and count > records):
-        yield "stats-count-invalid", f"nullCount of {full} is {count}, and numRecords {records}."
+        yield "stats-count-invalid", f"nullCount of {full} is {count}; numRecords is {records}."
     elif count and is_top and not column.nullable:
         yield "stats-null-in-required-column", f"nullCount of {full} is {count}."
 
@@ -304,18 +305,18 @@ def _bounds(low: Any, high: Any, kind: DataType, full: str) -> Iterator[tuple[st
         try:
             comparable.append(as_value(value, kind))
         except (ValueError, TypeError, ArithmeticError, DeltaLogError):
-            yield "stats-value-invalid", f"{name} of {full} is {value!r}, and the column is {kind}."
+            yield "stats-value-invalid", f"{name} of {full} is {value!r}; the column type is {kind}."
             return
     if len(comparable) == 2 and None not in comparable:
         first, last = comparable
         if not (isinstance(first, float) and (math.isnan(first) or math.isnan(last))) and first > last:
-            yield "stats-min-above-max", f"The minimum of {full} is {low!r}, and the maximum {high!r}."
+            yield "stats-min-above-max", f"The minimum of {full} is {low!r}; the maximum is {high!r}."
 
 
 def as_value(value: Any, kind: DataType) -> Any:
-    """A bound in statistics as a value that compares as its column's values do; None where it is of no use.
+    """Convert a bound in statistics to a value that sorts like the column; None if the bound cannot be used.
 
-    Raises ValueError, TypeError, ArithmeticError or DeltaLogError for a value that is not of the column's type.
+    Raises ValueError, TypeError, ArithmeticError or DeltaLogError if the value does not have the column's type.
     """
     name = str(kind)
     convert = _CONVERT.get(name)
@@ -327,7 +328,7 @@ def as_value(value: Any, kind: DataType) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise ValueError(value)
         return decimal.Decimal(str(value))
-    return None  # variants, and types of later protocols
+    return None  # variants, and types that deltalog does not know
 
 
 def _whole(value: Any, bits: int) -> int:
@@ -359,7 +360,7 @@ def _date(value: Any) -> datetime.date:
 
 
 class _Beyond(Exception):
-    """A date that Python does not have."""
+    """A date outside Python's range."""
 
 
 def _moment(value: Any) -> datetime.datetime:
@@ -403,12 +404,12 @@ def _vector(add: AddFile, vector: DeletionVector, rules: Rules) -> Iterator[tupl
     if records is None:
         yield "vector-without-num-records", "The statistics have no numRecords."
     elif vector.cardinality > records:
-        yield "vector-outside-file", f"It deletes {vector.cardinality} rows of {records}."
+        yield "vector-outside-file", f"The vector deletes {vector.cardinality} rows; the file has {records}."
     if vector.cardinality == 0:
-        yield "vector-empty", "Its cardinality is 0."
+        yield "vector-empty", "The cardinality is 0."
     if vector.storage_type == "i":
         if vector.offset is not None:
-            yield "vector-descriptor-invalid", f"An inline vector has the offset {vector.offset}."
+            yield "vector-descriptor-invalid", f"The inline vector has an offset, {vector.offset}."
         yield from examine_inline(vector, records)
     elif vector.storage_type == "u":
         try:
@@ -424,16 +425,16 @@ def _vector(add: AddFile, vector: DeletionVector, rules: Rules) -> Iterator[tupl
 
 
 def examine_inline(vector: DeletionVector, records: int | None) -> Iterator[tuple[str, str]]:
-    """The bitmap of a vector that the log itself holds. ``records``: of its file, None where unknown."""
+    """Check the bitmap of an inline vector. ``records``: the number of rows in its file, None if unknown."""
     try:
         positions = deletion_vectors.from_inline(vector)
     except InvalidDataFileError as error:
         yield vector_rule(error), str(error)
         return
     if records is not None and len(positions) and positions.max() >= records:
-        yield "vector-outside-file", f"It deletes row {positions.max()} of {records}."
+        yield "vector-outside-file", f"The vector deletes row {positions.max()}; the file has {records} rows."
 
 
 def vector_rule(error: InvalidDataFileError) -> str:
-    """The rule that a vector breaks which cannot be read."""
+    """The rule broken by an unreadable deletion vector."""
     return "vector-cardinality-differs" if "positions, but" in str(error) else "vector-unreadable"

@@ -1,4 +1,4 @@
-"""Types, bounds and counts of a data file, compared with those of the schema and of statistics. Pure.
+"""Compares types, bounds and counts of a data file with the schema and the statistics. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics, #consistency-between-table-metadata-and-data-files.
 """
@@ -33,7 +33,7 @@ def of_column(body: Mapping[str, Any], group: str, name: str) -> Any:
 
 
 def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """The statistics of the columns of a struct."""
+    """The statistics of the struct at ``path``."""
     if not path:
         return body
     groups = ((group, of_column(body, group, path[0])) for group in ("minValues", "maxValues", "nullCount"))
@@ -41,7 +41,7 @@ def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def stored_type(stored: Mapping[str, pa.DataType], path: Sequence[str]) -> pa.DataType | None:
-    """The type of a column, in structs too, in a file."""
+    """The type in a file of a column, possibly nested in structs."""
     kind = stored.get(path[0].lower())
     for name in path[1:]:
         if kind is None or not pa.types.is_struct(kind):
@@ -57,9 +57,9 @@ def is_count(value: Any) -> bool:
 def contradictions(
     body: Mapping[str, Any], name: str, kind: DataType, actual: tuple[Any, Any], is_tight: bool
 ) -> Iterator[tuple[bool, str]]:
-    """How bounds in statistics contradict the smallest and largest value that a file has, and whether they do so by
-    less than a second, as some writers round. ``is_tight``: whether they must be exactly these, as far as the type
-    allows."""
+    """Compare bounds in statistics with ``actual``, the minimum and maximum of a file. Yields each contradiction with a
+    flag, true for a timestamp that is off by less than a second because of rounding. ``is_tight``: whether the bounds
+    must be exact, as far as the type allows."""
     own_low, own_high = of_column(body, "minValues", name), of_column(body, "maxValues", name)
     try:
         low = None if own_low is None else _plain(as_value(own_low, kind), kind)
@@ -69,17 +69,17 @@ def contradictions(
         return
     if any(isinstance(value, float) and math.isnan(value) for value in (low, high, first, last)):
         return
-    # Timestamps are cut to milliseconds, and text to a prefix.
+    # Statistics truncate timestamps to milliseconds and strings to a prefix.
     slack = 1000 if str(kind) in ("timestamp", "timestamp_ntz") else 0
     exact = is_tight and (str(kind) in _EXACT or isinstance(kind, DecimalType))
     if isinstance(kind, DecimalType) or str(kind) in ("float", "double"):
-        # Statistics have decimals as JSON numbers, which writers and readers round; widened columns hold floats.
+        # Decimals in statistics are JSON numbers, which writers and readers round; widened columns may hold floats.
         low, first = _rounded(low, first, kind)
         high, last = _rounded(high, last, kind)
     try:
         if low is not None and first is not None and (low > first or (exact and low != first)):
             slight = bool(slack) and low - first < _SECOND
-            yield slight, f"The minimum of {name} is {own_low!r}, and the file has {actual[0]!r}."
+            yield slight, f"The minimum of {name} is {own_low!r}; the file has {actual[0]!r}."
         if high is None or last is None:
             return
         below = high + slack <= last if slack else high < last
@@ -87,13 +87,14 @@ def contradictions(
             below = False
         if below or (exact and high != last):
             slight = bool(slack) and last - high < _SECOND
-            yield slight, f"The maximum of {name} is {own_high!r}, and the file has {actual[1]!r}."
+            yield slight, f"The maximum of {name} is {own_high!r}; the file has {actual[1]!r}."
     except TypeError:
         return
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether the values in a footer compare with those of a column, whose type was not widened to another kind."""
+    """Whether values in a footer can be compared with those of the column, that is, widening did not change the kind of
+    type."""
     if stored is None:
         return False
     if str(wanted) in ("timestamp", "timestamp_ntz"):
@@ -102,7 +103,7 @@ def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
 
 
 def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
-    """Both values; the same one twice where they differ by rounding only."""
+    """Both values; ``actual`` twice if they differ only by rounding."""
     if own is None or actual is None:
         return own, actual
     largest = 1e-15 if isinstance(kind, DecimalType) else 1.2e-7
@@ -110,7 +111,7 @@ def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
 
 
 def _plain(value: Any, kind: DataType) -> Any:
-    """A value of statistics or of a file as one that compares with the other."""
+    """Convert a value from statistics or from a file, so that both can be compared."""
     if isinstance(value, datetime.datetime):
         return (value - _EPOCH) // _MICROSECOND if value.tzinfo is not None else value
     if str(kind) == "string":
@@ -121,7 +122,7 @@ def _plain(value: Any, kind: DataType) -> Any:
 
 
 def fits(stored: pa.DataType, wanted: DataType) -> bool:
-    """Whether a column of a file can hold the values of a column of the table, widened if need be."""
+    """Whether the type of a column in a file matches the column of the table, possibly after widening."""
     while isinstance(stored, pa.BaseExtensionType):
         stored = stored.storage_type
     if pa.types.is_dictionary(stored):
@@ -148,5 +149,5 @@ def fits(stored: pa.DataType, wanted: DataType) -> bool:
         return True
     if isinstance(own, DecimalType) and isinstance(wanted, DecimalType):
         return own.scale == wanted.scale and own.precision <= wanted.precision
-    # Files of other writers hold byte and short as 32-bit integers.
+    # Other writers store byte and short as 32-bit integers.
     return str(own) == "integer" and str(wanted) in ("byte", "short")

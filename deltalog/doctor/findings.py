@@ -1,4 +1,4 @@
-"""What the doctor found: findings, and the report that has them. Pure."""
+"""Findings, and the report that contains them. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 from deltalog.doctor.rules import RULES, SEVERITIES, Severity
 
-# Of each rule as many findings are kept, so that a report of a large damaged table has bounded memory.
+# The report keeps at most this many findings per rule, which bounds its memory.
 MOST_OF_A_RULE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that a table breaks, and where.
+    """One violation of a rule.
 
-    ``rule``: its id in deltalog.doctor.rules.RULES. ``version``: of the table, None where it concerns none. ``path``:
-    the file, relative to the table's root, or as the log names it. ``message``: what was found. ``remedy``: what to do.
+    ``rule``: its id in deltalog.doctor.rules.RULES. ``version``: the table version, None if the finding concerns no
+    single version. ``path``: the file, relative to the table's root or as spelled in the log. ``message``: the details.
+    ``remedy``: what to do.
     """
 
     rule: str
@@ -35,19 +36,19 @@ class Finding:
         return f"{self.severity} {self.rule}{f' ({where})' if where else ''}: {self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, and the section of PROTOCOL.md."""
+        """The fields as JSON values, with the section of PROTOCOL.md."""
         return {**asdict(self), "section": RULES[self.rule].section}
 
 
 def found(rule: str, message: str, version: int | None = None, path: str | None = None) -> Finding:
-    """A finding of a rule, by its id."""
+    """Create a finding for the rule with this id."""
     row = RULES[rule]
     return Finding(rule, row.severity, version, path, message, row.remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """How much was examined: commits, checkpoints, live files of the latest version, footers and rows of data files."""
+    """Numbers of items checked. ``live_files``: of the latest version; ``footers``, ``rows``: of data files."""
 
     commits: int = 0
     checkpoints: int = 0
@@ -62,9 +63,9 @@ class Examined:
 class CheckReport:
     """The result of a check.
 
-    ``findings``: by severity, then by version; at most MOST_OF_A_RULE of each rule. ``of_rules``: how many there are
-    of each rule, those that are left out included. ``version``: the latest version of the log, None where there is
-    none. ``deep``: whether the rows of data files were read.
+    ``findings``: sorted by severity, then version; at most MOST_OF_A_RULE per rule. ``of_rules``: the number of
+    findings per rule, including those omitted from ``findings``. ``version``: the latest version of the log, None if
+    there is none. ``deep``: whether the rows of data files were read.
     """
 
     url: str
@@ -81,7 +82,7 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of findings of each severity, those that are left out included."""
+        """The number of findings per severity, including those omitted from ``findings``."""
         numbers: dict[str, int] = dict.fromkeys(SEVERITIES, 0)
         kept: Counter[str] = Counter()
         for finding in self.findings:
@@ -93,11 +94,11 @@ class CheckReport:
 
     @property
     def rules(self) -> list[str]:
-        """The ids of the rules that have findings, the most severe first."""
+        """The ids of the violated rules, most severe first."""
         return list(dict.fromkeys(finding.rule for finding in self.findings))
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values of JSON."""
+        """The report as JSON values."""
         return {
             "url": self.url,
             "version": self.version,
@@ -116,14 +117,14 @@ class CheckReport:
 
 
 class Collector:
-    """Takes findings in, and keeps at most MOST_OF_A_RULE of each rule."""
+    """Collects findings, at most MOST_OF_A_RULE per rule."""
 
     def __init__(self) -> None:
         self.of_rules: Counter[str] = Counter()
         self._kept: dict[Finding, None] = {}
 
     def take(self, findings: Iterable[Finding]) -> None:
-        """Add findings; one that is there already is not added again."""
+        """Add findings, ignoring duplicates."""
         for finding in findings:
             if finding in self._kept:
                 continue
@@ -136,8 +137,8 @@ class Collector:
         self.take([found(rule, message, version, path)])
 
     def lower(self, rules: Collection[str], live: Collection[str], vectors: Collection[str]) -> None:
-        """Make errors of ``rules`` warnings where their file, by its path, is not ``live`` any more, or has none of the
-        live deletion ``vectors`` that they are about."""
+        """Downgrade errors of ``rules`` to warnings if they concern files that are no longer ``live`` or deletion
+        vectors that are not among the live ``vectors``. Both are sets of paths of data files."""
 
         def is_gone(each: Finding) -> bool:
             place = vectors if each.rule.startswith("vector-") else live
@@ -146,11 +147,11 @@ class Collector:
         self._kept = {replace(each, severity="warning") if is_gone(each) else each: None for each in self._kept}
 
     def has(self, *rules: str) -> bool:
-        """Whether there is a finding of one of these rules."""
+        """Whether one of these rules was violated."""
         return any(self.of_rules[rule] for rule in rules)
 
     def sorted(self) -> tuple[Finding, ...]:
-        """By severity, version, rule and path."""
+        """The findings, sorted by severity, version, rule and path."""
 
         def order(finding: Finding) -> tuple[int, int, str, str]:
             at = -1 if finding.version is None else finding.version
@@ -163,7 +164,7 @@ class Collector:
 
 
 def to_sarif(report: CheckReport, tool_version: str) -> dict[str, Any]:
-    """The report as a log of SARIF 2.1.0, as code scanners show it. Locations are URIs of files."""
+    """The report in SARIF 2.1.0, the format of code scanning tools. Locations are file URIs."""
     levels = {"error": "error", "warning": "warning", "info": "note"}
     ids = sorted({finding.rule for finding in report.findings})
     rules = [

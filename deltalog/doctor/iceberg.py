@@ -1,4 +1,4 @@
-"""Iceberg compatibility: its requirements on the protocol, the metadata and the data files. Pure.
+"""Checks the requirements of Iceberg compatibility on protocol, metadata and data files. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2.
 """
@@ -32,7 +32,7 @@ _NARROW = ("byte", "short", "integer")
 
 
 def active(protocol: Protocol, metadata: Metadata) -> list[str]:
-    """The versions that are supported and on: "1", "2", both or none."""
+    """The versions of icebergCompat that are listed and enabled: "1", "2", both or none."""
     return [
         number
         for number in "12"
@@ -42,22 +42,22 @@ def active(protocol: Protocol, metadata: Metadata) -> list[str]:
 
 
 def rule(number: str) -> str:
-    """The rule of a version."""
+    """The id of the rule about a version of icebergCompat."""
     return {"1": "iceberg-v1-violated", "2": "iceberg-v2-violated"}[number]
 
 
 def examine_iceberg(protocol: Protocol, metadata: Metadata, schema: StructType) -> Iterator[tuple[str, str]]:
-    """What the protocol and the metadata show."""
+    """Check protocol and metadata."""
     numbers, configuration = active(protocol, metadata), metadata.configuration
     if len(numbers) > 1:
-        yield rule("2"), "icebergCompatV1 is on, too."
+        yield rule("2"), "icebergCompatV1 is enabled as well."
     for number in numbers:
         if configuration.get("delta.columnMapping.mode", "none").lower() == "none":
             yield rule(number), "Column mapping is off."
         with_vectors = configuration.get("delta.enableDeletionVectors", "").lower() == "true"
         supported = has(protocol, "deletionVectors")
         if supported and (number == "1" or with_vectors):
-            yield rule(number), "Deletion vectors are on." if with_vectors else "The protocol has deletionVectors."
+            yield rule(number), "Deletion vectors are on." if with_vectors else "The protocol lists deletionVectors."
         for name, kind in _types(schema):
             if _is_refused(kind, number):
                 yield rule(number), f"{name} is {kind}."
@@ -71,7 +71,7 @@ def examine_iceberg(protocol: Protocol, metadata: Metadata, schema: StructType) 
 
 
 def _types(kind: DataType, path: str = "") -> Iterator[tuple[str, DataType]]:
-    """All types at all depths, with the columns that have them."""
+    """All types at all depths, with the paths of their columns."""
     if isinstance(kind, StructType):
         for column in kind.fields:
             name = f"{path}.{column.name}" if path else column.name
@@ -100,7 +100,7 @@ def _changes(column: StructField) -> list[Mapping[str, Any]]:
 
 
 def _iceberg_can(change: Mapping[str, Any]) -> bool:
-    """Whether Iceberg has a change of type: int to long, float to double, and decimals of more digits."""
+    """Whether Iceberg supports a type change: int to long, float to double, or a higher decimal precision."""
     before, after = str(change["fromType"]), str(change["toType"])
     if before in _NARROW:
         return after in (*_NARROW, "long")
@@ -110,7 +110,7 @@ def _iceberg_can(change: Mapping[str, Any]) -> bool:
 
 
 def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
-    """The ids of the elements, keys and values of arrays and maps."""
+    """Check the ids of array elements, map keys and map values."""
     used: Counter[Any] = Counter()
     for path, column in columns_by_path(schema):
         used[column.metadata.get(ID_KEY)] += 1
@@ -121,7 +121,7 @@ def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
         known = ids if isinstance(ids, Mapping) else {}
         missing = sorted(wanted - known.keys())
         if missing:
-            yield rule("2"), f"{name} has no {NESTED_IDS_KEY} of {', '.join(missing[:5])}."
+            yield rule("2"), f"{name} has no {NESTED_IDS_KEY} for {', '.join(missing[:5])}."
         used.update(number for key, number in known.items() if key in wanted)
     used.pop(None, None)
     for number, times in used.items():
@@ -130,7 +130,7 @@ def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
 
 
 def _nested(kind: DataType, prefix: str) -> Iterator[str]:
-    """The keys of the ids of a column's elements, keys and values; those in structs belong to the structs' columns."""
+    """The nested paths in a column that need an id. Types inside structs belong to the columns of the struct."""
     if isinstance(kind, ArrayType):
         yield f"{prefix}.element"
         yield from _nested(kind.element_type, f"{prefix}.element")
@@ -141,29 +141,28 @@ def _nested(kind: DataType, prefix: str) -> Iterator[str]:
 
 
 def changed_partitions(protocol: Protocol, before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """Partition columns that are replaced by others of other names."""
+    """Report partition columns that were replaced by columns with other names."""
     if not before.partition_columns or before.partition_columns == after.partition_columns:
         return
     for number in active(protocol, after):
         if number in active(protocol, before):
-            text = f"The partition columns were {list(before.partition_columns)}, and are "
+            text = f"The partition columns were {list(before.partition_columns)} and are now "
             yield rule(number), f"{text}{list(after.partition_columns)}."
 
 
 def examine_file(
     number: str, partitions: Mapping[str, int | None], names: list[str], ids: list[int], int96: list[str]
 ) -> Iterator[str]:
-    """What the footer of a data file shows. ``partitions``: the partition columns by their physical names, with their
-    field ids. ``names``, ``ids``: of the columns of the file, ids are -1 where it has none. ``int96``: its columns of
-    that type."""
+    """Check the footer of a data file. ``partitions``: the field ids of the partition columns by physical name.
+    ``names``, ``ids``: of the columns in the file; an id is -1 if missing. ``int96``: the columns of type INT96."""
     for name, field_id in partitions.items():
         at = next(
             (n for n, own in enumerate(names) if own == name or (field_id is not None and ids[n] == field_id)), None
         )
         if at is None:
-            yield f"The file does not hold the partition column {name}."
+            yield f"The file does not contain the partition column {name}."
     held = [n for n, own in enumerate(names) if own in partitions or (ids[n] >= 0 and ids[n] in partitions.values())]
     if number == "1" and held and min(held) < len(names) - len(held):
-        yield "Partition columns are not behind the other columns of the file."
+        yield "Partition columns do not follow all other columns of the file."
     if number == "2" and int96:
         yield f"The timestamps of {', '.join(int96[:5])} are INT96."

@@ -1,4 +1,4 @@
-"""The names in a log: what each file is, and what is missing or has no place. Pure.
+"""Checks the file names in a log for missing and unexpected files. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries, #checkpoints, #log-compaction-files.
 """
@@ -25,8 +25,9 @@ _TEMPORARY = re.compile(r"\..*|_.*|.*(?:tmp|temp|\$folder\$|_started|_committed|
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log: ``listing`` as deltalog parses it; ``metas`` of all files, by name; ``incomplete``
-    checkpoints: version, number of parts, names."""
+    """The files of a log. ``listing``: as parsed for reading. ``metas``: all files by name. ``incomplete``: multi-part
+    checkpoints that lack parts, as (version, number of parts, names). ``strays``: names that are not those of log
+    files."""
 
     listing: Listing
     metas: Mapping[str, FileMeta]
@@ -36,12 +37,12 @@ class LogFiles:
 
     @property
     def latest(self) -> int | None:
-        """The last version that has a commit, else that of the last checkpoint."""
+        """The version of the last commit, or of the last checkpoint if there is no commit."""
         return self.listing.last
 
 
 def log_files(metas: Iterable[FileMeta]) -> LogFiles:
-    """The files of ``_delta_log``, sorted into kinds."""
+    """Group the files of ``_delta_log`` by kind."""
     by_name = {meta.name: meta for meta in metas}
     parts: dict[tuple[int, int], list[str]] = {}
     compactions, strays = [], []
@@ -59,31 +60,33 @@ def log_files(metas: Iterable[FileMeta]) -> LogFiles:
 
 
 def examine_names(files: LogFiles) -> Iterator[Finding]:
-    """Names that the protocol does not define, and files whose names contradict the others."""
+    """Report file names that the protocol does not define or that contradict other names."""
     for name in files.strays:
         path = log_path(name)
         if _COMMIT_LIKE.fullmatch(name):
             yield found("commit-name-malformed", f"The version of {name} does not have 20 digits.", None, path)
         elif _CHECKPOINT_LIKE.fullmatch(name):
-            yield found("checkpoint-name-malformed", f"{name} is not a name of a checkpoint.", None, path)
+            yield found("checkpoint-name-malformed", f"{name} is not a valid checkpoint name.", None, path)
         elif _COMPACTION_LIKE.fullmatch(name):
-            yield found("compaction-range-invalid", f"{name} is not a name of a log compaction file.", None, path)
+            yield found(
+                "compaction-range-invalid", f"{name} is not a valid name for a log compaction file.", None, path
+            )
         elif not _TEMPORARY.fullmatch(name):
-            yield found("log-file-unknown", f"{name} has no name of the protocol.", None, path)
+            yield found("log-file-unknown", f"{name} is not a name that the protocol defines.", None, path)
     for version, of, names in files.incomplete:
-        text = f"{len(names)} of {of} parts are there."
+        text = f"Only {len(names)} of {of} parts exist."
         yield found("multi-part-checkpoint-incomplete", text, version, log_path(names[0]))
     for each in files.compactions:
         path = log_path(each.name)
         if each.end_version is None or each.end_version <= each.version:
-            yield found("compaction-range-invalid", f"It ends at version {each.end_version}.", each.version, path)
+            yield found("compaction-range-invalid", f"The file ends at version {each.end_version}.", each.version, path)
         elif files.latest is not None and each.end_version > files.latest:
-            text = f"It ends at version {each.end_version}, and the latest version is {files.latest}."
+            text = f"The file ends at version {each.end_version}; the latest version is {files.latest}."
             yield found("compaction-after-latest", text, each.version, path)
 
 
 def examine_segment(files: LogFiles, unusable: Iterable[Checkpoint] = ()) -> Iterator[Finding]:
-    """Commits and checkpoints that are missing. ``unusable``: checkpoints that cannot be read."""
+    """Report missing commits and checkpoints. ``unusable``: the unreadable checkpoints."""
     listing, refused = files.listing, set(unusable)
     commits = listing.commits
     usable = [each for each in listing.checkpoints if each not in refused]
@@ -95,9 +98,9 @@ def examine_segment(files: LogFiles, unusable: Iterable[Checkpoint] = ()) -> Ite
     for each in listing.checkpoints:
         path = log_path(each.names[0])
         if each.version > last:
-            yield found("checkpoint-after-latest", f"The last commit is of version {last}.", each.version, path)
+            yield found("checkpoint-after-latest", f"The last commit is version {last}.", each.version, path)
         elif not _has(commits, each.version):
-            text = f"{commit_name(each.version)} is missing: version {each.version} has no time of its own."
+            text = f"{commit_name(each.version)} is missing, so the timestamp of version {each.version} is unknown."
             yield found("checkpoint-without-commit", text, each.version, path)
     yield from _gaps(commits, usable, newest)
 
@@ -112,7 +115,7 @@ def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | No
         return
     first = commits[0]
     if first > 0 and not any(each.version >= first - 1 for each in usable):
-        text = f"The first commit is of version {first}."
+        text = f"The first commit is version {first}."
         yield found("log-start-missing", text, first, log_path(commit_name(first)))
     elif first > 0 and usable and usable[0].version > first:
         text = f"Versions {first} to {usable[0].version - 1} come before the first checkpoint, {usable[0].version}."
@@ -133,13 +136,14 @@ def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | No
 
 
 def staged_version(name: str) -> int | None:
-    """The version of a staged commit by its name; None for another name."""
+    """The version in the name of a staged commit; None for other names."""
     match = _STAGED.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def examine_staged(names: Iterable[str], last: int, is_managed: bool) -> Iterator[Finding]:
-    """The names in ``_staged_commits``. ``last``: the latest version in the log. ``is_managed``: by a catalog."""
+    """Check the names in ``_staged_commits``. ``last``: the latest version in the log. ``is_managed``: whether the
+    table is catalog-managed."""
     for name in names:
         version = staged_version(name)
         path = f"_delta_log/_staged_commits/{name}"
@@ -148,5 +152,7 @@ def examine_staged(names: Iterable[str], last: int, is_managed: bool) -> Iterato
                 text = f"{name} is not <version>.<uuid>.json."
                 yield found("staged-commit-name-malformed", text, None, path)
         elif version > last or not is_managed:
-            text = f"The log ends at version {last}" + ("." if is_managed else ", and no catalog manages the table.")
+            text = f"The log ends at version {last}" + (
+                "." if is_managed else ", and the table is not catalog-managed."
+            )
             yield found("staged-commit-unpublished", text, version, path)

@@ -1,4 +1,4 @@
-"""The live files of a version, from commit to commit, and what is wrong with how commits change them. Pure.
+"""Tracks the live files from commit to commit, and checks how commits change them. Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file, #delta-log-entries-1. A live file takes about 350
 bytes of memory.
@@ -20,13 +20,13 @@ from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.paths import Place
 
 _PACKED = struct.Struct("<qqqqqqQ")
-# A file that is restored, or taken from another table, keeps the version in which it was added first.
+# A restored or cloned file keeps the version in which it was first added.
 _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 
 class Entry(NamedTuple):
-    """What is remembered of a live file; -1 for what it does not have. ``version``: from which on it is live, as far as
-    the log shows. ``digest``: of what a checkpoint must repeat."""
+    """The facts kept about a live file; -1 for absent values. ``version``: the version since which the file is live, as
+    far as the log shows. ``digest``: ``digest_of`` its add action."""
 
     version: int
     size: int
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def digest_of(add: AddFile) -> int:
-    """A number that is equal for equal add actions, but for statistics, tags and dataChange."""
+    """A hash of an add action that ignores statistics, tags and dataChange."""
     values = tuple(sorted((name, value or None) for name, value in add.partition_values.items()))
     vector = add.deletion_vector
     key = (add.size, add.modification_time, values, add.base_row_id, add.default_row_commit_version,
@@ -52,12 +52,12 @@ def vector_id(vector: DeletionVector | None) -> str | None:
 
 @dataclass(slots=True)
 class LiveFiles:
-    """Live files by their paths as the log spells them."""
+    """The live files by path, as spelled in the log."""
 
     place: Place
     packed: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[str, str] = field(default_factory=dict)
-    # Paths that are not spelled plainly, by the file that they mean.
+    # Paths that differ from their normalized form, by that form.
     odd: dict[str, set[str]] = field(default_factory=dict)
     size_bytes: int = 0
     deleted: int = 0
@@ -69,12 +69,12 @@ class LiveFiles:
         return len(self.packed)
 
     def get(self, path: str) -> Entry | None:
-        """What is remembered of a live file."""
+        """The entry of a live file."""
         data = self.packed.get(path)
         return None if data is None else Entry(*_PACKED.unpack(data))
 
     def put(self, add: AddFile, version: int) -> None:
-        """Add a file that is live from a version on, in the place of the one that has its path."""
+        """Add a file that is live since ``version``, replacing an entry with the same path."""
         if add.path in self.packed:
             self.drop(add.path)
         vector = add.deletion_vector
@@ -94,7 +94,7 @@ class LiveFiles:
         self._count(entry, 1)
 
     def drop(self, path: str) -> None:
-        """Remove a file that is live."""
+        """Remove a live file, if present."""
         entry = self.get(path)
         if entry is None:
             return
@@ -117,7 +117,7 @@ class LiveFiles:
         self.deleted_counts[bisect.bisect_right(DELETED_BINS, deleted) - 1] += sign
 
     def other_spellings(self, path: str) -> list[str]:
-        """The paths of live files that mean the same file as this path, and are spelled otherwise."""
+        """Other spellings of this path among the live files."""
         if not self.odd:
             return []
         same = identity(path, self.place)
@@ -128,7 +128,7 @@ class LiveFiles:
 
 
 def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None, is_exact: bool) -> Iterator[Finding]:
-    """Change ``files`` as a commit does. ``is_exact``: whether all live files before it are known."""
+    """Apply a commit to ``files``. ``is_exact``: whether all live files before the commit are known."""
     yield from _examine_pairs(actions, version)
     before: dict[str, Entry] = {}
     for remove in actions.removes:
@@ -138,7 +138,7 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
             yield from _examine_removed_ids(remove, live, version, rules)
             files.drop(remove.path)
         elif is_exact:
-            text = "It is not live." if live is None else "It is live with another deletion vector."
+            text = "The file is not live." if live is None else "The file is live with another deletion vector."
             yield found("remove-not-live", text, version, remove.path)
     new = False
     operation = actions.info.operation if actions.info is not None else None
@@ -149,14 +149,14 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
             yield found("file-live-with-two-vectors", text, version, add.path)
         new = new or live is None
         yield from _examine_row_ids(add, live or before.get(add.path), version, rules, operation)
-        # One that is added again as it is has been live before.
+        # A file that is re-added unchanged was live before.
         same = live is not None and files.vectors.get(add.path) == vector_id(add.deletion_vector)
         files.put(add, live.version if same and live is not None else version)
     for add in actions.adds if files.odd else ():
         for other in files.other_spellings(add.path):
-            yield found("file-live-twice", f"It is live as {other!r}, too.", version, add.path)
+            yield found("file-live-twice", f"The file is also live as {other!r}.", version, add.path)
     if is_exact and new and actions.adds and not actions.removes and all(not add.data_change for add in actions.adds):
-        yield found("data-change-contradicts", f"It adds {len(actions.adds)} files.", version)
+        yield found("data-change-contradicts", f"The commit adds {len(actions.adds)} files.", version)
 
 
 def _examine_pairs(actions: Actions, version: int) -> Iterator[Finding]:
@@ -168,14 +168,14 @@ def _examine_pairs(actions: Actions, version: int) -> Iterator[Finding]:
     ):
         if len(unique) < len(files):
             for path in repeated(files):
-                yield found(rule, f"It has several {kind} actions of the file.", version, path)
+                yield found(rule, f"The commit has several {kind} actions for the file.", version, path)
     for path in adds.keys() & removes.keys():
         if adds[path] == removes[path]:
             yield found("commit-add-and-remove", "The commit adds and removes the file.", version, path)
 
 
 def repeated(files: Iterable[AddFile | RemoveFile]) -> list[str]:
-    """The paths that are there more than once."""
+    """The paths that occur more than once."""
     seen: set[str] = set()
     twice: dict[str, None] = {}
     for file in files:
@@ -189,7 +189,7 @@ def _examine_removed_ids(remove: RemoveFile, live: Entry, version: int, rules: R
     if rules is None or not rules.tracks_rows or live.base_row_id < 0:
         return
     if (remove.base_row_id, remove.default_row_commit_version) != (live.base_row_id, live.row_version):
-        text = f"The file has {live.base_row_id} of version {live.row_version}, and its remove action "
+        text = f"The file has row id {live.base_row_id} of version {live.row_version}, but its remove action has "
         text += f"{remove.base_row_id} of version {remove.default_row_commit_version}."
         yield found("remove-row-id-differs", text, version, remove.path)
 
@@ -201,27 +201,32 @@ def _examine_row_ids(
         return
     if add.base_row_id is None or add.default_row_commit_version is None:
         missing = "baseRowId" if add.base_row_id is None else "defaultRowCommitVersion"
-        yield found("row-id-missing", f"It has no {missing}.", version, add.path)
+        yield found("row-id-missing", f"The add action has no {missing}.", version, add.path)
     elif live is not None and live.base_row_id >= 0:
         if (live.base_row_id, live.row_version) != (add.base_row_id, add.default_row_commit_version):
-            text = f"It had {live.base_row_id} of version {live.row_version}, and has {add.base_row_id} of version "
+            text = f"It was {live.base_row_id} of version {live.row_version} and is now {add.base_row_id} of version "
             yield found("row-id-changed", f"{text}{add.default_row_commit_version}.", version, add.path)
     elif live is None and (
         add.default_row_commit_version > version
         or (add.default_row_commit_version < version and operation not in _KEEP_ROW_VERSIONS)
     ):
-        yield found("row-commit-version-wrong", f"It is {add.default_row_commit_version}.", version, add.path)
+        yield found(
+            "row-commit-version-wrong",
+            f"defaultRowCommitVersion is {add.default_row_commit_version}.",
+            version,
+            add.path,
+        )
 
 
 def examine_row_ids(files: LiveFiles, mark: int | None, version: int, is_enabled: bool) -> Iterator[Finding]:
-    """Row ids of the live files that are missing although row tracking is enabled, that overlap, or are above the
-    high-water mark ``mark`` (None: there is none)."""
+    """Check the row ids of the live files: none may be missing if row tracking is enabled, and they must neither
+    overlap nor exceed ``mark``, the high-water mark (None if there is none)."""
     ranges = []
     for path in files.packed:
         entry = files.get(path)
         if is_enabled and entry is not None and (entry.base_row_id < 0 or entry.row_version < 0):
             missing = "baseRowId" if entry.base_row_id < 0 else "defaultRowCommitVersion"
-            yield found("row-id-missing", f"It is live, and has no {missing}.", version, path)
+            yield found("row-id-missing", f"The live file has no {missing}.", version, path)
         if entry is not None and entry.base_row_id >= 0:
             ranges.append((entry.base_row_id, max(entry.records, 1), path))
     ranges.sort()
@@ -229,10 +234,10 @@ def examine_row_ids(files: LiveFiles, mark: int | None, version: int, is_enabled
     for first, number, path in ranges:
         if first < end:
             yield found(
-                "row-id-overlap", f"Its ids begin at {first}, and those of {owner} end at {end - 1}.", version, path
+                "row-id-overlap", f"The row ids start at {first}; those of {owner} end at {end - 1}.", version, path
             )
         if first + number > end:
             end, owner = first + number, path
     if ranges and (mark is None or mark < end - 1):
-        text = f"The highest row id is {end - 1}, and the high-water mark {'missing' if mark is None else mark}."
+        text = f"The highest row id is {end - 1}; the high-water mark is {'missing' if mark is None else mark}."
         yield found("row-id-high-water-mark", text, version)

@@ -1,4 +1,4 @@
-"""Files that were removed within the retention, and the versions that need them. Pure.
+"""Files removed within the retention period, and the versions that need them. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file. Readers of earlier versions need a removed file until its tombstone expires.
 """
@@ -21,8 +21,8 @@ _RANGES = 20
 
 
 class Span(NamedTuple):
-    """The versions from ``first`` to ``last`` in which a file was live with a deletion vector, whose file is
-    ``vector``."""
+    """The versions ``first`` to ``last``, in which the file ``path`` was live. ``vector``: the file of its deletion
+    vector, if any."""
 
     path: str
     vector: str | None
@@ -32,7 +32,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class RemovedFiles:
-    """The files that commits removed, with the times in ms. ``is_whole``: they are not more than ``MOST``."""
+    """The files that commits removed, with their deletion times in ms. ``is_whole``: False once there were more than
+    ``MOST``."""
 
     now_ms: int
     spans: dict[Key, list[tuple[Span, int]]] = field(default_factory=dict)
@@ -40,8 +41,8 @@ class RemovedFiles:
     is_whole: bool = True
 
     def take(self, version: int, actions: Actions, live: LiveFiles, configuration: Mapping[str, str]) -> None:
-        """Add what a commit removes. ``live``: before the commit. ``configuration``: by whose retention a tombstone is
-        left out that has expired."""
+        """Add the files that a commit removes. ``live``: the live files before the commit. ``configuration``: table
+        properties, whose retention decides which tombstones have expired; these are ignored."""
         for remove in actions.removes:
             entry, time_ms = live.get(remove.path), remove.deletion_timestamp
             vector = vector_id(remove.deletion_vector)
@@ -57,12 +58,12 @@ class RemovedFiles:
             self.spans, self.count = {}, 0
 
     def forget(self) -> None:
-        """Actions are missing: nothing is known of earlier versions."""
+        """Discard all files, because the state of earlier versions is unknown."""
         self.spans, self.count = {}, 0
 
     def needed(self, configuration: Mapping[str, str], live: LiveFiles) -> list[Span]:
-        """Those that readers of versions within the retention need, without those of live files, which are examined
-        themselves."""
+        """The spans of files that versions within the retention period need, excluding live files, which are checked
+        elsewhere."""
         found = []
         for (path, vector), spans in self.spans.items():
             if path in live.packed and live.vectors.get(path) == vector:
@@ -81,21 +82,21 @@ def _vector_file(vector: DeletionVector | None) -> str | None:
     try:
         return file_of(vector)
     except InvalidDataFileError:
-        return None  # examined with its add action
+        return None  # checked with its add action
 
 
 def names_of(spans: Iterable[Span]) -> list[str]:
-    """The files of spans as the log names them, each once."""
+    """The distinct files of spans, as spelled in the log."""
     return list(dict.fromkeys(name for span in spans for name in (span.path, span.vector) if name is not None))
 
 
 def lost(spans: Iterable[Span], gone: set[str]) -> Iterator[Span]:
-    """The spans that need a file that is gone."""
+    """The spans that need one of the missing files."""
     return (span for span in spans if span.path in gone or span.vector in gone)
 
 
 def described(spans: Iterable[Span]) -> str:
-    """The versions of spans, such as ``3, 5 to 8``."""
+    """The versions of spans as text, such as ``3, 5 to 8``."""
     ranges: list[list[int]] = []
     for first, last in sorted((span.first, span.last) for span in spans):
         if ranges and first <= ranges[-1][1] + 1:

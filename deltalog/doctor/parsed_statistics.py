@@ -1,4 +1,4 @@
-"""Statistics as structs in a checkpoint, compared with the text of the same action.
+"""Compares stats_parsed with stats in checkpoints.
 
 Spec: PROTOCOL.md#checkpoint-schema (stats, stats_parsed), #per-file-statistics.
 """
@@ -15,19 +15,20 @@ import pyarrow.compute as pc
 from deltalog.doctor.file_entries import Rules
 from deltalog.doctor.findings import Finding, found
 from deltalog.log.checkpoint.reader import LEAN
-from deltalog.log.file_statistics import Leaf, column_name, leaves_of, of_files
+from deltalog.log.file_statistics import Leaf, column_name, leaves_of, statistics_of_files
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.base import LogStore
 
 _PATH, _TEXT, _PARSED = "add.path", "add.stats", "add.stats_parsed"
-# Text has milliseconds; a struct may have the microseconds of the same bound.
+# stats has milliseconds; stats_parsed may have microseconds.
 _CLOSE_MICROS = 1000
 
 
 def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where: str) -> Iterator[Finding]:
-    """Statistics of one Parquet file of a checkpoint, at ``path``, that are there in both forms and differ.
+    """Report statistics that differ between stats and stats_parsed in the checkpoint file at ``path``.
 
-    ``where``: the path of the finding. Raises what reading it raises. Cost: as reading these columns. Memory: a batch.
+    ``where``: the path of the finding. Raises the errors of reading the file. Cost: reading these columns. Memory: one
+    batch.
     """
     if rules.schema is None:
         return
@@ -41,20 +42,20 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
         for batch in file.iter_batches(LEAN.rows, columns=columns, use_threads=False):
             add = pa.Table.from_batches([batch]).column("add").combine_chunks()
             for name, differing in _differences(add.filter(add.is_valid()), leaves):
-                text = f"{name} of its parsed statistics differs from the text: {differing}."
+                text = f"{name} in stats_parsed differs from stats: {differing}."
                 yield found("checkpoint-stats-differ", text, version, where)
 
 
 def _differences(add: Any, leaves: Sequence[Leaf]) -> Iterator[tuple[str, str]]:
-    """Names of statistics, and the first file in which the two forms have other values."""
+    """The name of each statistic that differs, with both values in the first such file."""
     parts = dict(zip((field.name for field in add.type), add.flatten(), strict=True))
     paths, texts, structs = parts["path"], parts["stats"], parts["stats_parsed"]
     both = pc.and_(texts.is_valid(), structs.is_valid())
     paths, texts, structs = (each.filter(both) for each in (paths, texts, structs))
     if not len(paths):
         return
-    by_text = of_files(pa.table({"stats": pa.chunked_array([texts])}), leaves)
-    by_struct = of_files(pa.table({"stats_parsed": pa.chunked_array([structs])}), leaves)
+    by_text = statistics_of_files(pa.table({"stats": pa.chunked_array([texts])}), leaves)
+    by_struct = statistics_of_files(pa.table({"stats_parsed": pa.chunked_array([structs])}), leaves)
     names = {"numRecords": "numRecords"}
     for leaf in leaves:
         names.update({column_name(group, leaf): f"{group}.{'.'.join(leaf.path)}" for group in leaf.groups})

@@ -1,7 +1,7 @@
-"""Repairs what derived files and new commits can repair. A commit that is in the log is never changed.
+"""Repairs defects through derived files and new commits. Existing commits are never changed.
 
-A damaged file that is derived is deleted, and a new checkpoint written; the enablement pair and damaged in-commit
-timestamps are renewed by commits that turn them off and on.
+Damaged derived files are deleted, and a new checkpoint is written. Wrong in-commit timestamps and enablement properties
+are corrected by two commits that turn in-commit timestamps off and on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltalog.addresses import handle_on_latest
 from deltalog.alter.properties import switch_in_commit_timestamps
-from deltalog.catalog.locate import handle_on_latest
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
@@ -24,7 +24,7 @@ from deltalog.write.table_handle import TableHandle
 Kind = Literal["delete", "checkpoint", "renew timestamps", "remove pair"]
 
 _KEPT_CRC = ("crc-missing", "crc-without-commit")
-# With these the log may not be rebuilt without its checkpoints.
+# With these findings, the commits alone may not determine the state, so checkpoints are kept.
 _INCOMPLETE = (
     "version-gap", "version-gap-below-checkpoint", "log-start-missing", "log-begins-later", "log-missing",
     "cleanup-without-checkpoint", "checkpoint-after-latest", "protocol-missing", "metadata-missing", "log-unreadable",
@@ -39,7 +39,7 @@ _RENEW = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One step. ``path``: the file that is deleted. ``rules``: what it repairs."""
+    """One repair step. ``rules``: the rules whose findings it repairs. ``path``: the file to delete, if any."""
 
     kind: Kind
     rules: tuple[str, ...]
@@ -52,24 +52,26 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a step. ``error``: why it failed, None where it was carried out."""
+    """The outcome of a step. ``error``: why it failed, None on success."""
 
     repair: Repair
     error: str | None = None
 
 
 def plan(report: CheckReport) -> list[Repair]:
-    """The steps that repair what a report found, in their order; empty where nothing can be repaired."""
+    """The steps that repair the findings of a report, in order; empty if nothing can be repaired."""
     findings = report.findings
     if any(finding.rule == "catalog-not-consulted" for finding in findings):
-        return []  # only its catalog may change the table
+        return []  # only the catalog may change the table
     steps = _deletions(findings)
     hint = sorted({each.rule for each in findings if each.rule.startswith("last-checkpoint-")})
     replaced = sorted({rule for step in steps for rule in step.rules if rule.startswith(("checkpoint-", "sidecar-"))})
     parts = sorted({each.rule for each in findings if each.rule == "multi-part-checkpoint-incomplete"})
     if hint or replaced or parts:
         rules = (*hint, *replaced, *parts)
-        steps.append(Repair("checkpoint", rules, "Write a checkpoint of the latest version, and the hint to it."))
+        steps.append(
+            Repair("checkpoint", rules, "Write a checkpoint of the latest version, and update _last_checkpoint.")
+        )
     renewed = sorted(
         {each.rule for each in findings if each.rule in _RENEW and each.severity != "info" and _open(each)}
     )
@@ -83,7 +85,7 @@ def plan(report: CheckReport) -> list[Repair]:
 
 
 def _open(finding: Finding) -> bool:
-    """Whether a finding is not one of a period that has ended, which is a warning then."""
+    """Whether a finding still matters. Those from a period that has ended are warnings."""
     return finding.severity == "error" or finding.rule == "ict-in-future"
 
 
@@ -94,7 +96,7 @@ def _is_lost(finding: Finding) -> bool:
 
 
 def _deletions(findings: Sequence[Finding]) -> list[Repair]:
-    """Derived files that are wrong. A checkpoint is deleted only where all commits before it are there."""
+    """Delete wrong derived files. Checkpoints are deleted only if all commits before them exist."""
     incomplete = any(each.rule in _INCOMPLETE or _is_lost(each) for each in findings)
     by_path: dict[str, set[str]] = {}
     for each in findings:
@@ -113,9 +115,9 @@ def _deletions(findings: Sequence[Finding]) -> list[Repair]:
 
 
 def carry_out(steps: Sequence[Repair], reader: LogReader, environment: Environment) -> list[Outcome]:
-    """Carry the steps out, in order; one that fails does not stop the others. Raises nothing of the store's.
+    """Carry out the steps in order. A failed step does not stop the others; its error is in the outcome.
 
-    Cost: 1 DELETE for each file, as ``DeltaTable.checkpoint``, 2 commits.
+    Cost: 1 DELETE per file, the cost of ``DeltaTable.checkpoint``, and 2 commits.
     """
     outcomes = []
     for step in steps:
@@ -134,7 +136,7 @@ def carry_out(steps: Sequence[Repair], reader: LogReader, environment: Environme
 
 
 def _switch_twice(handle: TableHandle, first: bool) -> None:
-    """Commit that in-commit timestamps are ``first``, then the opposite."""
+    """Set in-commit timestamps to ``first`` in one commit and to the opposite in the next."""
     for on in (first, not first):
         with handle.transaction(None, (), None) as transaction:
             switch_in_commit_timestamps(transaction, on)

@@ -1,7 +1,6 @@
-"""The rules of PROTOCOL.md that a log can break: one row each. Pure.
+"""The registry of rules, one for each requirement of PROTOCOL.md that a table can violate. Pure.
 
-The rows are in ``log_rules`` and ``file_rules``, by the sections of the protocol; this module makes the registry of
-them.
+The rules are listed in ``log_rules`` and ``file_rules``, by section of the protocol.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Rule:
     """A rule of the protocol.
 
-    ``id``: its name, which does not change. ``section``: the heading of PROTOCOL.md, as GitHub's anchor. ``severity``:
-    ``error`` for what the protocol forbids or what makes readers fail or disagree, ``warning`` for what it advises
-    against or what harms later, ``info`` for what is worth knowing. ``title``: what was found. ``remedy``: what to do.
+    ``id``: its stable name. ``section``: the anchor of a heading in PROTOCOL.md. ``severity``: ``error`` if the
+    protocol forbids it or readers fail or disagree; ``warning`` if the protocol advises against it or it may cause harm
+    later; ``info`` for everything else worth knowing. ``title``: the defect. ``remedy``: what to do.
     """
 
     id: str
@@ -33,7 +32,7 @@ class Rule:
 
     @property
     def reference(self) -> str:
-        """The section as a link into the protocol."""
+        """A link to the section of the protocol."""
         return f"https://github.com/delta-io/delta/blob/master/PROTOCOL.md#{self.section}"
 
 
@@ -42,7 +41,7 @@ def _registry() -> Mapping[str, Rule]:
     for section, rows in (*log_rules.ROWS, *file_rules.ROWS):
         for name, severity, title, remedy in rows:
             if name in found or severity not in SEVERITIES:
-                raise ValueError(f"The rule {name} is there twice, or its severity is {severity}.")
+                raise ValueError(f"The rule {name} is defined twice, or its severity {severity} is unknown.")
             found[name] = Rule(name, section, severity, title, remedy)
     return found
 

@@ -1,6 +1,6 @@
-"""Staged commits of a table that a catalog manages, compared with what the catalog ratified and what is published.
+"""Compares staged commits of a catalog-managed table with the ratified and the published commits.
 
-Spec: PROTOCOL.md#publishing-commits, #reading-catalog-managed-tables. A defect is a finding, never an error.
+Spec: PROTOCOL.md#publishing-commits, #reading-catalog-managed-tables. Defects become findings, never exceptions.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from deltalog.storage.base import LogStore, get_or_none
 
 @runtime_checkable
 class _Managed(Protocol):
-    """The store of a catalog's table, which programs without a catalog do not import."""
+    """The store of a catalog-managed table. A protocol class, because programs without a catalog do not import that
+    module."""
 
     inner: LogStore
 
     @property
     def known(self) -> Any:
-        """The head of the table, as last read."""
+        """The head of the table as last read from the catalog."""
 
 
-# Staged commits of more versions than this are not read; those of the newest ones are.
+# Staged commits are read for at most this many versions, the newest.
 MOST = 100
 
 
 def examine_ratified(store: LogStore) -> Iterator[Finding]:
-    """The commits that the catalog ratified and does not know to be published. Cost: 2 GETs for each."""
+    """Check the commits that the catalog ratified and does not know to be published. Cost: 2 GETs per commit."""
     if not isinstance(store, _Managed):
         return
     for commit in store.known.unpublished:
@@ -41,7 +42,7 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
         try:
             staged, published = get_or_none(store.inner, path), get_or_none(store.inner, commit_path(commit.version))
         except (StoreError, OSError):
-            continue  # the walk reports a commit that cannot be read
+            continue  # the walk over the log reports unreadable commits
         if staged is None and published is None:
             yield found("staged-commit-missing", f"The catalog ratified {commit.file}.", commit.version, path)
         elif staged is not None and published is not None and not _same(staged, published):
@@ -50,9 +51,9 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
 
 
 def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding]:
-    """Whether published commits are one of the staged commits of their version. ``names``: those in
-    ``_staged_commits``. A commit that the catalog held itself has none that equals it. Cost: 1 GET for each staged and
-    each published commit of the newest 100 versions that have staged ones."""
+    """Check that published commits equal one of the staged commits of their version. ``names``: the names in
+    ``_staged_commits``. A commit whose bytes the catalog stored itself equals none of them. Cost: 1 GET per staged and
+    per published commit of the newest 100 versions with staged commits."""
     inner = store.inner if isinstance(store, _Managed) else store
     staged: dict[int, list[str]] = {}
     for name in names:
@@ -67,12 +68,12 @@ def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding
         except (StoreError, OSError):
             continue
         if published and not any(each is not None and _same(each, published) for each in contents):
-            text = f"It is none of {len(contents)}, {min(staged[version])} among them."
+            text = f"The commit equals none of the {len(contents)} staged commits, such as {min(staged[version])}."
             yield found("staged-commit-differs", text, version, commit_path(version))
 
 
 def _same(one: bytes, other: bytes) -> bool:
-    """Whether two commits have the same actions in the same order."""
+    """Whether two commits contain the same actions in the same order."""
     return one == other or _lines(one) == _lines(other)
 
 

@@ -1,4 +1,4 @@
-"""The metaData action: format, schema, partition columns, column mapping, and the domains of features. Pure.
+"""Checks metaData actions: format, schema, partition columns, column mapping; and the domains of features. Pure.
 
 Spec: PROTOCOL.md#change-metadata, #schema-serialization-format, #writer-requirements-for-column-mapping.
 """
@@ -49,7 +49,7 @@ _UNKNOWN_TYPE = re.compile(r"unknown type")
 
 
 def schema_of(metadata: Metadata) -> StructType | None:
-    """The schema; None where it cannot be parsed."""
+    """The schema; None if it cannot be parsed."""
     try:
         return metadata.schema
     except DeltaLogError:
@@ -57,7 +57,7 @@ def schema_of(metadata: Metadata) -> StructType | None:
 
 
 def mapping_of(metadata: Metadata) -> Mode:
-    """The column mapping mode; ``none`` where it cannot be read."""
+    """The column mapping mode; ``none`` if it is invalid."""
     try:
         return mode_of(metadata.configuration)
     except CorruptTableError:
@@ -65,9 +65,9 @@ def mapping_of(metadata: Metadata) -> Mode:
 
 
 def examine_metadata(protocol: Protocol | None, metadata: Metadata, version: int, path: str) -> Iterator[Finding]:
-    """All that one metaData action shows by itself."""
+    """Check one metaData action by itself."""
     if metadata.format.provider != "parquet":
-        yield found("metadata-format", f"It is {metadata.format.provider!r}.", version, path)
+        yield found("metadata-format", f"The provider is {metadata.format.provider!r}.", version, path)
     if not metadata.schema_string:
         yield found("metadata-schema-missing", "schemaString is empty or missing.", version, path)
         return
@@ -76,7 +76,7 @@ def examine_metadata(protocol: Protocol | None, metadata: Metadata, version: int
     except DeltaLogError as error:
         text = str(error)
         rule = "schema-type-unknown" if _UNKNOWN_TYPE.search(text) else "metadata-schema-invalid"
-        if "two fields of one name" in text:
+        if "two fields with one name" in text:
             rule = "schema-column-twice"
         yield found(rule, text, version, path)
         return
@@ -89,7 +89,7 @@ def examine_metadata(protocol: Protocol | None, metadata: Metadata, version: int
         *iceberg,
     ):
         yield found(rule, text, version, path)
-    # Ids and names matter only where readers use them.
+    # Ids and physical names matter only if readers use them.
     if mode != "none" and protocol is not None and has(protocol, "columnMapping"):
         for rule, text in _mapping(schema, metadata.configuration):
             yield found(rule, text, version, path)
@@ -144,7 +144,7 @@ def _partitioning(metadata: Metadata, schema: StructType) -> Iterator[tuple[str,
     for name in names:
         column = schema.find(name)
         if column is None:
-            yield "partition-column-unknown", f"{name!r} is not among the columns {', '.join(schema.names[:50])}."
+            yield "partition-column-unknown", f"{name!r} is not one of the columns {', '.join(schema.names[:50])}."
         elif isinstance(column.data_type, (StructType, ArrayType, MapType)) or str(column.data_type) == "variant":
             yield "partition-column-type", f"{name} is {column.data_type}."
     for name, times in Counter(name.lower() for name in names).items():
@@ -180,7 +180,7 @@ def _mapping(schema: StructType, configuration: Mapping[str, str]) -> Iterator[t
         yield "column-mapping-max-id-low", str(error)
         return
     if text is None or highest < max(ids, default=0):
-        yield "column-mapping-max-id-low", f"{MAX_ID_KEY} is {text}, and a column has the id {max(ids, default=0)}."
+        yield "column-mapping-max-id-low", f"{MAX_ID_KEY} is {text}, but a column has the id {max(ids, default=0)}."
 
 
 def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, str]]:
@@ -207,8 +207,7 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
 
 
 class EarlierMetadata:
-    """The metaData actions of the walk so far by their versions: the last of them, at most ``MOST`` and not many more
-    than ``MOST_BYTES`` of schemas."""
+    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES``."""
 
     MOST, MOST_BYTES = 1_000, 64 << 20
 
@@ -223,8 +222,8 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """Those that a commit may have restored, by what it says: that of the version that it names, otherwise all, the
-        newest first. Empty where the version is older than what is remembered; None if it restores nothing."""
+        """The actions that a RESTORE commit may have restored: that of the version it names, or all of them, newest
+        first. Empty if the version is older than all of them; None for other commits."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")
@@ -244,20 +243,20 @@ def examine_change(
     has_older_files: bool,
     restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
-    """One metaData action after another. ``has_older_files``: whether files of the earlier one stay live.
-    ``restored``: the actions one of which a restore brought back, if the commit is one: then its columns are compared
-    with these, because the files that are live after it were written under them."""
+    """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
+    one are still live. ``restored``: for a restore, the candidates for the restored action. The columns are then
+    compared with these, because the live files after a restore were written under them."""
     if before.id != after.id:
-        yield found("metadata-id-changed", f"It was {before.id}, and is {after.id}.", version, path)
+        yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)
     if old != new and "none" not in (old, new):
-        yield found("column-mapping-mode-changed", f"It was {old}, and is {new}.", version, path)
+        yield found("column-mapping-mode-changed", f"It was {old} and is now {new}.", version, path)
     try:
         if max_column_id(after.configuration) < max_column_id(before.configuration) and new != "none" and old != "none":
-            text = f"It was {max_column_id(before.configuration)}, and is {max_column_id(after.configuration)}."
+            text = f"It was {max_column_id(before.configuration)} and is now {max_column_id(after.configuration)}."
             yield found("column-mapping-max-id-decreased", text, version, path)
     except CorruptTableError:
-        pass  # examine_metadata reports it
+        pass  # reported by examine_metadata
     if not has_older_files:
         return
     first: list[tuple[str, str]] = []
@@ -272,7 +271,7 @@ def examine_change(
 
 
 def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """The high-water marks of identity columns that go down, also by a restore."""
+    """Report high-water marks of identity columns that decrease; a restore must not lower them either."""
     old, new = schema_of(before), schema_of(after)
     for column in new.fields if old is not None and new is not None else ():
         known = old.find(column.name) if old is not None else None
@@ -282,23 +281,25 @@ def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str
 
 
 def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """How the columns, by which files that were written under ``before`` are read, changed."""
+    """Report column changes that affect reading files written under ``before``."""
     old_schema, new_schema = schema_of(before), schema_of(after)
     if old_schema is None or new_schema is None:
         return
     if before.partition_columns != after.partition_columns and (
         physical_names(before, old_schema) != physical_names(after, new_schema)
     ):
-        text = f"They were {list(before.partition_columns)}, and are {list(after.partition_columns)}."
+        text = f"They were {list(before.partition_columns)} and are now {list(after.partition_columns)}."
         yield "partition-columns-changed", text
     modes = mapping_of(before), mapping_of(after)
-    if modes[0] == modes[1] or "id" not in modes:  # by ids, a file from before the mapping has no columns
+    if (
+        modes[0] == modes[1] or "id" not in modes
+    ):  # files from before column mapping have no ids, so reading by id finds no columns
         yield from _changed_fields(_by_identity(old_schema, *modes), _by_identity(new_schema, *reversed(modes)))
         yield from _changed_names(old_schema, new_schema, *modes)
 
 
 def physical_names(metadata: Metadata, schema: StructType) -> list[str]:
-    """The names by which partition values are tracked; the names themselves where the schema lacks them."""
+    """The keys of partition values: the physical names, or the names themselves if not in the schema."""
     mode = mapping_of(metadata)
     names = []
     for name in metadata.partition_columns:
@@ -321,8 +322,8 @@ def _changed_fields(
 
 
 def _by_identity(schema: StructType, mode: Mode, other: Mode) -> dict[Any, tuple[tuple[str, ...], StructField]]:
-    """The columns at every depth, with their paths, by what names them in files: with the mode ``id`` the id, otherwise
-    the physical names from the top. Names are folded if either of two modes is ``none``."""
+    """The columns at every depth with their paths, keyed by their identity in files: the id with mode ``id``, otherwise
+    the path of physical names. The names are lower-cased if either mode is ``none``."""
     known: dict[Any, tuple[tuple[str, ...], StructField]] = {}
     for path, physical, column in _physical_paths(schema, mode):
         if mode == "id":
@@ -335,7 +336,7 @@ def _by_identity(schema: StructType, mode: Mode, other: Mode) -> dict[Any, tuple
 
 
 def _physical_paths(schema: StructType, mode: Mode) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], StructField]]:
-    """Each column with its path by the names of the schema, and by those in files."""
+    """Each column with its logical path and its physical path."""
     physical: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}
     for path, column in columns_by_path(schema):
         own = column.name if mode == "none" else column.metadata.get(PHYSICAL_NAME_KEY, column.name)
@@ -345,8 +346,8 @@ def _physical_paths(schema: StructType, mode: Mode) -> Iterator[tuple[tuple[str,
 
 
 def _changed_names(old: StructType, new: StructType, before: Mode, after: Mode) -> Iterator[tuple[str, str]]:
-    """Columns that keep path and type and have another id or physical name. Where column mapping starts or ends only
-    the names count, which must be those of the schema without it."""
+    """Report columns that keep their path and type but change id or physical name. If column mapping is turned on or
+    off, only the physical names are compared; without mapping they are the logical names."""
     if before == after == "none":
         return
     earlier = {path: (physical, column) for path, physical, column in _physical_paths(old, before)}
@@ -356,12 +357,12 @@ def _changed_names(old: StructType, new: StructType, before: Mode, after: Mode) 
             continue
         name = ".".join(path)
         if before == after and _mapping_keys(same) != _mapping_keys(column):
-            text = f"{name} had {_mapping_keys(same)}, and has {_mapping_keys(column)}."
+            text = f"{name} had {_mapping_keys(same)} and now has {_mapping_keys(column)}."
             yield "column-mapping-column-changed", text
         elif before != after and known[-1].lower() != physical[-1].lower():
             yield (
                 "column-mapping-column-changed",
-                f"{name} is {known[-1]} in older files, and {physical[-1]} in new ones.",
+                f"{name} is {known[-1]} in older files and {physical[-1]} in new ones.",
             )
 
 
@@ -374,20 +375,20 @@ def _changed_type(before: StructField, after: StructField, name: str) -> Iterato
     nested = (StructType, ArrayType, MapType)
     if isinstance(old, nested) and isinstance(new, nested):
         if type(old) is not type(new):
-            yield "column-type-changed", f"{name} was {old}, and is {new}."
+            yield "column-type-changed", f"{name} was {old} and is now {new}."
         return
     if old == new or "void" in (str(old), str(new)):
         return
     if isinstance(old, nested) or isinstance(new, nested) or not is_widening(old, new):
-        yield "column-type-changed", f"{name} was {old}, and is {new}."
+        yield "column-type-changed", f"{name} was {old} and is now {new}."
     elif TYPE_CHANGES_KEY not in after.metadata:
-        yield "type-change-unrecorded", f"{name} was {old}, and is {new}."
+        yield "type-change-unrecorded", f"{name} was {old} and is now {new}."
 
 
 def examine_domains(
     protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata], version: int, path: str
 ) -> Iterator[Finding]:
-    """The domains of clustering and row tracking, and the properties of the latter."""
+    """Check the domains of clustering and row tracking, and the properties of row tracking."""
     schema = schema_of(metadata)
     if has(protocol, "clustering"):
         if metadata.partition_columns:
@@ -395,7 +396,7 @@ def examine_domains(
             yield found("clustering-with-partitions", text, version, path)
         domain = domains.get(CLUSTERING_DOMAIN)
         if domain is None:
-            yield found("clustering-domain-missing", f"There is no domain {CLUSTERING_DOMAIN}.", version, path)
+            yield found("clustering-domain-missing", f"The domain {CLUSTERING_DOMAIN} is missing.", version, path)
         elif schema is not None:
             try:
                 clustering_columns(domain.configuration, schema, mapping_of(metadata))
@@ -425,6 +426,6 @@ def _row_tracking(
         if name is None:
             yield found("row-tracking-columns", f"{key} is not set.", version, path)
         elif name in used:
-            yield found("row-tracking-columns", f"{key} is {name}, which is a column of the table.", version, path)
+            yield found("row-tracking-columns", f"{key} is {name}, which is also a column of the table.", version, path)
     if names[0] is not None and names[0] == names[1]:
-        yield found("row-tracking-columns", f"Both names are {names[0]}.", version, path)
+        yield found("row-tracking-columns", f"Both column names are {names[0]}.", version, path)

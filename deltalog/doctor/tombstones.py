@@ -1,7 +1,7 @@
-"""The tombstones that a checkpoint must have: remove actions whose retention has not passed. Pure.
+"""The unexpired tombstones (remove actions) that a checkpoint must contain. Pure.
 
-Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. By them VACUUM knows
-which files readers of earlier versions still need.
+Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. VACUUM uses them to keep the files
+that readers of earlier versions need.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from deltalog.errors import InvalidPropertyError
 from deltalog.protocol.retention import tombstone_cutoff_ms
 
 Key = tuple[str, str | None]
-# More than this many are not compared, so that memory stays bounded. One takes about 200 bytes.
+# With more tombstones than this, the check is skipped to bound memory. One takes about 200 bytes.
 MOST = 1_000_000
 
 
 @dataclass(slots=True)
 class Tombstones:
-    """The remove actions since the last version of which not all actions are known, with their times in ms."""
+    """The remove actions with their deletion times in ms, collected since the last gap in the log."""
 
     times: dict[Key, int] = field(default_factory=dict)
     is_known: bool = True
 
     def take(self, actions: Actions) -> None:
-        """Change the tombstones as a commit does."""
+        """Apply a commit to the tombstones."""
         if not actions.is_whole:
             self.forget()
         for remove in actions.removes:
@@ -40,13 +40,13 @@ class Tombstones:
             self.times.clear()
 
     def forget(self) -> None:
-        """Actions are missing: files that were removed earlier may have been added again."""
+        """Discard all tombstones: because of missing actions, some of the files may have been added again."""
         self.times.clear()
 
     def required(self, configuration: Mapping[str, str], written_ms: int) -> set[Key]:
-        """Those that a checkpoint must have that was written at a time; those that have expired by then are dropped.
+        """The tombstones that a checkpoint written at ``written_ms`` must contain. Expired ones are dropped.
 
-        A later time than the true one, as a copied file has it, requires fewer.
+        If the checkpoint was copied, its modification time is too late, and fewer tombstones are required.
         """
         try:
             cutoff_ms = tombstone_cutoff_ms(configuration, written_ms)
@@ -56,6 +56,6 @@ class Tombstones:
         return set(self.times)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Forget those that a checkpoint lacks: later checkpoints are built on it, and are not reported for them."""
+        """Drop tombstones that a checkpoint lacks. Later checkpoints build on it and would repeat the finding."""
         for key in keys:
             self.times.pop(key, None)

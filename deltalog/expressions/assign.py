@@ -41,7 +41,7 @@ class Assignment:
         return path_text(self.path)
 
     @classmethod
-    def of_tree(
+    def from_tree(
         cls,
         path: tuple[str, ...],
         tree: Expression,
@@ -122,7 +122,7 @@ def find_assigned(name: str, schema: StructType) -> tuple[tuple[str, ...], Struc
 
 def _expression_assignment(name: str, value: Any, schema: StructType, now: datetime.datetime) -> Assignment:
     path, column = find_assigned(name, schema)
-    return Assignment.of_tree(path, *parsed_value(path, value), schema, now, column.data_type)
+    return Assignment.from_tree(path, *parsed_value(path, value), schema, now, column.data_type)
 
 
 def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:

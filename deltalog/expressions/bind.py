@@ -319,7 +319,7 @@ class Binder:
                 )
             width = max(column.char_length, *map(len, values))
             values = tuple(value.ljust(width) for value in values)
-        return BoundIn(column, values, ValueSet.of(values, column.data_type))
+        return BoundIn(column, values, ValueSet.from_values(values, column.data_type))
 
     def _membership(self, value: Node, tree: In) -> Node:
         self._check_quoted(tree.doubtful)

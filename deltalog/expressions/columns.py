@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.errors import CallError
 from deltalog.expressions.literals import plain, plain_values
 from deltalog.expressions.tree import Comparison, Expression, In, IsNull, Literal, Name, Operator, Predicate, StartsWith
@@ -47,7 +47,7 @@ class Column:
 
     __hash__ = None  # type: ignore[assignment]
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 

@@ -73,12 +73,14 @@ class ValueSet:
     has_null: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[Any], data_type: DataType) -> ValueSet:
+    def from_values(cls, values: Sequence[Any], data_type: DataType) -> ValueSet:
         """The set of values that ``coerced_values`` returned; None is null."""
-        return cls.of_array(array_of([v for v in values if v is not None], comparable_type(data_type)), None in values)
+        return cls.from_array(
+            array_of([v for v in values if v is not None], comparable_type(data_type)), None in values
+        )
 
     @classmethod
-    def of_array(cls, array: Any, has_null: bool = False) -> ValueSet:
+    def from_array(cls, array: Any, has_null: bool = False) -> ValueSet:
         """The set of values of an Arrow array without nulls."""
         unique = _hashable(combined(array)).unique()
         return cls(unique.take(pc.sort_indices(unique)), has_null)

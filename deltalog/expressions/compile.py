@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import if_else, scalar
 from deltalog.errors import CallError
 from deltalog.expressions.bind import Binder
 from deltalog.expressions.evaluate import evaluate, rows_of
@@ -100,4 +101,4 @@ def null_if_empty(expression: CompiledExpression) -> CompiledExpression:
 def without_empty(values: Any) -> Any:
     """Arrow strings or binaries with empty ones replaced by null."""
     is_empty = pc.equal(pc.binary_length(values), 0)
-    return pc.if_else(is_empty, pa.nulls(1, values.type)[0], values) if pc.any(is_empty).as_py() else values
+    return if_else(is_empty, scalar(None, values.type), values) if pc.any(is_empty).as_py() else values

@@ -79,10 +79,10 @@ def plain_values(values: Any) -> tuple[Any, ...]:
             return tuple(values.to_pylist())
         except (ValueError, OverflowError) as error:
             raise CallError(f"The values of isin cannot be compared: {error}.") from None
-    given = tuple(values)
-    if all(kind.__module__ in _PLAIN_MODULES for kind in set(map(type, given))):
-        return given
-    return tuple(map(plain, given))
+    items = tuple(values)
+    if all(kind.__module__ in _PLAIN_MODULES for kind in set(map(type, items))):
+        return items
+    return tuple(map(plain, items))
 
 
 def coerced(value: Any, data_type: DataType, column: str) -> Any:

@@ -129,15 +129,15 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
     from sqlglot import exp
     from sqlglot.errors import ParseError
 
-    def parsed(given: ParserInput) -> Expression:
+    def parsed(source: ParserInput) -> Expression:
         try:
-            (tree,) = _dialect().parser().parse_into(exp.Condition, given.tokens, text)
+            (tree,) = _dialect().parser().parse_into(exp.Condition, source.tokens, text)
         except ParseError as error:
             reason = error.errors[0].get("description") if error.errors else None
             raise Unparsable(f"it cannot be parsed: {reason or 'it is not an expression'}") from None
         if tree is None:
             raise Unparsable("it cannot be parsed: it is not an expression")
-        return _TreeBuilder(given).expression(tree)
+        return _TreeBuilder(source).expression(tree)
 
     found = parsed(parser_input(tokens, parsed))
     if height(found) > MAX_HEIGHT:
@@ -204,8 +204,8 @@ def _dialect() -> Any:
 class _TreeBuilder:
     """Converts sqlglot's tree to an expression."""
 
-    def __init__(self, given: ParserInput) -> None:
-        self._values: list[Any] = given.values
+    def __init__(self, source: ParserInput) -> None:
+        self._values: list[Any] = source.values
 
     def expression(self, tree: Any) -> Expression:
         links = []  # a chain of operators, last first; iterative because it can be a thousand long

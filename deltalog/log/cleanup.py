@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.errors import (
     CorruptTableError,
     InvalidCheckpointError,
@@ -71,7 +71,7 @@ class CleanupReport:
         """The paths of the deleted files, relative to the table root."""
         return tuple(file.path for file in self.files if file.deleted)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         """The fields, with counts instead of files."""
         return (

@@ -140,8 +140,8 @@ class FileCache:
         whole in memory.
 
         ``convert`` receives ``columns``, always path and deletion_vector, and with ``leaves`` the column from which
-        deltalog.log.file_statistics.of_files reads their statistics; a requested ``stats`` column may then be missing,
-        and ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
+        ``statistics_of_files`` reads their statistics; a requested ``stats`` column may then be missing, and
+        ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -294,7 +294,7 @@ class FileCache:
             self._reader,
             segment,
             state,
-            Tip.of(commit),
+            Tip.from_commit(commit),
             totals=totals,
             commits=self._commits_with(commit),
             loaded=self._loaded_after(commit),
@@ -308,7 +308,7 @@ class FileCache:
         if totals is None or totals.num_files > MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
-            return FileList.of(commit.adds)
+            return FileList.from_adds(commit.adds)
         before = self._known_list()
         return None if before is None else before.after(commit)
 
@@ -317,14 +317,14 @@ class FileCache:
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= MAX_FILES:
             if loaded is not None:
-                listed = FileList.of(add_actions(self.files()))
+                listed = FileList.from_adds(add_actions(self.files()))
             elif checksum is not None and checksum.all_files is not None:
                 listed = FileList.decoded(checksum.all_files)
             self._listed = listed
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """Of the paths that may be added again, those that are not live according to the files in memory."""
+        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty without them."""
         loaded = self._loaded
         wanted = [] if loaded is None else maybe_again(commit)
         if loaded is None or not wanted:

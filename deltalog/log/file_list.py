@@ -43,7 +43,7 @@ class FileList:
     files: Mapping[str, ListedFile]
 
     @classmethod
-    def of(cls, adds: Sequence[AddFile]) -> FileList | None:
+    def from_adds(cls, adds: Sequence[AddFile]) -> FileList | None:
         """The list of ``adds``, which are all live files; None above MAX_FILES."""
         return cls({}).with_adds(adds)
 
@@ -55,7 +55,11 @@ class FileList:
         except InvalidCommitError:
             return None
         # delta-spark reads missing tags in a list as empty tags, and writes them so in its next list.
-        return None if adds is None else cls.of([msgspec.structs.replace(add, tags=add.tags or None) for add in adds])
+        return (
+            None
+            if adds is None
+            else cls.from_adds([msgspec.structs.replace(add, tags=add.tags or None) for add in adds])
+        )
 
     def after(self, commit: CommitActions) -> FileList | None:
         """The list after a commit; None above MAX_FILES."""

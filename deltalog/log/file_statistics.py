@@ -52,7 +52,7 @@ class Leaf:
     data_type: DataType
 
     @classmethod
-    def of(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
+    def from_fields(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
         """The leaf for the last of ``fields``; the others are the structs that contain it, outermost first."""
         physical = tuple(column_mapping.physical_name(f, mapping) for f in fields)
         return cls(tuple(f.name for f in fields), physical, fields[-1].data_type)
@@ -78,7 +78,7 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
         if isinstance(column.data_type, StructType):
             leaves.extend(leaves_of(column.data_type, mapping, fields))
         else:
-            leaves.append(Leaf.of(fields, mapping))
+            leaves.append(Leaf.from_fields(fields, mapping))
     return leaves
 
 
@@ -107,11 +107,11 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of a leaf's column in the tables that ``of_files`` returns; unique per leaf and group."""
+    """The name of a leaf's column in the tables that ``statistics_of_files`` returns; unique per leaf and group."""
     return "\0".join((group, *leaf.physical))
 
 
-def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+def statistics_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     """The statistics, one row per file: ``numRecords``, ``tightBounds`` and a typed column for each leaf and group.
 
     ``files``: with the struct column ``stats_parsed`` or the JSON column ``stats``.
@@ -122,9 +122,8 @@ def of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
-    """As ``of_files``, but several times faster and with bounds only: all other columns are null. None if the
-    statistics
-    are not JSON text, or if one of them is not as expected; use ``of_files`` then."""
+    """As ``statistics_of_files``, but several times faster and with bounds only: all other columns are null. None if
+    the statistics are not JSON text, or if one of them is not as expected; use ``statistics_of_files`` then."""
     if "stats_parsed" in files.schema.names or any(
         isinstance(leaf.data_type, DecimalType) or not has_bounds(leaf.data_type) for leaf in leaves
     ):
@@ -191,9 +190,11 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
     """The number of live rows of each file: rows by its statistics, less those that its deletion vector deletes; null
-    without statistics. ``files``: as for ``of_files``, with ``deletion_vector``."""
+    without statistics. ``files``: as for ``statistics_of_files``, with ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
-    return pc.subtract(combined(of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO))
+    return pc.subtract(
+        combined(statistics_of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO)
+    )
 
 
 def live_rows(files: pa.Table) -> int | None:
@@ -225,7 +226,7 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The groups of ``of_files`` as struct arrays. ``names`` returns the path of a leaf in them."""
+    """The groups of ``statistics_of_files`` as struct arrays. ``names`` returns the path of a leaf in them."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.json_values import mapping_or_empty, text_or_none, whole_or_none
 from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, to_iso
@@ -32,7 +32,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int
     commit_info: dict[str, Any]
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         """The fields; of the long commitInfo, only operation, metrics and user metadata."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")

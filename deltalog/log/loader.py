@@ -76,7 +76,7 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
         snapshot = snapshot.after(commit, commit.in_commit_timestamp_ms)
         if commit.version in checkpoints:
             snapshot = snapshot.on_checkpoint(NewCheckpoint(checkpoints[commit.version], None))
-    features.check_reached(snapshot.protocol, reader.store.url, reader.store.catalog)
+    features.check_reached(snapshot.protocol, reader.store.url, reader.authority.catalog)
     snapshot.tip.meta = metas[snapshot.version]
     return snapshot
 
@@ -172,7 +172,7 @@ def _load_segment(
         ict_ms, tip = None, Tip(segment.version, txn_id, meta)
         cache = FileCache(reader, segment, state, tip, commits=commits, unusable=unusable)
     if latest is None or features.is_catalog_managed(latest):
-        features.check_reached(state.protocol, reader.store.url, reader.store.catalog)
+        features.check_reached(state.protocol, reader.store.url, reader.authority.catalog)
     else:
         features.check_readable(state.protocol, reader.store.url)
     return LogSnapshot(reader, segment, state, cache, ict_ms)
@@ -194,7 +194,7 @@ def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> Non
 
 def _is_managed(reader: LogReader) -> bool:
     """Whether a catalog decides which commits the table has; a catalog identifies its tables by id."""
-    return reader.store.catalog is not None or reader.store.branch is not None
+    return not reader.authority.is_log
 
 
 class UnreadSnapshot:

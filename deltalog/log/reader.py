@@ -15,6 +15,7 @@ from deltalog.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
+from deltalog.log.authority import LOG, Authority
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checksum import VersionChecksum, decode_checksum
@@ -62,20 +63,25 @@ class LogReader:
 
     ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table in which the log
     may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
-    ``last_cleanup_ms``: the midnight before the last log clean-up after a commit through this reader, in milliseconds
-    since 1970; None before the first.
+    ``authority``: who decides which commits there are; ``store`` shows exactly these. ``last_cleanup_ms``: the midnight
+    before the last log clean-up after a commit through this reader, in milliseconds since 1970; None before the first.
     """
 
     def __init__(
-        self, store: LogStore, allowed_paths: Sequence[str] = (), clock_ms: Callable[[], int] | None = None
+        self,
+        store: LogStore,
+        allowed_paths: Sequence[str] = (),
+        clock_ms: Callable[[], int] | None = None,
+        authority: Authority = LOG,
     ) -> None:
         self.store = store
         self.files = TableFiles(store, allowed_paths)
         self.clock_ms = Environment().clock_ms if clock_ms is None else clock_ms
+        self.authority = authority
         self.last_cleanup_ms: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LogReader, (self.store, self.files.allowed_paths)
+        return LogReader, (self.store, self.files.allowed_paths, None, self.authority)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
         """List the log from a version on. ``stat``: include sizes and times of commit files. Cost: 1 LIST per 1,000

@@ -45,9 +45,11 @@ class LogSnapshot:
         state = advance(PartialState(), [commit]).complete(reader.store.url, 0)
         segment = Segment(0, None, (0,), False)
         totals = totals_after(NO_FILES, commit)
-        listed = FileList.of(commit.adds)
+        listed = FileList.from_adds(commit.adds)
         commits = Commits([commit])
-        cache = FileCache(reader, segment, state, Tip.of(commit), totals=totals, commits=commits, listed=listed)
+        cache = FileCache(
+            reader, segment, state, Tip.from_commit(commit), totals=totals, commits=commits, listed=listed
+        )
         return cls(reader, segment, state, cache, ict_ms)
 
     def is_in_log(self) -> bool:

@@ -105,7 +105,7 @@ def _sums(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Number and bytes of the live files; ``sizes`` and ``deletions`` are None where they are not known."""
+    """Number and bytes of the live files; ``sizes`` and ``deletions`` are None if unknown."""
 
     num_files: int
     size_bytes: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.errors import InvalidCommitError, MissingVersionError, TableReplacedError
 from deltalog.log.reader import LogReader
 from deltalog.protocol.codec import CommitActions
@@ -36,11 +36,11 @@ class Tip:
         self._written: FileMeta | None = None  # size and ETag of the commit, computed from the bytes this process wrote
 
     @classmethod
-    def of(cls, commit: CommitActions) -> Tip:
+    def from_commit(cls, commit: CommitActions) -> Tip:
         """The tip of a commit that was read or written, identified by its txnId."""
         return cls(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"Tip(version={self.version}, txn_id={self.txn_id!r}, meta={self.meta!r})"
 
@@ -105,7 +105,7 @@ class Tip:
 
     def _is_managed(self, reader: LogReader) -> bool:
         # A catalog decides which commits a table has, and shows a commit differently before it is published.
-        return self.meta is None and (reader.store.catalog is not None or reader.store.branch is not None)
+        return self.meta is None and not reader.authority.is_log
 
     def _has_txn_id(self, reader: LogReader) -> bool:
         if self.txn_id is None:

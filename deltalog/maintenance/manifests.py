@@ -23,7 +23,7 @@ _NAME = "manifest"
 def write_manifests(handle: TableHandle) -> tuple[str, ...]:
     """See ``DeltaTable.generate``."""
     store = handle.reader.store
-    if store.branch is not None:
+    if handle.reader.authority.branch is not None:
         raise CallError(f"{store.url}: manifests cannot be written in a transaction. Write them after its commit.")
     snapshot = handle.refresh()
     _check_readable_without_log(snapshot)

@@ -22,7 +22,7 @@ from deltalog.errors import RowCountError
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
-from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, of_files
+from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, statistics_of_files
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.optimize import files_in_partitions
 from deltalog.parquet import stats
@@ -105,7 +105,7 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     """A row for each file: whether it lacks the number of rows, and then for each leaf whether it lacks statistics."""
-    flat = of_files(files, leaves)
+    flat = statistics_of_files(files, leaves)
     rows = combined(flat["numRecords"])
     columns = [pc.is_null(rows)]
     for leaf in leaves:

@@ -65,7 +65,7 @@ class Calendars:
 GREGORIAN = Calendars()
 
 
-def of_file(metadata: Mapping[bytes, bytes]) -> Calendars:
+def file_calendars(metadata: Mapping[bytes, bytes]) -> Calendars:
     """A file's calendars, from the key-value metadata of its Parquet footer."""
     version = metadata.get(_VERSION)
     if version is None:

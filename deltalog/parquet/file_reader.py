@@ -72,7 +72,7 @@ class DataFile:
     size: int | None = None
 
     @classmethod
-    def of(cls, add: AddFile) -> DataFile:
+    def from_add(cls, add: AddFile) -> DataFile:
         """A live file, all of whose live rows are read."""
         vector, base_row_id, version = add.deletion_vector, add.base_row_id, add.default_row_commit_version
         return cls(add.path, add.partition_values, vector, base_row_id, version, add.size)
@@ -361,7 +361,7 @@ class Assembly:
         self._layout = layout
         self._schema = layout.arrow_schema
         self._reading = Reading(
-            column_mapping.lookup(layout.mapping), datetime_rebase.of_file(parquet.metadata.metadata or {})
+            column_mapping.lookup(layout.mapping), datetime_rebase.file_calendars(parquet.metadata.metadata or {})
         )
         fields = list(parquet.schema_arrow)
         partitioned = {name.lower() for name in layout.partition_columns}

@@ -19,6 +19,7 @@ from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.parquet import stats
 from deltalog.parquet.dictionaries import dictionary_columns
 from deltalog.parquet.file_reader import with_child
+from deltalog.parquet.hidden_values import without_hidden
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
@@ -57,8 +58,8 @@ class FileColumns:
 
     def stored_rows(self, rows: pa.Table) -> pa.Table:
         """Convert rows (in the columns' order and Arrow types) to the form stored in files."""
-        schema = self.arrow_schema
-        stored = [_retyped(values, field.type) for values, field in zip(rows.columns, schema, strict=True)]
+        schema, pairs = self.arrow_schema, zip(rows.columns, self.arrow_schema, strict=True)
+        stored = [without_hidden(_retyped(values, field.type)) for values, field in pairs]
         return pa.Table.from_arrays(stored, schema=schema)
 
     @functools.cached_property

@@ -145,4 +145,4 @@ def _pages_bytes(metadata: Any) -> int:
 
 
 def _calendars(parquet: Any) -> datetime_rebase.Calendars:
-    return datetime_rebase.of_file(parquet.metadata.metadata or {})
+    return datetime_rebase.file_calendars(parquet.metadata.metadata or {})

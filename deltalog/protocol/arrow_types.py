@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from deltalog.arrow_arrays import packed_lists
+
 # By protocol name.
 PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -82,9 +84,8 @@ def plain_layout(values: Any) -> Any:
         return plain_layout(pc.run_end_decode(values))
     if pt.is_list_view(kind) or pt.is_large_list_view(kind):
         # Arrow's cast makes an invalid list if the views have nulls.
-        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
-        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
-        return pa.ListArray.from_arrays(offsets, pc.list_flatten(values), mask=values.is_null())
+        lengths = pc.fill_null(pc.list_value_length(values), 0)
+        return packed_lists(pa.list_(kind.value_field), lengths, pc.list_flatten(values), values.is_valid())
     if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return values.cast(pa.list_(kind.value_field))
     return values

@@ -159,7 +159,7 @@ def _escape(text: str) -> str:
     return "".join(f"%{ord(c):02X}" if ord(c) < 32 or c in _ESCAPED else c for c in text)
 
 
-def of_directories(path: str) -> dict[str, str | None]:
+def values_in_directories(path: str) -> dict[str, str | None]:
     """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as text by column name, in order.
     Empty
     values and Hive's name for null become null. Returns an empty dict if no directory has this form.

@@ -113,12 +113,12 @@ def _check_struct(table: StructType, data: StructType, where: str) -> None:
     exact = {f.name: f for f in data.fields}
     folded = {f.name.lower(): f for f in reversed(data.fields)}
     for column in table.fields:
-        given = exact.get(column.name) or folded.get(column.name.lower())
-        if given is None:
+        data_column = exact.get(column.name) or folded.get(column.name.lower())
+        if data_column is None:
             if not (column.nullable or any(key in column.metadata for key in FILLED_BY)):
                 raise SchemaMismatchError(f"Column {where}{column.name} is NOT NULL and missing from the data.")
             continue
-        _check_type(column.data_type, given.data_type, f"{where}{column.name}")
+        _check_type(column.data_type, data_column.data_type, f"{where}{column.name}")
 
 
 def _check_type(table: DataType, data: DataType, name: str) -> None:
@@ -187,11 +187,11 @@ def _merge_structs(
 ) -> StructType:
     merged = []
     for column in table.fields:
-        given = data.find(column.name)
-        if given is None:
+        data_column = data.find(column.name)
+        if data_column is None:
             merged.append(column)
             continue
-        merged_type = _merge_types(column.data_type, given.data_type, column.name, widens, keeps_types)
+        merged_type = _merge_types(column.data_type, data_column.data_type, column.name, widens, keeps_types)
         merged.append(StructField(column.name, merged_type, column.nullable, column.metadata))
     added = [f for f in data.fields if table.find(f.name) is None]
     return StructType((*merged, *(StructField(f.name, f.data_type, True, f.metadata) for f in added)))

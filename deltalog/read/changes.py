@@ -1,4 +1,4 @@
-"""The change data feed: which rows each commit inserted, updated or deleted.
+"""The change data feed: the rows that each commit inserted, updated or deleted.
 
 Spec: PROTOCOL.md#add-cdc-file, #reader-requirements-for-addcdcfile.
 """
@@ -37,8 +37,8 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.remote import parallel_gets
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-_LARGEST_MS = (2**63 - 1) // 1000  # in a column of microseconds
-# A column of change files under this very name, also where columns are mapped.
+_LARGEST_MS = (2**63 - 1) // 1000  # what a column of microseconds can hold
+# A column of change files; it has this name even if the table's columns are mapped.
 CHANGE_TYPE_FIELD = StructField(CHANGE_TYPE, PrimitiveType("string"), True, {PHYSICAL_NAME_KEY: CHANGE_TYPE})
 FEED_FIELDS = (
     StructField(CHANGE_TYPE, PrimitiveType("string"), True, {}),
@@ -46,9 +46,9 @@ FEED_FIELDS = (
     StructField(COMMIT_TIMESTAMP, PrimitiveType("timestamp"), True, {}),
 )
 _COMMITS_AT_ONCE = 64
-_WHEN_MAPPED = "Read the range in parts, one that ends before that change of the schema and one that begins after it"
+_WHEN_MAPPED = "Read the range in parts: one that ends before that schema change, and one that begins after it"
 _WHEN_NOT_MAPPED = (
-    "Without column mapping changes always have the latest columns: begin the range after that change of the schema"
+    "Without column mapping, changes always have the latest columns: begin the range after that schema change"
 )
 
 
@@ -56,9 +56,9 @@ _WHEN_NOT_MAPPED = (
 class ChangeFile:
     """A file from which changes of a commit are read.
 
-    ``kind``: of the change of its rows: all inserted, all deleted, or for ``difference`` those that only one of the two
-    deletion vectors deletes; None for a change file, which has the kind of each row in a column. ``before``,
-    ``after``: the deletion vectors of the file before and after the commit.
+    ``kind``: the kind of change of its rows: all inserted, all deleted, or for ``difference`` the rows deleted by only
+    one of the two deletion vectors. None for a change file, which stores each row's kind in a column. ``before``,
+    ``after``: the file's deletion vectors before and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -68,8 +68,8 @@ class ChangeFile:
 
 
 def plan(commit: CommitActions) -> list[ChangeFile]:
-    """The files from which the changes of a commit are read: its change files, or if it has none the files that it
-    added or removed with dataChange. Pure. Spec: PROTOCOL.md#reader-requirements-for-addcdcfile."""
+    """The files that hold the changes of a commit: its change files, or if it has none, the files that it added or
+    removed with dataChange. Pure. Spec: PROTOCOL.md#reader-requirements-for-addcdcfile."""
     if commit.cdc:
         return [ChangeFile(file, None) for file in commit.cdc]
     if _is_merge_without_effect(commit):
@@ -90,7 +90,8 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
 
 
 def _is_merge_without_effect(commit: CommitActions) -> bool:
-    """Whether a commit is a MERGE of Spark that changed no row, by its metrics. Such a MERGE rewrites files, with
+    """Whether a commit is a MERGE by Spark that changed no row according to its metrics. Such a MERGE rewrites files
+    with
     dataChange."""
     info = commit.commit_info
     if info is None or info.operation != "MERGE":
@@ -109,16 +110,17 @@ def changes_between(
     allow_out_of_range: bool = False,
 ) -> Changes:
     """The changes of a range, both ends included, each given as a version or in milliseconds since 1970.
+
     ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it ends
-    with it.
+    at the latest version.
 
     Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
-    ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` of the first and the last version. See
+    ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` for the first and the last version. See
     ``DeltaTable.changes``.
     """
     both_from = (from_version is None) == (from_timestamp_ms is None)
     if both_from or not (to_version is None or to_timestamp_ms is None):
-        raise CallError("Give from_version or from_timestamp, and at most one of to_version and to_timestamp.")
+        raise CallError("Pass from_version or from_timestamp, and at most one of to_version and to_timestamp.")
     latest = Snapshot(history.latest)
     if from_timestamp_ms is not None:
         try:
@@ -143,8 +145,8 @@ def changes_between(
 
 
 def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_range: bool) -> int:
-    """Without ``allow_out_of_range`` a time after the last commit is refused, as a version is: what is committed until
-    then would be missing."""
+    """The last version at or before an instant. Without ``allow_out_of_range``, an instant after the last commit is
+    refused, as such a version is: commits yet to come until then would be missing."""
     try:
         return history.version_at(timestamp_ms, after="latest" if allow_out_of_range else "error").version
     except TimestampOutOfRangeError as error:
@@ -162,12 +164,12 @@ def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_ran
 
 @checked
 class Changes:
-    """The changes of a range of versions, in the order of the commits, read lazily. Made by ``DeltaTable.changes``.
+    """The changes of a range of versions, in commit order, read lazily. Created by ``DeltaTable.changes``.
 
-    Rows have the columns of the table, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
-    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, and of
-    the last version of the range where column mapping is or was used. Columns that were added later are null in earlier
-    rows; any other change of the schema within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
+    Rows have the table's columns, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
+    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, or of the
+    last version of the range if column mapping is or was used. Columns added later are null in earlier rows; any other
+    schema change within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class Changes:
         *,
         is_after_latest: bool = False,
     ) -> None:
-        """``is_after_latest``: there are none, since the range begins after the latest version."""
+        """``is_after_latest``: the range begins after the latest version and has no changes."""
         self._is_after_latest = is_after_latest
         self._first = first
         self._last = last
@@ -219,7 +221,7 @@ class Changes:
                 yield at, file
 
     def _commits(self) -> Iterator[CommitActions]:
-        """The commits of the range, read _COMMITS_AT_ONCE at a time."""
+        """The commits of the range, read in groups of _COMMITS_AT_ONCE."""
         for start in range(0, len(self.versions), _COMMITS_AT_ONCE):
             yield from self._last.reader.commits(self.versions[start : start + _COMMITS_AT_ONCE])
 
@@ -229,10 +231,10 @@ class Changes:
         return ChangeRows(self._read.reader, self._read.metadata).arrow_schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, batch by batch. Memory is bounded as that of ``Scan.batches``, whatever the size of the files.
+        """The changes, batch by batch. Memory is bounded as for ``Scan.batches``, whatever the size of the files.
 
-        Raises CallError when the feed was disabled in the range, SchemaMismatchError when the schema changed in it so
-        that earlier rows do not fit, InvalidCommitError when a commit removes a file without its partition values,
+        Raises CallError if the feed was disabled within the range, SchemaMismatchError if the schema changed so that
+        earlier rows do not fit, InvalidCommitError if a commit removes a file without its partition values,
         InvalidDataFileError. Cost: as ``files``, and the GETs of the columns of each file.
         """
         rows = ChangeRows(self._read.reader, self._read.metadata)
@@ -254,13 +256,13 @@ class Changes:
         url = self._read.url
         if not ENABLE_CHANGE_DATA_FEED.read(metadata.configuration):
             raise CallError(
-                f"{url}: the change data feed was off at version {version}. Read changes of a range of versions "
-                f"with {ENABLE_CHANGE_DATA_FEED.key}=true."
+                f"{url}: the change data feed was off at version {version}. Read a range of versions that all have "
+                f"{ENABLE_CHANGE_DATA_FEED.key}=true."
             )
         why = read_compatibility.incompatibility(metadata, self._read.metadata)
         if why is not None:
             raise SchemaMismatchError(
-                f"{url}: the changes have the columns of version {self._read.version}, and rows of version {version} "
+                f"{url}: the changes have the columns of version {self._read.version}, but rows of version {version} "
                 f"do not fit them: {why}. {self._advice}, or read the rows of both ends with "
                 "snapshot(version=...).scan()."
             )
@@ -268,10 +270,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Reads the rows of single ChangeFiles, with the columns of ``metadata``. Can be pickled, and then has the options
-    that opened the store, with any secrets in them.
+    """Reads the rows of single ChangeFiles, with the columns of ``metadata``. When pickled, it includes the options
+    that
+    opened the store, with any secrets in them.
 
-    ``with_commit``: the three columns of the change data feed come after the table's.
+    ``with_commit``: append the three columns of the change data feed.
     """
 
     reader: LogReader
@@ -289,13 +292,14 @@ class ChangeRows:
         return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
 
     def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
-        """The file of a change, once for each kind of its rows; the kind is None if the rows have it in a column."""
+        """Open the file of a change, once for each kind of its rows; the kind is None if a column of the file has
+        it."""
         files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self.metadata.schema
         if planned.kind is None:
             columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
-        # Not the table's partition columns: they may have been others when the file was written.
+        # Not the table's current partition columns: they may have been different when the file was written.
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
         layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)
@@ -312,8 +316,8 @@ class ChangeRows:
     def read(
         self, at: CommitAt | None, planned: ChangeFile, opened: list[tuple[str | None, OpenFile]]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that ``opened`` has opened; ``at``: the commit that changed them, which only the columns
-        of the change data feed need."""
+        """The rows of a file opened by ``opened``. ``at``: the commit that changed them, needed only for the columns of
+        the change data feed."""
         for kind, file in opened:
             for batch in file.batches():
                 yield batch if at is None or not self.with_commit else self._with_commit(batch, kind, at)
@@ -333,13 +337,13 @@ class ChangeRows:
 
 
 def check_partition_values(planned: ChangeFile, version: int, partition_columns: Sequence[str], url: str) -> None:
-    """Refuse a remove without partition values, whose rows would be reported as deleted from the null partition. Pure.
+    """Refuse a remove without partition values: its rows would be reported as deleted from the null partition. Pure.
     Raises InvalidCommitError."""
     if planned.file.partition_values is None and partition_columns:
         name = commit_name(version)
         raise InvalidCommitError(
             f"{url}: commit {name} removes {planned.file.path} without partitionValues, so the values "
-            f"of {', '.join(partition_columns)} in its deleted rows are not known. Read changes from a "
+            f"of {', '.join(partition_columns)} in its deleted rows are unknown. Read changes from a "
             f"version after {version}, or compare the rows of snapshot(version=...).scan().",
             version=version, path=name,
         )  # fmt: skip

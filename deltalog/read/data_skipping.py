@@ -1,8 +1,9 @@
-"""Data skipping: which files of a snapshot can have a row that matches a predicate, by partition values and by
-statistics. Pure.
+"""Data skipping: decides from partition values and statistics which files of a snapshot can have a row that matches a
+predicate. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics. A file is skipped only when its bounds prove that no row matches; a statistic
-that is missing, unreadable or possibly inexact proves nothing.
+Spec: PROTOCOL.md#per-file-statistics. A file is skipped only if its bounds prove that no row matches; a statistic that
+is
+missing, unreadable or possibly inexact proves nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def statistics_leaves(
     """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
     conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
-        Leaf.of(find_fields(column.path, schema), mapping)
+        Leaf.from_fields(find_fields(column.path, schema), mapping)
         for column in conditions
         if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
     ]
@@ -63,11 +64,11 @@ def statistics_leaves(
 def prune(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> pa.Table:
-    """The rows of ``files`` that may have a matching row. ``predicate`` is bound to ``schema``.
+    """The rows of ``files`` that may contain a matching row. ``predicate`` is bound to ``schema``.
 
     ``files``: the columns partition_values, and stats or stats_parsed. Partition values are checked first; statistics
-    are parsed only of the files that remain, and of the columns that the predicate names. Raises CorruptTableError for
-    a partition value that is not of its column's type.
+    are parsed only for the remaining files and only for the predicate's columns. Raises CorruptTableError for a
+    partition value that is not of its column's type.
     """
     partitioned = set(partition_columns)
     by_partition = _PartitionVerdicts(files, schema, partitioned, mapping)
@@ -79,17 +80,17 @@ def prune(
     def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
         return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
 
-    # Bounds alone are parsed faster. Where they leave many of the first files, as little is gained by the others.
+    # Parsing only bounds is faster. If that excludes few of the first files, it will not help with the others either.
     first = files.slice(0, _SAMPLE)
     bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
         bounds = file_statistics.bounds_of_files(files, leaves)
         files = files if bounds is None else _filtered(files, verdicts(files, bounds))
-    return _filtered(files, verdicts(files, file_statistics.of_files(files, leaves)))
+    return _filtered(files, verdicts(files, file_statistics.statistics_of_files(files, leaves)))
 
 
 def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
-    """The rows for which ``may_match`` is true or null."""
+    """The rows where ``may_match`` is true or null."""
     mask = pc.fill_null(may_match, TRUE)
     return files if pc.all(mask, min_count=0).as_py() else files.filter(mask)
 
@@ -97,9 +98,9 @@ def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
 def split(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
-    """The rows of ``files`` of which every row matches, by partition values or statistics; and the other files.
+    """Split ``files`` into those whose rows all match, according to partition values or statistics, and the others.
 
-    Deletion vectors have no influence: a condition on all rows of a file holds for those that are not deleted, too.
+    Deletion vectors do not matter: a condition that holds for all rows of a file also holds for its live rows.
     """
     numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
     others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
@@ -108,10 +109,11 @@ def split(
 
 
 def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
-    """A predicate that is true for rows of these partitions. ``rows``: the values of ``columns`` of each, as in the
-    log.
+    """A predicate that is true for the rows of these partitions. ``rows``: for each partition, the values of
+    ``columns``
+    as in the log.
 
-    Its tree is as deep as the number of columns and the logarithm of the number of partitions.
+    The depth of its tree is the number of columns plus the logarithm of the number of partitions.
     """
     column = columns[0]
     below: dict[str | None, list[tuple[str | None, ...]]] = {}
@@ -129,9 +131,9 @@ def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[Stru
 
 
 class _PartitionVerdicts:
-    """Evaluates a predicate for each file: true or null where a row may match, false where none can.
+    """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
-    Partition values are exact, so a leaf on them is evaluated, and an unknown result means no match; a leaf on another
+    Partition values are exact, so a leaf on them is evaluated, and an unknown result means no match. A leaf on another
     column is null.
     """
 
@@ -144,7 +146,7 @@ class _PartitionVerdicts:
         self._values: dict[str, Any] = {}
 
     def may_match(self, predicate: Bound) -> Any:
-        """Leaves are folded with AND and OR; negations were pushed into them by ``bind``."""
+        """Combine the verdicts on leaves with AND and OR; ``bind`` has pushed negations into the leaves."""
         if isinstance(predicate, BoundAnd):
             return pc.and_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
         if isinstance(predicate, BoundOr):
@@ -162,17 +164,17 @@ class _PartitionVerdicts:
         try:
             return pc.fill_null(evaluate(predicate.node, rows), FALSE)
         except (pa.ArrowInvalid, OverflowError):
-            return self.unknown  # it has no value for one partition, which other conditions may exclude
+            return self.unknown  # it fails for a partition that other conditions may exclude
 
     def values(self, name: str) -> Any:
-        """Typed values of a partition column, one for each file."""
+        """Typed values of a partition column, one per file."""
         if name not in self._values:
             self._values[name] = file_statistics.partition_values(self.files, self.schema.field(name), self.mapping)
         return self._values[name]
 
 
 class _StatisticsVerdicts(_PartitionVerdicts):
-    """As _PartitionVerdicts, with the statistics of data columns, for predicates that may mix the two."""
+    """As _PartitionVerdicts, but also uses the statistics of data columns; predicates may mix both kinds of columns."""
 
     def __init__(
         self,
@@ -217,7 +219,7 @@ class _StatisticsVerdicts(_PartitionVerdicts):
             verdict = pc.and_kleene(at_most, at_least)
         elif operator == "!=":
             only = pc.and_kleene(compare(low, "=", value, data_type), compare(high, "=", value, data_type))
-            exact = str(data_type) not in ("string", "timestamp", "timestamp_ntz")  # those bounds may be widened
+            exact = str(data_type) not in ("string", "timestamp", "timestamp_ntz")  # bounds of these may be widened
             verdict = pc.invert(only) if exact else self.unknown
         elif operator == "<":
             verdict = compare(low, "<", value, data_type)
@@ -246,11 +248,11 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _has_values(self, column: BoundColumn) -> Any:
-        """False where every row is null: no comparison is true there."""
+        """False if every row is null, because no comparison is true then."""
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
     def _bounds(self, predicate: BoundComparison | BoundIn | BoundStartsWith) -> tuple[Any, Any]:
-        """Lower and upper bound of each file, widened by what their writer may have truncated or rounded."""
+        """The lower and the upper bound of each file, widened by what its writer may have truncated or rounded."""
         column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
@@ -269,12 +271,12 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         return self.statistics.column(file_statistics.column_name(group, leaf)).combine_chunks()
 
 
-# In microseconds; a millisecond more than a later one would overflow. Not pa.scalar, which imports pandas.
+# In microseconds; adding a millisecond to a later time would overflow. Not pa.scalar, which imports pandas.
 _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The bound widened by more than the rounding error of a double, since its writer may have used one."""
+    """The bound widened by more than the rounding error of a double, because its writer may have used one."""
     values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)

@@ -1,8 +1,9 @@
-"""Records which version of which table rows were read from. Pure.
+"""The origin of rows: which version of which table they were read from. Pure.
 
-A write computed from rows of the table is right only if those rows have not changed since. So a scan records the origin
-of its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
-table begins on that version, and commits of others since then are checked for conflicts.
+A write computed from a table's rows is correct only if those rows have not changed since. So a scan records the origin
+of
+its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
+table begins at that version, and other writers' commits since then are checked for conflicts.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Predicate
 from deltalog.protocol.schema import StructType
 
-# A scan's ``origin``, by itself or with the condition that restricts the rows that count as read.
+# A scan's ``origin``, alone or with a condition that restricts the rows that count as read.
 Read = str | tuple[str, "Predicate | str | None"]
 
-# The key of the origin in the schema metadata of a scan's batches. Writers of deltalog do not store it.
+# The key of the origin in the schema metadata of a scan's batches. deltalog's writers do not store it.
 ORIGIN_KEY = b"deltalog.read"
-# A condition with more values is megabytes of text in the metadata of every batch, and takes seconds to parse.
+# With more values, a condition becomes megabytes of text in the metadata of every batch, and takes seconds to parse.
 _MAX_VALUES_IN_TEXT = 1000
 
 
@@ -35,8 +36,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the scan as
     SQL text, None for all rows. ``branch``: the id of the transaction over several tables that ``version`` belongs to,
-    None for none; ``base_version``: the version of the table that this transaction is based on. ``txn_id``: that of
-    the commit of ``version``, where it is known: after a roll-back to a copy, another commit may have that version.
+    if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: of the commit of
+    ``version``, if known: after a rollback to a copy, another commit can have that version.
     """
 
     table: str
@@ -51,11 +52,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
     def is_of(self, table_id: str, url: str) -> bool:
-        """Whether the rows were read from this table. A copy at another location is another table."""
+        """Whether the rows were read from this table. A copy at another location is a different table."""
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, in the versions of a writer: ``branch`` and ``base_version`` are those of its
+        """The version that was read, in a writer's numbering. ``branch`` and ``base_version``: of the writer's
         transaction over several tables, None outside of one."""
         if self.branch == branch:
             return self.version
@@ -64,8 +65,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def text_of(where: Bound | None, schema: StructType) -> str | None:
-    """A bound condition as SQL text; None if it cannot be written as text or has more than _MAX_VALUES_IN_TEXT values:
-    then all rows count as read."""
+    """A bound condition as SQL text; None if text cannot express it or it has more than _MAX_VALUES_IN_TEXT values, in
+    which case all rows count as read."""
     if where is None or number_of_values(where) > _MAX_VALUES_IN_TEXT:
         return None
     try:
@@ -81,7 +82,7 @@ def tagged(schema: pa.Schema, origin: str | None) -> pa.Schema:
 
 
 def origin_in(data: Any) -> str | None:
-    """The origin of Arrow data (a Table, RecordBatch or RecordBatchReader), or of a Scan; None if it has none."""
+    """The origin of a Scan or of Arrow data (a Table, RecordBatch or RecordBatchReader); None if there is none."""
     if isinstance(origin := getattr(data, "origin", None), str):
         return origin
     schema = data.schema if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)) else None
@@ -90,7 +91,7 @@ def origin_in(data: Any) -> str | None:
 
 
 def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
-    """Each origin with the condition of its rows. Raises CallError for a text that is not an origin."""
+    """Each origin with the condition on its rows. Raises CallError for text that is not an origin."""
     pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]

@@ -40,7 +40,7 @@ _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "
 
 @checked
 class Scan:
-    """A lazy read; each call below reads again. Made by ``Snapshot.scan``."""
+    """A lazy read; every method that returns rows reads again. Created by ``Snapshot.scan``."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Scan:
     ) -> None:
         """Not for users. ``is_time_travel``: the caller named the version or its time."""
         if variants not in ("binary", "json"):
-            raise CallError(f"variants can be 'binary' or 'json', not {variants!r}.")
+            raise CallError(f"variants must be 'binary' or 'json', not {variants!r}.")
         self._snapshot = snapshot
         self._is_time_travel = is_time_travel
         self._variants = variants
@@ -79,7 +79,7 @@ class Scan:
         self.where = self._bound()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without ``where``, which is bound again: functions that evaluate it cannot be pickled."""
+        """Without ``where``, which is bound again: the functions that evaluate it cannot be pickled."""
         return {**self.__dict__, "where": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -91,28 +91,28 @@ class Scan:
 
     @cached_property
     def origin(self) -> str | None:
-        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``; the schema
-        metadata of the Arrow data has it too. None for a version that the caller named by number or time: writes
-        computed from it are not checked against later commits, as in delta-spark."""
+        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``; also in the
+        schema metadata of the Arrow data. None for a version that the caller named by number or time: writes computed
+        from it are not checked against later commits, as in delta-spark."""
         snapshot = self._snapshot
         if self._is_time_travel:
             return None
-        store, where = snapshot.reader.store, text_of(self.where, snapshot.schema)
-        is_pinned = store.branch is not None
+        reader, where = snapshot.reader, text_of(self.where, snapshot.schema)
+        authority = reader.authority
         return Origin(
             table=snapshot.metadata.id,
-            url=real_url(store),
+            url=real_url(reader.store),
             version=snapshot.version,
             where=where,
-            branch=store.branch,
-            base_version=store.base_version if is_pinned else None,
-            txn_id=None if is_pinned else snapshot.tip.txn_id,
+            branch=authority.branch,
+            base_version=authority.base_version,
+            txn_id=snapshot.tip.txn_id if authority.branch is None else None,
         ).as_text()
 
     @property
     def where_text(self) -> str | None:
-        """``where`` as SQL text in Spark's dialect that means the same; None without ``where``, and for one that such
-        text cannot express or that has more than 1000 values. Cost: none."""
+        """``where`` as equivalent SQL text in Spark's dialect. None without ``where``, if SQL text cannot express it,
+        and if it has more than 1000 values. Cost: none."""
         return text_of(self.where, self._snapshot.schema)
 
     @cached_property
@@ -126,15 +126,15 @@ class Scan:
         return FileLayout(schema, self._snapshot.metadata.partition_columns, self._mapping, self._tracking)
 
     def files(self) -> pa.Table:
-        """The files that will be read, columns as ``Snapshot.files``: those that may have a row that ``where`` keeps.
+        """The files to read, with the columns of ``Snapshot.files``: those that may contain a row that ``where`` keeps.
 
-        Files are skipped by their partition values and statistics. Cost: as ``Snapshot.files``; with ``where``, only
-        the statistics of its columns are parsed, and only the files that remain are in memory.
+        Files are skipped by partition values and statistics. Cost: as ``Snapshot.files``; with ``where``, only the
+        statistics of its columns are parsed, and only the remaining files are in memory.
         """
         return self._snapshot.cache.files() if self.where is None else self._pruned(FILES.names)
 
     def _pruned(self, columns: Sequence[str]) -> pa.Table:
-        """Columns of the files that will be read."""
+        """Columns of the files to read."""
         snapshot, where = self._snapshot, self.where
         if where is None:
             return snapshot.cache.files(columns)
@@ -149,20 +149,20 @@ class Scan:
         return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])
 
     def deleted_positions(self, vector: DeletionVector) -> BitMap64:
-        """The row positions (from 0) that a deletion vector of ``files`` deletes, for engines that read files
-        themselves.
+        """The row positions (from 0) deleted by a deletion vector in ``files``, for engines that read files themselves.
 
         Raises InvalidDataFileError, UnsafePathError. Cost: 1 GET unless the vector is inline.
         """
         return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file in the order of ``files``; threads read some files ahead, and on a remote store open
-        up to 32 more.
+        """The rows, file by file in the order of ``files``. Threads read some files ahead, and on a remote store open
+        up
+        to 32 more.
 
         Memory is bounded by batches and what opening a file reads, whatever the size of the files. Raises
-        InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, CallError where ``where`` has no value for a
-        row. Cost: as ``files``, and the GETs of each file's columns; nothing is read before the first batch.
+        InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, and CallError if ``where`` cannot be evaluated
+        for a row. Cost: as ``files``, and the GETs of each file's columns; nothing is read before the first batch.
         """
         rows = _rows(self._pruned(_FILE_COLUMNS))
         layout = self._layout(self._read_schema())
@@ -180,7 +180,7 @@ class Scan:
             yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
-        """The requested columns, and after them those that only ``where`` uses."""
+        """The requested columns, followed by those that only ``where`` uses."""
         if self.where is None:
             return self.schema
         needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))
@@ -192,7 +192,7 @@ class Scan:
         return pa.Table.from_batches(self.batches(), self.arrow_schema)
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame. Raises CallError when pandas is not installed."""
+        """All rows as a pandas DataFrame. Raises CallError if pandas is not installed."""
         if importlib.util.find_spec("pandas") is None:
             raise CallError("to_pandas() needs pandas, which is not installed: pip install pandas.")
         return self.to_arrow().to_pandas()
@@ -204,7 +204,7 @@ class Scan:
 
 
 def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:
-    """The fields of a DataFile, file by file, converted 1000 at a time."""
+    """The fields of each DataFile, converted 1000 at a time."""
     for batch in files.to_batches(max_chunksize=1000):
         for row in batch.to_pylist():
             vector = row["deletion_vector"]

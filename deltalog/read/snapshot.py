@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
 from deltalog.expressions.sql import at_one_instant
@@ -34,33 +34,33 @@ from deltalog.read.scan import Scan, VariantForm
 class Snapshot:
     """The state of a table at one version. Immutable; threads may share it.
 
-    Protocol, metadata and totals come from the version's ``.crc`` where it is usable, else from the checkpoint and the
-    commits after it; the list of files is read at its first use, and cached.
+    Protocol, metadata and totals come from the version's ``.crc`` if it is usable, else from the checkpoint and the
+    commits after it; the list of files is read on first use, and cached.
 
-    Members: one for each kind of action that a version holds, and for each way to read its files and rows.
+    Members: one for each kind of action of a version, and one for each way to read its files and rows.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
-        """Not for users: DeltaTable.snapshot makes one."""
+        """Not for users: call DeltaTable.snapshot."""
         self._version = version
-        # Whether the caller named the version or its time: writes computed from its rows are then not checked.
+        # The caller named the version or its time: writes computed from its rows are not checked for conflicts.
         self.is_time_travel = is_time_travel
 
     def as_time_travel(self) -> Snapshot:
         """The same version, marked as named by the caller. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: the version is loaded again when unpickled. Cost: as ``DeltaTable.snapshot(version)``."""
+        """Pickle support: unpickling loads the version again. Cost: as ``DeltaTable.snapshot(version)``."""
         return _loaded_again, (self.reader, self.version, self.is_time_travel)
 
     @Lazy
     def log(self) -> LogSnapshot:
-        """The log segment, state and file actions of this version. Cost: none; a version that this process has just
+        """The log segment, state and file actions of this version. Cost: none; but a version that this process just
         committed may have to be read, which raises and costs as ``DeltaTable.snapshot(version)``."""
         version = self._version
         return version.load() if isinstance(version, UnreadSnapshot) else version
@@ -69,12 +69,12 @@ class Snapshot:
 
     @property
     def url(self) -> str:
-        """The table's root."""
+        """The URL of the table root."""
         return self.reader.store.url
 
     @Lazy
     def reader(self) -> LogReader:
-        """The reader of the log that this snapshot was loaded from."""
+        """The reader of the log from which this snapshot was loaded."""
         return self._version.reader
 
     @Lazy
@@ -83,7 +83,7 @@ class Snapshot:
 
     @property
     def tip(self) -> Tip:
-        """Which commit this version is. Cost: none."""
+        """Identifies the commit of this version. Cost: none."""
         found: LogSnapshot | UnreadSnapshot = self.__dict__.get("log", self._version)
         return found.tip
 
@@ -106,7 +106,7 @@ class Snapshot:
 
     @property
     def table_features(self) -> tuple[str, ...]:
-        """The names of the table features, sorted, with those that legacy versions imply. Cost: none."""
+        """The names of the table features, sorted, including those that legacy versions imply. Cost: none."""
         return tuple(sorted({*features.reader_features(self.protocol), *features.writer_features(self.protocol)}))
 
     @property
@@ -116,7 +116,7 @@ class Snapshot:
 
     @property
     def enablement(self) -> Enablement | None:
-        """The enablement pair; None when in-commit timestamps are off or on since version 0.
+        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -124,9 +124,9 @@ class Snapshot:
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None when they are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
 
-        Raises MissingInCommitTimestampError when the commit lacks it. Cost: at most 1 GET of 4 KiB.
+        Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
         return self.log.in_commit_timestamp_ms
 
@@ -135,9 +135,9 @@ class Snapshot:
         """The version's time in milliseconds since 1970: its in-commit timestamp if they are enabled at this version,
         else the modification time of its commit file.
 
-        The times of time travel and ``history`` can differ: they depend on whether the latest version has in-commit
-        timestamps enabled, and monotonise file times; see ``version_at``. Raises MissingVersionError when log clean-up
-        has deleted the commit file, MissingInCommitTimestampError. Cost: at most 1 GET or 1 HEAD.
+        Time travel and ``history`` can use other times: they depend on whether the latest version has in-commit
+        timestamps enabled, and monotonise file times; see ``version_at``. Raises MissingVersionError if log clean-up
+        deleted the commit file, MissingInCommitTimestampError. Cost: at most 1 GET or 1 HEAD.
         """
         ict_ms = self.in_commit_timestamp_ms
         if ict_ms is not None:
@@ -145,15 +145,15 @@ class Snapshot:
         meta = self.reader.store.head(commit_path(self.version))
         if meta is None or meta.modification_time_ms is None:
             raise MissingVersionError(
-                f"{self.url}: the commit file of version {self.version} no longer exists, so its time is not known.",
+                f"{self.url}: the commit file of version {self.version} no longer exists, so its time is unknown.",
                 version=self.version,
             )
         return meta.modification_time_ms
 
     @Lazy
     def commit_summary(self) -> CommitSummary:
-        """What this version's commit added to the version before: files, rows, times, and its author's metadata.
-        Raises MissingVersionError when log clean-up has deleted the commit file, InvalidCommitError. Cost: 1 GET."""
+        """What this version's commit added to the previous version: files, rows, times, and its author's metadata.
+        Raises MissingVersionError if log clean-up deleted the commit file, InvalidCommitError. Cost: 1 GET."""
         return summary_of(self.reader.commit(self.version))
 
     @property
@@ -173,7 +173,7 @@ class Snapshot:
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that a clustered table is clustered by, each as its path of names; empty for other tables.
+        """The clustering columns of a clustered table, as paths of names; empty for other tables.
 
         Spec: PROTOCOL.md#clustered-table. Raises CorruptTableError.
         """
@@ -183,29 +183,30 @@ class Snapshot:
 
     @property
     def num_files(self) -> int:
-        """The number of live files. Cost: none where the ``.crc`` has it, else as ``files``."""
+        """The number of live files. Cost: none if the ``.crc`` has it, else as ``files``."""
         return self.log.cache.totals.num_files
 
     @property
     def size_bytes(self) -> int:
-        """The size of the live files together, in bytes. Cost: as ``num_files``."""
+        """The total size of the live files, in bytes. Cost: as ``num_files``."""
         return self.log.cache.totals.size_bytes
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row per live file; columns as deltalog.log.file_tables.FILES, or those of them that are named.
+        """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
-        Raises CallError for a name that is not one of them. Cost: the columns in the checkpoint and one GET for each
-        commit after it; all columns are cached for the next call, and named ones are read again.
+        Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
+        A call without ``columns`` caches its result; a call with ``columns`` reads again.
         """
         return self.log.cache.files(columns)
 
     def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The statistics of the live files, a row per row of ``files``: ``num_records``, ``tight_bounds``, and the
-        structs ``min_values``, ``max_values`` and ``null_count`` with a field per column, in the columns' types.
+        """The statistics of the live files, one row per row of ``files``: ``num_records``, ``tight_bounds``, and the
+        structs ``min_values``, ``max_values`` and ``null_count`` with one field per column, in the columns' types.
 
-        ``columns``: names of columns of the table; None: all but the partition columns. Bounds are as they were
-        written: those of text and timestamps may be truncated. Statistics that a file lacks are null. Raises
-        SchemaMismatchError. Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
+        ``columns``: names of table columns; None: all but the partition columns. Bounds are as written: those of
+        strings
+        and timestamps may be truncated. Statistics that a file lacks are null. Raises SchemaMismatchError. Cost: the
+        statistics in the checkpoint, and 1 GET for each commit after it.
         """
         names = self.schema.names if columns is None else columns
         fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
@@ -215,7 +216,7 @@ class Snapshot:
         return pa.concat_tables([_statistics_table(empty(FILES), leaves), *pieces])
 
     def file_path(self, add_path: str) -> str:
-        """The location of the data file that the log names ``add_path``: in the table, or below one of the
+        """The location of the data file that the log names ``add_path``: in the table, or below one of the locations in
         ``DeltaTable.open(allowed_paths=)``. Raises UnsafePathError."""
         return self.reader.files.location(add_path)
 
@@ -227,12 +228,12 @@ class Snapshot:
         variants: VariantForm = "binary",
     ) -> Scan:
         """A lazy read of the rows. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
-        predicate made with ``col``; only rows for which it is true are returned, and files that cannot have such a row
-        are not read. CURRENT_TIMESTAMP and CURRENT_DATE are the time of this call.
+        predicate built with ``col``; only rows for which it is true are returned, and files that cannot contain such a
+        row are not read. CURRENT_TIMESTAMP and CURRENT_DATE are the time of this call.
 
-        Where row tracking is enabled, ``_metadata.row_id`` and ``_metadata.row_commit_version`` can be selected
-        among the columns. ``variants="json"`` gives variants as JSON text; else they are structs of metadata and
-        value, which ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
+        If row tracking is enabled, ``columns`` can include ``_metadata.row_id`` and ``_metadata.row_commit_version``.
+        ``variants="json"`` returns variants as JSON text; otherwise they are structs of metadata and value, which
+        ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
         now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
         where = at_one_instant(where, now)
@@ -240,7 +241,7 @@ class Snapshot:
 
 
 def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    flat = file_statistics.of_files(files, leaves)
+    flat = file_statistics.statistics_of_files(files, leaves)
     groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
     columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
     names = {"minValues": "min_values", "maxValues": "max_values", "nullCount": "null_count"}
@@ -249,7 +250,7 @@ def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def is_outdated(snapshot: Snapshot) -> bool:
-    """Whether log clean-up is known to have deleted commits that its files are read from. Cost: none."""
+    """Whether log clean-up is known to have deleted commits from which the snapshot's files are read. Cost: none."""
     log = snapshot.__dict__.get("log", snapshot._version)
     return isinstance(log, LogSnapshot) and log.cache.is_outdated
 

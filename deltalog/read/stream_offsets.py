@@ -1,8 +1,7 @@
-"""Which files of a table belong to the next batch of a stream, by offset and limits. Pure.
+"""Decides which files of a table belong to the next batch of a stream, from an offset and limits. Pure.
 
-A stream reads the files of one version first, or begins with a version, and then those that later commits add, in the
-order of the log. An offset is the position of the first file that was not read yet, so that it can split a version.
-
+A stream first reads the live files of one version, or starts at a commit, and then the files that later commits add, in
+log order. An offset is the position of the first file that was not read yet, so it can split a version.
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange).
 """
 
@@ -23,11 +22,11 @@ _FORMAT = 1
 @checked
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position in a stream: everything before it was read. Equal where these positions are.
+    """A position in a stream: everything before it was read. Offsets are equal if their positions are.
 
-    ``table_id``: the id in the metadata of the table. ``index``: of the first file of ``version`` that was not read.
-    ``is_initial``: among the live files of that version, else among those that its commit added. ``begin_version`` and
-    ``begin_is_initial``: where the stream began, of which an engine may keep no other record; None: not known.
+    ``table_id``: the id in the table's metadata. ``index``: the first unread file of ``version``. ``is_initial``:
+    ``index`` counts the live files of that version, not the files that its commit added. ``begin_version`` and
+    ``begin_is_initial``: where the stream began, which an engine may record nowhere else; None if unknown.
     """
 
     table_id: str
@@ -38,7 +37,7 @@ class StreamOffset:
     begin_is_initial: bool = field(default=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As values of JSON, always in the same order. Cost: none."""
+        """The offset as JSON values, always in the same order. Cost: none."""
         return {
             "format": _FORMAT,
             "table": self.table_id,
@@ -51,24 +50,24 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> StreamOffset:
-        """What ``to_json`` gave. Raises CallError. Cost: none."""
+        """Parse the result of ``to_json``. Raises CallError. Cost: none."""
         values = [body.get(name) for name in ("table", "version", "index", "initial", "beginVersion", "beginInitial")]
         begins = type(None) if values[4] is None else int
         kinds = zip(values, (str, int, int, bool, begins, bool), strict=True)
         if body.get("format") != _FORMAT or not all(type(value) is kind for value, kind in kinds):
             raise CallError(
-                f"{dict(body)!r} is not an offset of a stream of deltalog. The checkpoint of another source, such as "
-                "delta-spark's, cannot be continued: begin with a new one and startingVersion."
+                f"{dict(body)!r} is not an offset of a deltalog stream. The checkpoint of another source, such as "
+                "delta-spark's, cannot be continued: start with a new checkpoint and startingVersion."
             )
         return cls(*values)  # type: ignore[arg-type]
 
     def is_before(self, other: StreamOffset) -> bool:
-        """Whether files may lie between this and a later offset. Cost: none."""
+        """Whether files can lie between this offset and a later one. Cost: none."""
         return self._order < other._order
 
     @property
     def begin(self) -> StreamOffset | None:
-        """Where the stream began. Cost: none."""
+        """The offset at which the stream began. Cost: none."""
         if self.begin_version is None:
             return None
         return replace(self, version=self.begin_version, index=0, is_initial=self.begin_is_initial)
@@ -80,11 +79,11 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """What a stream does where rows are deleted or updated. By default such commits are an error.
+    """How a stream handles deleted or updated rows. By default, such commits are an error.
 
-    ``ignore_deletes``: commits that only remove files have no rows for the stream. ``ignore_changes``: nor do removes
-    in other commits; files that were rewritten are read again. ``skip_change_commits``: commits that remove
-    files are left out whole. ``read_change_feed``: the stream has the rows of the change data feed.
+    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore removes in other commits;
+    rewritten files are read again. ``skip_change_commits``: skip every commit that removes files.
+    ``read_change_feed``: the stream has the rows of the change data feed.
     """
 
     ignore_deletes: bool = False
@@ -94,8 +93,9 @@ class StreamRules:
 
 
 def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFile]:
-    """The files that a stream without change data feed reads of a commit. Raises CallError for a commit that removes
-    rows, unless the rules say what becomes of it."""
+    """The files of a commit that a stream without the change data feed reads. Raises CallError for a commit that
+    removes
+    rows, unless the rules cover it."""
     adds = [add for add in commit.adds if add.data_change]
     removed = next((remove.path for remove in commit.removes if remove.data_change), None)
     if removed is None or rules.ignore_changes:
@@ -106,21 +106,23 @@ def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFi
         if rules.ignore_deletes:
             return []
         raise CallError(
-            f"{url}: version {commit.version} deletes rows (of {removed}), and a stream of new rows cannot say that. "
-            "Ignore such commits with ignoreDeletes, or skip all that change rows with skipChangeCommits; "
-            "readChangeFeed streams the deleted rows too."
+            f"{url}: version {commit.version} deletes rows (of {removed}), which a stream of new rows cannot express. "
+            "Ignore such commits with ignoreDeletes, or skip all commits that change rows with skipChangeCommits; "
+            "readChangeFeed also streams the deleted rows."
         )
     raise CallError(
-        f"{url}: version {commit.version} changes rows (it removes {removed} and adds files), and a stream of new rows "
-        "cannot say that. Skip such commits with skipChangeCommits, or read the rewritten files again with "
+        f"{url}: version {commit.version} changes rows (it removes {removed} and adds files), which a stream of new "
+        "rows "
+        "cannot express. Skip such commits with skipChangeCommits, or read the rewritten files again with "
         "ignoreChanges; readChangeFeed streams the changes."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of one version in the order of the stream. ``sizes``: those in bytes from an index on. ``is_whole``:
-    they belong to one batch, as the changes of a commit do."""
+    """The files of one version, in stream order. ``sizes``: a function that returns the sizes in bytes from an index
+    on.
+    ``is_whole``: all files belong to one batch, as the changes of a commit do."""
 
     version: int
     is_initial: bool
@@ -132,11 +134,11 @@ class VersionFiles:
 def advance(
     start: StreamOffset, versions: Iterable[VersionFiles], max_files: int | None = None, max_bytes: int | None = None
 ) -> StreamOffset:
-    """The end of the batch that begins at ``start``. ``versions`` begin with that of ``start``, and no more of them are
-    taken than needed.
+    """The end of the batch that begins at ``start``. ``versions`` begin with that of ``start``; no more are taken than
+    needed.
 
-    A batch has at most ``max_files`` files, and takes files until it has ``max_bytes``; so it has at least one where
-    there are any. The files of a version that ``is_whole`` count as one step. Raises CallError for an index that the
+    A batch has at most ``max_files`` files, and takes files until it reaches ``max_bytes``, so it has at least one file
+    if there are any. The files of a version that ``is_whole`` count as one step. Raises CallError for an index that the
     version does not have.
     """
     files, size_bytes, at = 0, 0, start
@@ -154,11 +156,11 @@ def advance(
 
 
 def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """Where a batch begins that an engine repeats.
+    """The actual start of a batch that an engine repeats.
 
-    Spark records where batches end, and asks the stream again where the first one began; the table may have other
-    versions by then. The end of the batch says it. Where engines do not say where a batch begins when it is planned,
-    its end may also name a later beginning, which is not that of this stream.
+    Spark records the ends of batches, and asks the stream again where the first batch began; the table may have more
+    versions by then. The end of the batch records the original beginning. In engines that do not pass the beginning
+    when they plan a batch, the end may record a later beginning, which is not this stream's and is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin
@@ -181,7 +183,7 @@ def _first(at: StreamOffset, version: VersionFiles) -> int:
 
 
 def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> range:
-    """The indexes of the files of a version between two offsets. Raises CallError as ``advance``."""
+    """The indexes of a version's files between two offsets. Raises CallError as ``advance``."""
     begin = replace(start, version=version.version, index=0, is_initial=version.is_initial)
     key = (version.version, version.is_initial)
     is_first, is_last = (start.version, start.is_initial) == key, (end.version, end.is_initial) == key
@@ -193,7 +195,7 @@ def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> r
 
 
 def commits_between(start: StreamOffset, end: StreamOffset) -> range:
-    """The versions whose commits have files between two offsets. Raises CallError where ``end`` comes first."""
+    """The versions whose commits have files between two offsets. Raises CallError if ``end`` comes first."""
     if end.is_before(start):
         raise CallError(f"The batch ends at {end.to_json()}, before it begins, at {start.to_json()}.")
     first = start.version + start.is_initial

@@ -1,7 +1,7 @@
 """TableStream: the rows of a table and of its later commits, batch by batch, for engines that keep offsets.
 
-Each file is read once: an offset names the first file that was not read, and the same two offsets always have the same
-files between them. Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
+Every file is read once: an offset names the first unread file, and two offsets always have the same files between them.
+Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from deltalog.read.stream_offsets import (
 from deltalog.storage.remote import parallel_gets
 
 _COMMITS_AT_ONCE = 16
-# Planned commits that are kept between the calls for the end of a batch and for its files.
+# How many planned commits to keep between the call for the end of a batch and the call for its files.
 _KEPT_COMMITS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFile:
-    """A file of a batch. ``at``: the commit that its rows are from, where the stream has the change data feed."""
+    """A file of a batch. ``at``: the commit that its rows come from, if the stream has the change data feed."""
 
     change: ChangeFile
     at: CommitAt | None = None
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file in bytes, 0 where the log does not say it."""
+        """The size of the file in bytes; 0 if the log does not record it."""
         return self.change.file.size or 0
 
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads files of a batch, in any process: it can be pickled, and then has the options that opened the store, with
-    any secrets in them. Made by ``TableStream.reader``."""
+    """Reads files of a batch, in any process. When pickled, it includes the options that opened the store, with any
+    secrets in them. Created by ``TableStream.reader``."""
 
     rows: ChangeRows
 
@@ -78,9 +78,9 @@ class StreamReader:
         return self.rows.arrow_schema
 
     def batches(self, files: Sequence[StreamFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of files, in their order. Memory is bounded as that of ``Scan.batches``.
+        """The rows of ``files``, in order. Memory is bounded as for ``Scan.batches``.
 
-        Raises InvalidDataFileError, also for a file that does not have as many rows as the log says, UnsafePathError,
+        Raises InvalidDataFileError, also for a file whose number of rows differs from the log, UnsafePathError,
         StoreError. Cost: the GETs of the columns of each file.
         """
         openers = parallel_gets(self.rows.reader.store)
@@ -94,14 +94,14 @@ class StreamReader:
         if wanted is not None and found != wanted:
             path = file.change.file.path
             raise InvalidDataFileError(
-                f"{self.rows.reader.store.url}: the data file {path} has {found} rows that are not deleted, and the "
-                f"log says {wanted}. Restore the file, or find out what has changed it with `deltalog doctor`.",
+                f"{self.rows.reader.store.url}: the data file {path} has {found} live rows, but the log says {wanted}. "
+                "Restore the file, or run `deltalog doctor` to find out what changed it.",
                 path=path,
             )
 
 
 def _rows_of(change: ChangeFile) -> int | None:
-    """The rows that a new file has by its statistics; None where the log does not say it."""
+    """The number of rows of a new file according to its statistics; None if the log does not record it."""
     if change.kind != "insert" or not isinstance(change.file, AddFile):
         return None
     try:
@@ -115,12 +115,13 @@ def _rows_of(change: ChangeFile) -> int | None:
 
 @checked
 class TableStream:
-    """The rows of a table, and then those that later commits add. Made by ``DeltaTable.stream``. Not for several
-    threads at a time.
+    """The rows of a table, followed by those that later commits add. Created by ``DeltaTable.stream``. Not safe for
+    concurrent use by several threads.
 
-    Rows have the columns of the version that was the latest one when the stream was made, and with the change data feed
-    its three columns. A commit whose columns do not fit these is an error: make the stream again, which then has the
-    new ones. Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
+    Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
+    also
+    its three columns. A commit whose columns do not fit is an error: create the stream again to get the new columns.
+    Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class TableStream:
         starting_timestamp_ms: int | None,
         fail_on_data_loss: bool = True,
     ) -> None:
-        """Not for users. ``history``: the commits up to the latest version."""
+        """Not for users. ``history``: returns the commits up to the latest version."""
         self._history = history
         self._rules = rules
         self._starting_version = starting_version
@@ -163,14 +164,15 @@ class TableStream:
 
     @cached_property
     def reader(self) -> StreamReader:
-        """What reads the files of a batch, here or in another process. Cost: none."""
+        """Reads the files of a batch, here or in another process. Cost: none."""
         return StreamReader(ChangeRows(self._read.reader, self._read.metadata, self._rules.read_change_feed))
 
     # ------------------------------------------------------------------------------------------------ offsets
 
     def first_offset(self) -> StreamOffset:
-        """Where a stream without a checkpoint begins: before the first file of the latest version, or with the commit
-        that ``starting_version`` or ``starting_timestamp`` names.
+        """Where a stream without a checkpoint begins: before the first file of the latest version, or at the commit
+        that
+        ``starting_version`` or ``starting_timestamp`` names.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: 2 HEADs, 1 LIST for a version, and for a time as
         ``DeltaTable.version_at``.
@@ -181,7 +183,7 @@ class TableStream:
             version = history.first_version_from(self._starting_timestamp_ms)
         if version is None:
             return self._offset(latest, is_initial=True)
-        # The version after the latest one: the stream begins with what is committed next.
+        # latest + 1 is allowed: the stream then begins with the next commit.
         earliest = min((each for each in history.listing.commits), default=latest)
         if not earliest <= version <= latest + 1:
             raise VersionNotFoundError(
@@ -199,11 +201,11 @@ class TableStream:
         max_bytes: int | None = None,
         until: StreamOffset | None = None,
     ) -> StreamOffset:
-        """The end of the next batch, which begins at ``start``; of all that there is where no limit is given.
+        """The end of the batch that begins at ``start``; without limits, the end of the table.
 
-        ``max_files``: the most files; ``max_bytes``: no file is begun after these. The changes of one commit are not
-        split. ``until``: an earlier result, beyond which the batch does not go. Raises as ``files`` where a limit is
-        given. Cost: 2 HEADs; with a limit 1 GET for each commit.
+        ``max_files``: the maximum number of files. ``max_bytes``: no file is started beyond it. The changes of one
+        commit are never split. ``until``: an earlier result that the batch must not exceed. With a limit, raises as
+        ``files``. Cost: 2 HEADs; with a limit, 1 GET for each commit.
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until
@@ -217,13 +219,15 @@ class TableStream:
         return end if end.is_before(found) else found
 
     def files(self, start: StreamOffset, end: StreamOffset) -> list[StreamFile]:
-        """The files between two offsets, in their order. Where ``start`` is the beginning of a stream, as
-        ``first_offset`` gives it now, and ``end`` is of one that began earlier, the files of that are meant.
+        """The files between two offsets, in order. If ``start`` is where a stream would begin now (``first_offset``)
+        and
+        ``end`` belongs to a stream that began earlier, the files of that stream are returned.
 
-        Raises CallError for a commit that deletes or changes rows, as the options of the stream say, and for an offset
-        of another table; SchemaMismatchError where the columns have changed; MissingVersionError where log clean-up has
-        deleted a commit that is needed. Cost: 1 GET for each commit that ``latest_offset`` has not read; within the
-        first version once the live files of that.
+        Raises CallError for a commit that deletes or changes rows, unless the stream's options cover it, and for an
+        offset of another table; SchemaMismatchError if the columns have changed; MissingVersionError if log clean-up
+        has
+        deleted a needed commit. Cost: 1 GET for each commit that ``latest_offset`` has not read; for the first version,
+        once its live files.
         """
         history = self._refreshed()
         self._check(start, history)
@@ -251,19 +255,19 @@ class TableStream:
         latest, url = history.latest, self._read.url
         if not offset.table_id == latest.metadata.id == self._read.metadata.id:
             raise CallError(
-                f"{url}: the offset belongs to the table {offset.table_id}, and this is {latest.metadata.id}: the "
-                "table was deleted and created again, or is another one. Begin the stream with a new checkpoint."
+                f"{url}: the offset belongs to the table {offset.table_id}, but this is {latest.metadata.id}: the "
+                "table was deleted and created again, or is another one. Start the stream with a new checkpoint."
             )
         if offset.version > latest.version + 1:
             raise CorruptTableError(
-                f"{url}: the stream has read up to version {offset.version - 1}, and the latest one is "
-                f"{latest.version}: an older copy of the table was restored. Begin the stream with a new checkpoint."
+                f"{url}: the stream has read up to version {offset.version - 1}, but the latest version is "
+                f"{latest.version}: an older copy of the table was restored. Start the stream with a new checkpoint."
             )
 
     # -------------------------------------------------------------------------------------------------- files
 
     def _versions(self, start: StreamOffset, end: StreamOffset) -> Iterator[VersionFiles]:
-        """The versions with files between two offsets, each read when it is taken."""
+        """The versions with files between two offsets, read lazily."""
         self._check_start(start)
         if start.is_initial:
             table = self._initial_table(start.version)
@@ -280,7 +284,7 @@ class TableStream:
                 yield VersionFiles(version, False, len(files), _sizes_of(files), self._rules.read_change_feed)
 
     def _plan(self, versions: Sequence[int]) -> set[int]:
-        """Read the commits that are not known. Returns those that log clean-up has deleted, where that is allowed."""
+        """Read the commits that are not yet planned. Returns those deleted by log clean-up, if that is allowed."""
         missing = [version for version in versions if version not in self._planned]
         if not missing:
             return set()
@@ -319,7 +323,7 @@ class TableStream:
         return [StreamFile(file, at) for file in planned]
 
     def _initial_table(self, version: int) -> pa.Table:
-        """The live files of a version, the oldest first, in an order that is the same in every process."""
+        """The live files of a version, oldest first, in an order that is the same in every process."""
         if self._initial is None or self._initial[0] != version:
             try:
                 snapshot = Snapshot(self._latest.snapshot(version))
@@ -338,21 +342,21 @@ class TableStream:
     # ------------------------------------------------------------------------------------------------- schema
 
     def _check_start(self, start: StreamOffset) -> None:
-        """Once, since later commits name what they change: whether rows of the version where a batch begins fit."""
+        """Check once whether rows of the version where a batch begins fit; later commits carry their own metadata."""
         if self._is_start_checked or start.version > self._read.version:
             return
         self._is_start_checked = True
         try:
             metadata = self._latest.snapshot(start.version).metadata
         except (VersionNotFoundError, MissingVersionError):
-            return  # the commits are read where they are there, and these name what they change
+            return  # the commits themselves are checked as far as they still exist
         self._check_metadata(metadata, start.version)
 
     def _check_metadata(self, metadata: Metadata, version: int) -> None:
         url, read = self._read.url, self._read
         if self._rules.read_change_feed and not ENABLE_CHANGE_DATA_FEED.read(metadata.configuration):
             raise CallError(
-                f"{url}: the change data feed was off at version {version}. Begin the stream with a later version, and "
+                f"{url}: the change data feed was off at version {version}. Start the stream at a later version, and "
                 f"set {ENABLE_CHANGE_DATA_FEED.key}=true."
             )
         why = read_compatibility.incompatibility(metadata, read.metadata)
@@ -364,8 +368,8 @@ class TableStream:
                 f"{read.version}: with these, {why}. Restart the stream; it then has the columns of the latest version."
             )
         raise SchemaMismatchError(
-            f"{url}: the stream has the columns of version {read.version}, and rows of version {version} do not fit "
-            f"them: {why}. Begin it with a new checkpoint and a startingVersion after that change, or without one."
+            f"{url}: the stream has the columns of version {read.version}, but rows of version {version} do not fit "
+            f"them: {why}. Start it with a new checkpoint and a startingVersion after that change, or without one."
         )
 
 
@@ -381,8 +385,8 @@ def _sizes(sizes: pa.ChunkedArray, first: int) -> Iterator[int]:
 
 def _lost(url: str, version: int, error: Exception) -> MissingVersionError:
     return MissingVersionError(
-        f"{url}: version {version} is needed by the stream, and log clean-up has deleted it or what it is made of "
-        f"({error}). Rows may be lost: begin the stream with a new checkpoint, or skip what is gone with "
+        f"{url}: the stream needs version {version}, but log clean-up has deleted it or files it is rebuilt from "
+        f"({error}). Rows may be lost: start the stream with a new checkpoint, or skip what is gone with "
         "failOnDataLoss=false. delta.logRetentionDuration must be longer than any pause of the stream.",
         version=version,
     )

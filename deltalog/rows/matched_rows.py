@@ -209,7 +209,7 @@ def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatc
     """The live rows of ``whole`` files (schema FILES), then those that match in others."""
     layout = layout_of(snapshot, snapshot.schema)
     requests = itertools.chain(
-        ((DataFile.of(file), layout, None) for file in add_actions(whole)),
+        ((DataFile.from_add(file), layout, None) for file in add_actions(whole)),
         ((_without_vector(each.file), layout, each.matched) for each in partly),
     )
     return read_files(snapshot.reader.files, requests, OpenFile.batches)
@@ -217,7 +217,7 @@ def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatc
 
 def _without_vector(file: AddFile) -> DataFile:
     """A live file of which rows at given positions are read, which must be live."""
-    return replace(DataFile.of(file), deletion_vector=None)
+    return replace(DataFile.from_add(file), deletion_vector=None)
 
 
 def layout_of(
@@ -284,7 +284,7 @@ def moved_rows(
 
     def begin(change: FileChange) -> OpenFile:
         if change.changed is None:
-            return open_file(found, DataFile.of(change.file), layout)
+            return open_file(found, DataFile.from_add(change.file), layout)
         return open_file(found, _without_vector(change.file), layout, change.kept | change.changed)
 
     def rows(some: Sequence[FileChange]) -> Iterator[pa.RecordBatch]:

@@ -219,7 +219,7 @@ def check_new_files(transaction: Transaction, condition: Predicate, where: str) 
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in names)))
     wrong, example = 0, None
     for add in transaction.staged.adds:
-        for batch in read_file(snapshot.reader.files, DataFile.of(add), layout):
+        for batch in read_file(snapshot.reader.files, DataFile.from_add(add), layout):
             table = pa.Table.from_batches([batch])
             outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
             count = pc.sum(outside).as_py() or 0

@@ -1,0 +1,34 @@
+"""Stores: the bytes of a table, with exclusive creation. ``LogStore`` is what every store guarantees."""
+
+import typing
+
+from deltalog.lazy_names import lazy_names
+
+if typing.TYPE_CHECKING:
+    from deltalog.storage.base import FileMeta, LogStore, PutOutcome
+    from deltalog.storage.dynamodb.tables import CommitTable, create_commit_table, describe_commit_table
+
+__all__ = [
+    "CommitTable",
+    "FileMeta",
+    "LogStore",
+    "PutOutcome",
+    "create_commit_table",
+    "describe_commit_table",
+]
+
+_MODULES = {
+    "CommitTable": "deltalog.storage.dynamodb.tables",
+    "FileMeta": "deltalog.storage.base",
+    "LogStore": "deltalog.storage.base",
+    "PutOutcome": "deltalog.storage.base",
+    "create_commit_table": "deltalog.storage.dynamodb.tables",
+    "describe_commit_table": "deltalog.storage.dynamodb.tables",
+}
+
+if not typing.TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -35,10 +35,6 @@ from deltalog.protocol.paths import is_within
 _PART_ENTRIES = 1_000
 
 
-class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
-
-
 class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 
@@ -112,12 +108,6 @@ class LogStore(ABC):
     lists_in_pages: bool = False
     #: How another process opens the same store, with all options of the caller; None if it cannot.
     reopen: Callable[[], LogStore] | None = None
-    #: The catalog that decides which commits exist; None if the files in ``_delta_log`` do.
-    catalog: str | None = None
-    #: In a transaction, the version below the uncommitted changes, which only the transaction reads.
-    base_version: int | None = None
-    #: The id of that transaction.
-    branch: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The pickle has the arguments that opened the store, with any secrets in them; connections are reopened."""

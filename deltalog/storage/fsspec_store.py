@@ -1,9 +1,9 @@
 """Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and whatever else has a backend.
 
 A commit is one ``pipe_file(mode="create")``. Its implementation differs by backend: some send a condition to the
-service, some check first and then write, some ignore the mode. So the first write inspects the backend's code, then
-tests it with scratch objects, and refuses if exclusive creation cannot be verified; see ``_exclusive``. Reading needs
-no such check.
+service, some check first and then write, some ignore the mode. ``_CONDITIONAL`` names the backends that are known to
+send it. The first write through another one inspects its code, then tests it with scratch objects, and refuses if
+exclusive creation cannot be verified; see ``_exclusive``. Reading needs no such check.
 
 Backends repeat requests automatically, so *exists* may mean our own object; the commit loop reads it back.
 Nothing is listed or looked up through a backend's listing cache.
@@ -33,9 +33,9 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.background import in_background
-from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
+from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError, UnsafeStoreWarning
 from deltalog.protocol.paths import LOG_DIRECTORY
 from deltalog.storage.base import (
     Entry,
@@ -43,7 +43,6 @@ from deltalog.storage.base import (
     FileMeta,
     LogStore,
     PutOutcome,
-    UnsafeStoreWarning,
     entries_by_head,
 )
 from deltalog.storage.exclusive import check_answer, check_exclusive
@@ -54,7 +53,8 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") is one conditional request, and since which version it is.
+# Packages whose pipe_file(mode="create") is one conditional request, and since which version it is. A new one belongs
+# here once a test against its service shows that (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; "making" one can make a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
@@ -99,7 +99,7 @@ class FsspecStore(LogStore):
         self._secrets = secrets or Secrets(filesystem.storage_options)
         self._limit = limit or RequestLimit()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"FsspecStore({self.url!r})"
 
@@ -130,14 +130,15 @@ class FsspecStore(LogStore):
     def _exclusive(self) -> bool:
         """Whether creation is exclusive here; False when it is not, and the caller is the only writer.
 
-        Two conditions: the backend's code does not rule it out, and a test with scratch objects passes. If the
-        code is not known to send a condition to its service, several threads race to create the scratch objects.
+        A test with scratch objects has to pass. Of a backend that is not known, the code must not rule it out either,
+        and several threads race to create the scratch objects.
         """
         filesystem = self._filesystem
         if filesystem in _proven:
             return True
         try:
-            if (fault := _fault_of(filesystem)) is not None:
+            fault = None if _is_known(filesystem) else _fault_of(filesystem)
+            if fault is not None:
                 raise UnsafeStoreError(
                     f"{self.url}: {type(filesystem).__name__} does not create objects exclusively ({fault}), so two "
                     "writers could both commit one version. Nothing was committed. Write through another store, or "
@@ -155,7 +156,7 @@ class FsspecStore(LogStore):
         filesystem, clean_up = self._filesystem, None
         with _lock_of(filesystem):
             if not self._exclusive_create and filesystem not in _proven:
-                race = not (_is_memory(filesystem) or _is_known(filesystem))
+                race = not _is_known(filesystem)
                 clean_up = check_exclusive(self.url, self._create_below, self.get, self.delete, race=race)
             _proven.add(filesystem)
         if clean_up is not None:
@@ -452,9 +453,7 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """The reason why a backend's code rules exclusive creation out, or None."""
-    if _is_memory(filesystem):
-        return None
+    """The reason why the code of an unknown backend rules exclusive creation out, or None."""
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file
@@ -469,7 +468,10 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to send the condition to its service."""
+    """Whether the backend is known to create exclusively: it sends the condition to its service, or is fsspec's memory,
+    which is written under a lock here."""
+    if _is_memory(filesystem):
+        return True
     package = _package(filesystem)
     if package not in _CONDITIONAL:
         return False

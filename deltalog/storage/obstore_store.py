@@ -21,7 +21,7 @@ import obstore
 import obstore.store
 from obstore import exceptions
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY
@@ -78,7 +78,7 @@ class ObstoreStore(LogStore):
         self._limit = RequestLimit()
         self.lists_in_pages = isinstance(store, _IN_PAGES)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"ObstoreStore({self.url!r})"
 

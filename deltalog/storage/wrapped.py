@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome, WalkPart
 
 S = TypeVar("S", bound=LogStore)
@@ -20,11 +20,8 @@ class WrappedStore(LogStore, Generic[S]):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.lists_in_pages = inner.lists_in_pages
-        self.catalog = inner.catalog
-        self.branch = inner.branch
-        self.base_version = inner.base_version
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 

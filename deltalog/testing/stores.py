@@ -167,7 +167,6 @@ class FaultyStore(LogStore):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.lists_in_pages = inner.lists_in_pages
-        self.catalog = inner.catalog
         self.decide = decide
         self.injected: collections.Counter[Fault] = collections.Counter()
         self.puts: list[Put] = []
@@ -344,7 +343,6 @@ class CountingStore(LogStore):
         self.url = inner.url
         self.is_remote = inner.is_remote
         self.lists_in_pages = inner.lists_in_pages
-        self.catalog = inner.catalog
         self.calls = CallCounts()
         self._lock = threading.Lock()
 

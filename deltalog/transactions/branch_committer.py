@@ -42,7 +42,7 @@ class BranchCommitter(Committer):
         built, ResourceNotReadyError for a table that the catalog has released, and what ``keep`` raises. Cost: as
         ``keep``."""
         branch = self._branch
-        check_managed(attempt.protocol, branch.store.url, str(branch.store.catalog))
+        check_managed(attempt.protocol, branch.store.url, str(branch.pinned.reader.authority.catalog))
         with branch.lock:
             branch.check_next(attempt)
             number, schema = len(branch.prepared), branch.schema

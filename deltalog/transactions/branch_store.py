@@ -15,10 +15,8 @@ class BranchStore(WrappedStore[LogStore]):
     """See the module. Read-only for the log: commits are added by the branch's committer, and no file of the log is
     written before the transaction is committed."""
 
-    def __init__(self, inner: LogStore, base_version: int, transaction_id: str) -> None:
+    def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)
-        self.branch = transaction_id
-        self.base_version = base_version
         self._commits: dict[str, bytes] = {}
 
     def extend(self, attempt: Attempt) -> None:

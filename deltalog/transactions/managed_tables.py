@@ -11,14 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.addresses import committer_of, handle_on, handle_on_latest
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.locate import handle_on
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
 from deltalog.catalog.records import TableRecord
-from deltalog.catalog.store import AdoptedStore, ManagedStore
+from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
+from deltalog.create.new_table import create, creation
 from deltalog.environment import Environment
 from deltalog.errors import (
     ConcurrentModificationError,
@@ -27,6 +28,7 @@ from deltalog.errors import (
     TableExistsError,
     TimestampAheadError,
 )
+from deltalog.log.authority import Authority
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol import features
@@ -67,10 +69,13 @@ class ManagedTables:
         options: Mapping[str, Any],
     ) -> DeltaTable:
         """See ``TransactionManager.create_table``."""
-        full, store = self._place(name, url)
-        marks = self._marked(properties)
-        made = DeltaTable.create(store, schema, properties=marks, environment=self._environment, **options)
-        return self._take_over(full, made)
+        full, reader = self._place(name, url)
+        data = options.get("data")
+        others = {option: value for option, value in options.items() if option != "data"}
+        with self._creation(reader, schema, properties, others) as transaction:
+            create(transaction, data)
+        assert transaction.committed is not None
+        return self._take_over(full, DeltaTable(handle_on(reader, self._environment, transaction.committed)))
 
     def creation(
         self,
@@ -81,15 +86,29 @@ class ManagedTables:
         options: Mapping[str, Any],
     ) -> Transaction:
         """See ``TransactionManager.create_transaction``."""
-        _, store = self._place(name, url)
-        marks = self._marked(properties)
-        return DeltaTable.create_transaction(store, schema, properties=marks, environment=self._environment, **options)
+        _, reader = self._place(name, url)
+        return self._creation(reader, schema, properties, options)
 
-    def _place(self, name: str, url: str) -> tuple[str, AdoptedStore]:
-        """The full name and the store of a new table. Raises TableExistsError."""
+    def _creation(
+        self,
+        reader: LogReader,
+        schema: StructType | pa.Schema,
+        properties: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> Transaction:
+        committer, marks = committer_of(reader, self._environment), self._marked(properties)
+        return creation(reader, committer, self._environment, schema, properties=marks, **options)
+
+    def _place(self, name: str, url: str) -> tuple[str, LogReader]:
+        """The full name of a table that the catalog is about to take over, and its log, to which its commits go until
+        then. Raises TableExistsError for a name or a location that the catalog has."""
         full, root = records.check_table_name(name), self._root(url)
         self._check_free(full, root)
-        return full, AdoptedStore(self.plain_store(root), self.coordinator.url)
+        return full, self._reader(self.plain_store(root))
+
+    def _reader(self, store: LogStore) -> LogReader:
+        """The log of a table of this catalog, or of one that will be."""
+        return LogReader(store, (), self._environment.clock_ms, Authority(self.coordinator.url))
 
     def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties of a new table, with those by which this catalog manages it."""
@@ -102,11 +121,9 @@ class ManagedTables:
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        full, root = records.check_table_name(name), self._root(url)
         # Before the log is read: the version read must not become stale by commits that go through the catalog.
-        self._check_free(full, root)
-        store = AdoptedStore(self.plain_store(root), self.coordinator.url)
-        table = DeltaTable.open(store, environment=self._environment)
+        full, reader = self._place(name, url)
+        table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(self._enable_catalog)
         return self._take_over(full, table)
 
@@ -178,7 +195,7 @@ class ManagedTables:
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
-                reader = LogReader(self.store(record))
+                reader = self._reader(self.store(record))
                 return DeltaTable(self._share(record, reader, Snapshot(UnreadSnapshot(reader, version))))
         raise ConcurrentModificationError(
             f"{table.url} received a commit at each attempt to register it in {self.coordinator.url}. It is not "
@@ -236,7 +253,7 @@ class ManagedTables:
             known = self._handles.get(record.table_id)
         if known is not None:
             return known
-        reader = LogReader(self.store(record))
+        reader = self._reader(self.store(record))
         return self._share(record, reader, Snapshot(load_latest(reader)))
 
     def _share(self, record: TableRecord, reader: LogReader, latest: Snapshot) -> TableHandle:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.catalog import records
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.locate import open_coordinator
@@ -107,7 +107,7 @@ class TransactionManager:
         self._tables = ManagedTables(self.coordinator, self._environment, storage_options)
         self._open: OpenTransactions[ManagedTransaction] = OpenTransactions()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"TransactionManager({self.coordinator.url!r})"
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from deltalog import deadline
-from deltalog.arguments import checked, half_made
+from deltalog.arguments import checked, safe_repr
 from deltalog.catalog import records
 from deltalog.catalog.marks import added_paths
 from deltalog.catalog.records import Call, Isolation, TableRecord, TransactionRecord, TransactionStatus
@@ -31,6 +31,7 @@ from deltalog.errors import (
     StoreError,
     TransactionCanceledError,
 )
+from deltalog.log.authority import Authority
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.schema import StructType
@@ -76,7 +77,7 @@ class ManagedTransaction:
         self._is_over = False
         self._lock = threading.RLock()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"ManagedTransaction({self.id!r})"
 
@@ -178,7 +179,7 @@ class ManagedTransaction:
             )
         latest = self._tables.handle(table).latest  # read once: other threads may advance the handle
         snapshot = latest if latest.version == pin else self._tables.table(table).snapshot(version=pin)
-        store = BranchStore(self._tables.store(table, pin), pin, self.id)
+        store = BranchStore(self._tables.store(table, pin))
         serializable = record.isolation is Isolation.SERIALIZABLE
         keep = functools.partial(self._keep, table.table_id, self._tables.plain_store(table.url))
         branch = Branch(table.table_id, snapshot, store, serializable)
@@ -188,7 +189,7 @@ class ManagedTransaction:
         if not (is_own and self._own is not None) or self._kept[table.table_id]:
             for part in self._ledger.coordinator.parts(self.id, f"{CHANGES}/{table.table_id}/").values():
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
-        reader = LogReader(store)
+        reader = LogReader(store, authority=Authority(self._tables.coordinator.url, self.id, pin))
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
         # The in-commit timestamps of a branch are provisional: the commit of the transaction sets and checks them.
         environment = replace(self._ledger.environment, drift_warning_ms=sys.maxsize)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalog.arrow_arrays import FALSE
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.bind import find_fields
-from deltalog.log.file_statistics import Leaf, column_name, of_files
+from deltalog.log.file_statistics import Leaf, column_name, statistics_of_files
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.column_paths import Path, parse_path, path_text
@@ -57,7 +57,7 @@ def _canonical(path: Path, schema: StructType) -> Path:
 
 
 def _leaf(path: Path, schema: StructType, mode: column_mapping.Mode) -> Leaf:
-    return Leaf.of(find_fields(path, schema), mode)
+    return Leaf.from_fields(find_fields(path, schema), mode)
 
 
 def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path], table: str) -> None:
@@ -66,7 +66,7 @@ def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path],
     leaves = [_leaf(path, metadata.schema, mode) for path in paths]
     if not leaves:
         return
-    statistics = of_files(files, leaves)
+    statistics = statistics_of_files(files, leaves)
     for path, leaf in zip(paths, leaves, strict=True):
         low, nulls = (statistics.column(column_name(group, leaf)) for group in ("minValues", "nullCount"))
         is_null = pc.fill_null(pc.equal(nulls, statistics.column("numRecords")), FALSE)

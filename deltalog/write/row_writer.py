@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from deltalog.environment import Environment
 from deltalog.errors import RowCountError
-from deltalog.log.file_statistics import BOUNDS, column_name, leaves_of, of_files
+from deltalog.log.file_statistics import BOUNDS, column_name, leaves_of, statistics_of_files
 from deltalog.log.file_tables import files_table
 from deltalog.log.reader import LogReader
 from deltalog.parquet.file_writer import Checksum
@@ -223,7 +223,7 @@ class RowWriter:
         layout = self._layout()
         schema = StructType(tuple(layout.schema.field(name) for name in sorted(self._identities.names)))
         leaves = leaves_of(schema, layout.mapping)
-        bounds = of_files(files_table(files), leaves)
+        bounds = statistics_of_files(files_table(files), leaves)
         unknown = set[str]()
         for leaf, column in zip(leaves, schema.fields, strict=True):
             low, high = (bounds.column(column_name(group, leaf)) for group in BOUNDS)

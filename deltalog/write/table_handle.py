@@ -355,9 +355,10 @@ class TableHandle:
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
         """Those of ``reads`` that are of this table: version, numbered as in this handle, the txnId of its commit, and
         condition."""
-        store = self.reader.store
+        store, authority = self.reader.store, self.reader.authority
+        branch, base_version = authority.branch, authority.base_version
         return [
-            (origin.version_for(store.branch, store.base_version), None if store.branch else origin.txn_id, where)
+            (origin.version_for(branch, base_version), None if branch else origin.txn_id, where)
             for origin, where in decoded(reads)
             if origin.is_of(latest.metadata.id, real_url(store))
         ]

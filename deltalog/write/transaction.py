@@ -18,7 +18,7 @@ from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
 from deltalog.commit.conflicts import commits_missing_since, files_still_fit
 from deltalog.commit.hooks import NewVersion, errors_logged
-from deltalog.commit.loop import ClockDriftWarning, CommitLoop, CommittedAttempt, base_of, rebased_on
+from deltalog.commit.loop import CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
 from deltalog.commit.tip_proof import TipProof
 from deltalog.commit.validate import check_prepared
@@ -26,6 +26,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
+    ClockDriftWarning,
     CommitConflictError,
     DeltaLogError,
     InvalidActionError,
@@ -569,7 +570,7 @@ class Transaction:
 
     def _check_catalog(self) -> None:
         changes, base, url = self._metadata_changes, self._metadata_changes.base, self.reader.store.url
-        features.check_reached(changes.protocol, url, self.reader.store.catalog)
+        features.check_reached(changes.protocol, url, self.reader.authority.catalog)
         if base is not None and features.is_catalog_managed(base.protocol):
             features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
 

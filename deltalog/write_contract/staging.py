@@ -36,6 +36,7 @@ from deltalog.errors import (
     UnpartitionedTableRequiredError,
     UnsupportedFeatureError,
 )
+from deltalog.log.authority import Authority
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
@@ -163,12 +164,14 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where verbs write: a store; ``begin``, which begins a transaction on the latest version under some options; and
-    ``forget``, after which the next transaction reads the log again, since the known version may be stale.
-    ``unsettled``: by path of a staged file, the commit of it whose outcome is unknown, for all copies of StagedFiles.
+    """Where verbs write: a store, and who decides on its commits; ``begin``, which begins a transaction on the latest
+    version under some options; and ``forget``, after which the next transaction reads the log again, since the known
+    version may be stale. ``unsettled``: by path of a staged file, the commit of it whose outcome is unknown, for all
+    copies of StagedFiles.
     """
 
     store: LogStore
+    authority: Authority
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
@@ -252,7 +255,7 @@ def target_of(handle: TableHandle) -> WriteTarget:
         environment = options.environment(handle.environment, parent.version, handle.url)
         return handle.following(parent, environment, proven_ms)
 
-    return WriteTarget(handle.reader.store, begin, handle.expire, handle.unsettled)
+    return WriteTarget(handle.reader.store, handle.reader.authority, begin, handle.expire, handle.unsettled)
 
 
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
@@ -362,7 +365,7 @@ def commit_staged(
     try:
         committed = commit_one(target, add_files, annotations, options)
     except CommitStateUnknownError as error:
-        if target.store.base_version is None:
+        if target.authority.branch is None:
             target.unsettled.update(dict.fromkeys(_paths(staged), error))
             for each in staged:
                 each.unsettled.append(error)
@@ -380,7 +383,7 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 def _shared_version(snapshot: Snapshot) -> int:
     """The version as other processes number it: in a transaction over several tables, the base of its branch."""
-    base = snapshot.reader.store.base_version
+    base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 
 

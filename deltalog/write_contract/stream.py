@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 
 from deltalog.arguments import checked
-from deltalog.commit.loop import ClockDriftWarning
 from deltalog.errors import (
     BlobTableRequiredError,
     CallError,
+    ClockDriftWarning,
     DeltaLogError,
     FilesCommittedError,
     Outcome,

@@ -1,5 +1,5 @@
-"""OPTIMIZE on Spark's executors: deltalog plans the bins of files and commits, the tasks of a Spark job rewrite them.
-The executors need deltalog.
+"""OPTIMIZE on Spark's executors: deltalog plans the bins of files and commits; the tasks of Spark jobs rewrite the
+bins. The executors need deltalog.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from spark_ext.session.jobs import lost_session_explained
 from spark_ext.writing.task_job import explained_by_task
 from spark_ext.writing.write_options import column_names
 
-# The size of new files in delta-spark, which has a larger default.
+# delta-spark's setting for the size of new files. Its default is larger than deltalog's.
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 _MOVED = "struct<num: bigint, size: bigint>"
-# The columns of delta-spark's result, without those that describe its own scheduling.
+# The columns of delta-spark's result, without those about its scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
@@ -34,32 +34,32 @@ _RESULT = (
 
 
 class DeltaOptimizeBuilder:
-    """Optimizes a table, or the partitions that ``where`` chooses, by ``executeCompaction`` or ``executeZOrderBy``.
-    Rows stay the same, and the change data feed has no change. Made by ``DeltaTable.optimize``.
+    """Optimizes a table, or the partitions that ``where`` selects, by ``executeCompaction`` or ``executeZOrderBy``.
+    Rows do not change, and neither does the change data feed. Returned by ``DeltaTable.optimize``.
 
     Members: those of delta-spark's class.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, where: str | None = None) -> None:
-        """Made by ``DeltaTable.optimize``."""
+        """Used by ``DeltaTable.optimize``."""
         self._spark = spark
         self._table = table
         self._where = where
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Only partitions for which a condition on partition columns is true. Raises CallError. Cost: none."""
+        """Only optimize partitions for which a condition on partition columns is true. Raises CallError. Cost: none."""
         if not arguments.text("partitionFilter", partitionFilter).strip():
-            raise deltalog.CallError(f"where is a condition as text, not {partitionFilter!r}.")
+            raise deltalog.CallError(f"where takes a condition as SQL text, not {partitionFilter!r}.")
         both = partitionFilter if self._where is None else f"({self._where}) AND ({partitionFilter})"
         return DeltaOptimizeBuilder(self._spark, self._table, both)
 
     def executeCompaction(self) -> DataFrame:
         """Combine small files; in a clustered table, order rows by the clustering columns. Returns one row with the
-        path and the metrics, under delta-spark's names.
+        path and the metrics, as delta-spark names them.
 
-        Each task writes one new file, or orders the files of 64. Raises as ``TableOptimizer.compact`` of deltalog, and
-        JobFailedError, StoreError, UnsupportedFeatureError where the executors lack deltalog. Cost: as there, and a job
-        for each batch of 16 GiB.
+        A task writes one new file, or orders rows for up to 64 files. Raises as ``deltalog.TableOptimizer.compact``,
+        JobFailedError, StoreError, and UnsupportedFeatureError if the executors lack deltalog. Cost: as that, and a job
+        for every batch of 16 GiB.
         """
         return self.compacted(full=False)
 
@@ -69,17 +69,17 @@ class DeltaOptimizeBuilder:
         return self._executed(orders, lambda **options: self._table.optimize.compact(self._where, full=full, **options))
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
-        """Rewrite all files of the partitions with rows that are close in ``cols`` close together. Returns as
-        ``executeCompaction``. One task orders a partition of the table, of up to 16 GiB, and more tasks a larger one.
-        Raises as ``TableOptimizer.z_order`` of deltalog, and as ``executeCompaction``. Cost: as there, and temporary
-        files on the disks of the executors of at most the rows' size."""
+        """Rewrite all files of the partitions in Z-order of ``cols``. Returns the metrics, as ``executeCompaction``.
+        One task orders a partition of the table of up to 16 GiB; larger partitions take more tasks. Raises as
+        ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as that, and temporary files on the
+        executors' disks of at most the size of the rows."""
         given = list(column_names("executeZOrderBy", cols))
         z_order = self._table.optimize.z_order
         return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
 
     def purged(self) -> DataFrame:
-        """Rewrite all files that have a deletion vector, without the deleted rows (``REORG TABLE … APPLY (PURGE)``).
-        Returns, raises and costs as ``executeCompaction``."""
+        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). Returns,
+        raises and costs as ``executeCompaction``."""
         return self._executed(False, lambda **options: self._table.optimize.purge(self._where, **options))
 
     def _executed(self, is_ordered: bool, optimize: Any, is_z_order: bool = False) -> DataFrame:
@@ -96,10 +96,10 @@ class DeltaOptimizeBuilder:
 
 
 def _rewritten(spark: SparkSession, url: str, tasks: Any, bins: Sequence[bytes]) -> Iterator[str]:
-    """What the tasks return for each bin, in their order."""
+    """The results of the tasks, in the order of the bins."""
     with explained_by_task(url):
         work, what = _as_bytes(tasks.run), f"OPTIMIZE {url}: rewrite {len(bins)} groups of files"
-        return iter([made.decode() for made in returned(spark, url, work, bins, what)])
+        return iter([result.decode() for result in returned(spark, url, work, bins, what)])
 
 
 def _as_bytes(run: Any) -> Any:
@@ -109,7 +109,7 @@ def _as_bytes(run: Any) -> Any:
 def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int) -> tuple[Any, ...]:
     added, removed = list(report.added.values()), list(report.removed.values())
     moved = (len(removed), sum(removed))
-    # All files of a partition are ordered together: one cube for each, and none that was there before.
+    # All files of a partition are ordered together: one cube per partition, and no older cubes.
     z_order = ("all", (0, 0), moved, 0, moved, report.partitions, None) if is_z_order else None
     return (
         len(added),
@@ -137,7 +137,7 @@ def _of_files(sizes: Sequence[int]) -> tuple[Any, ...]:
 
 def _bytes(text: str) -> int:
     if not text.strip().isdecimal() or int(text) <= 0:
-        raise deltalog.CallError(f"{_TARGET_SIZE} is a number of bytes above 0; got {text!r}.")
+        raise deltalog.CallError(f"{_TARGET_SIZE} must be a positive number of bytes, not {text!r}.")
     return int(text)
 
 

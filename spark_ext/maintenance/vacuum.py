@@ -1,5 +1,5 @@
-"""VACUUM on Spark's executors: deltalog reads the log and commits, the tasks of Spark jobs list the files, decide by
-deltalog's rules which ones to delete, and delete them. The executors need deltalog, and the disk of the table.
+"""VACUUM on Spark's executors: deltalog reads the log and commits; tasks of Spark jobs list files, apply deltalog's
+rules to them, and delete. The executors need deltalog, and access to the table's files.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import deltalog
 from spark_ext.session.bytes_job import parallelism, returned
 from spark_ext.writing.task_job import explained_by_task
 
-# Whether tasks list and delete; unset: by the number of files, of tables on S3. Where a disk is all that there is, one
-# process is faster (docs/benchmarks.md), and executors of a cluster may not have the disk.
+# Whether tasks list and delete files. By default they do for large tables on S3. On a local disk one process is faster
+# (docs/benchmarks.md), and executors of a cluster may not have the disk.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000
-# Tasks of a job, for each that runs at a time: some have more to do than others.
+# Tasks of a job per parallel slot, since some take longer than others.
 _FOR_EACH = 4
 _MOST_TASKS = 512
 _SWITCH = {"true": True, "false": False}
@@ -33,10 +33,10 @@ def vacuumed(
     full: bool,
     on_executors: bool | None = None,
 ) -> deltalog.VacuumReport:
-    """As ``DeltaTable.vacuum`` of deltalog. ``on_executors``: None as ``EXECUTORS`` of the session says; unset, where
-    the table is on S3 and its latest version has 500,000 files.
+    """As ``deltalog.DeltaTable.vacuum``. ``on_executors``: by default the session's setting ``EXECUTORS`` decides; if
+    it is unset, tasks do the work for a table on S3 whose latest version has at least 500,000 files.
 
-    Raises as there, StoreError and UnsupportedFeatureError where tasks cannot do it, and Spark's own errors for a job.
+    Raises as that, StoreError and UnsupportedFeatureError if tasks cannot do it, and Spark's own errors for a job.
     """
     tasks: dict[str, Any] = {}
     if _on_executors(spark, table, on_executors):
@@ -52,7 +52,7 @@ def _on_executors(spark: SparkSession, table: deltalog.DeltaTable, given: bool |
     if text is None:
         return "://" in table.url and table.snapshot().num_files >= _MANY_FILES
     if text.strip().lower() not in _SWITCH:
-        raise deltalog.CallError(f"{EXECUTORS} is true or false; got {text!r}.")
+        raise deltalog.CallError(f"{EXECUTORS} must be true or false, not {text!r}.")
     return _SWITCH[text.strip().lower()]
 
 
@@ -64,7 +64,7 @@ def _runner(
     spark: SparkSession, url: str, at_once: int
 ) -> Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]:
     def run(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-        # In several jobs, so that neither the inputs nor the answers of all are in memory together.
+        # In several jobs, so that neither all inputs nor all results are in memory at once.
         waiting, number = iter(inputs), 0
         while some := [*itertools.islice(waiting, _in_a_job(at_once))]:
             number += 1

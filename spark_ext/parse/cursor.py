@@ -1,4 +1,4 @@
-"""Reads a statement of SQL from token to token: words, names, expressions as text, and errors with a position."""
+"""Parses a SQL statement token by token: keywords, names, expressions as text. Errors have a position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _OPENS, _CLOSES = ("(", "[", "{"), (")", "]", "}")
 
 
 class Cursor:
-    """A place in a statement. Methods that read move it; those that find something else raise CallError."""
+    """A position in a statement. Methods that parse something advance it, or raise CallError if something else is
+    there."""
 
     def __init__(self, spark: SparkSession, statement: Statement, at: int = 0) -> None:
         self.spark, self.statement, self.at = spark, statement, at
@@ -28,30 +29,30 @@ class Cursor:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing follows but semicolons."""
+        """Whether only semicolons follow."""
         return self.at >= self._end
 
     @property
     def token(self) -> Token:
         """The next token. Raises CallError at the end."""
         if self.is_at_end:
-            raise self.error("something is missing")
+            raise self.error("the statement is incomplete")
         return self.statement.tokens[self.at]
 
     def word(self, ahead: int = 0) -> str:
-        """A word or sign ahead; empty for others."""
+        """The keyword or sign ``ahead`` tokens on; empty for a quoted token, and at the end."""
         at = self.at + ahead
         return self.statement.tokens[at].word if at < self._end else ""
 
     def accept(self, *words: str) -> bool:
-        """Whether these words are next, which are read then."""
+        """Consume these keywords if they are next. Returns whether they were."""
         if [self.word(ahead) for ahead in range(len(words))] != list(words):
             return False
         self.at += len(words)
         return True
 
     def accept_one(self, *words: str) -> str:
-        """The next word if it is one of these, which is read; else empty."""
+        """Consume and return the next keyword if it is one of these; otherwise return an empty string."""
         word = self.word()
         if word in words:
             self.at += 1
@@ -59,26 +60,26 @@ class Cursor:
         return ""
 
     def expect(self, *words: str) -> None:
-        """Read words that must be next."""
+        """Consume these keywords."""
         for word in words:
             if not self.accept(word):
-                raise self.error(f"{word.upper()} is expected")
+                raise self.error(f"expected {word.upper()}")
 
     def finish(self) -> None:
-        """Raise CallError where something follows."""
+        """Raise CallError unless the statement ends here."""
         if not self.is_at_end:
-            raise self.error(f"{self.token.text!r} cannot stand here")
+            raise self.error(f"unexpected {self.token.text!r}")
 
     def identifier(self) -> str:
-        """A name in backticks or not."""
+        """An identifier, without backticks."""
         token = self.token
         if token.kind not in ("word", "quoted"):
-            raise self.error("a name is expected")
+            raise self.error("expected a name")
         self.at += 1
         return unquoted(token.text)
 
     def path(self) -> str:
-        """A name with dots, as it is written."""
+        """A dotted name, as written."""
         parts = [self.token.text]
         self.identifier()
         while self.accept("."):
@@ -87,7 +88,7 @@ class Cursor:
         return ".".join(parts)
 
     def names(self) -> list[str]:
-        """Names with dots in parentheses, as they are written."""
+        """A list of dotted names in parentheses, as written."""
         self.expect("(")
         found = [self.path()]
         while self.accept(","):
@@ -96,20 +97,20 @@ class Cursor:
         return found
 
     def string(self) -> str:
-        """The value of a string."""
+        """The value of a string literal, which may have several adjacent parts."""
         start = self.at
         while not self.is_at_end and self.token.kind == "string":
             self.at += 1
         if self.at == start:
-            raise self.error("a string is expected")
+            raise self.error("expected a string")
         return string_value(self.spark, self.statement.tokens[start : self.at])
 
     def until(self, *stops: str) -> str:
-        """The text up to a word outside of parentheses and CASE, or up to the end."""
+        """The text up to one of these keywords, outside parentheses and CASE, or up to the end."""
         return self.text(self.at, self.skip(*stops))
 
     def skip(self, *stops: str) -> int:
-        """Move to a word as ``until`` does."""
+        """Advance as ``until`` does. Returns the new position."""
         depth, cases = 0, 0
         while not self.is_at_end:
             word, before = self.word(), self.statement.words(self.at - 1, self.at)[0] if self.at else ""
@@ -124,7 +125,7 @@ class Cursor:
         return self.at
 
     def expression(self, what: str, *stops: str) -> str:
-        """As ``until``, for an expression that must be there, without a query in it. ``what``: its role in errors."""
+        """As ``until``, for an expression that must not be empty or have a subquery. ``what``: its name in errors."""
         start = self.at
         text = self.until(*stops)
         if not text:
@@ -134,12 +135,12 @@ class Cursor:
             if words[0] == "(" and words[1] in QUERY_STARTS - {"(", "map"}:
                 self.at = at
                 raise self.error(
-                    f"{what} has a subquery, which cannot be used here. Use MERGE with the query as its source"
+                    f"{what} has a subquery, which is not supported here. Use MERGE with the query as its source"
                 )
         return text
 
     def inside(self) -> Sequence[str]:
-        """The texts between commas in parentheses."""
+        """A list of expressions in parentheses, as text."""
         self.expect("(")
         found = [self.expression("a value", ",")]
         while self.accept(","):
@@ -148,12 +149,12 @@ class Cursor:
         return found
 
     def text(self, start: int, end: int) -> str:
-        """The text of tokens, comments included."""
+        """The text from token ``start`` to ``end``, comments included."""
         tokens = self.statement.tokens
         return self.statement.text[tokens[start].start : tokens[end - 1].end] if start < end else ""
 
     def error(self, message: str) -> deltalog.CallError:
-        """An error at the cursor."""
+        """An error at the current position."""
         text, tokens = self.statement.text, self.statement.tokens
         if self.is_at_end:
             return deltalog.CallError(f"{message[0].upper()}{message[1:]} at the end of the statement.")
@@ -166,7 +167,7 @@ class Cursor:
 
 
 def string_value(spark: SparkSession, tokens: Sequence[Token]) -> str:
-    """The value of a string literal, by Spark unless it is plain."""
+    """The value of a string literal. Spark evaluates literals that have escapes or several parts."""
     text = tokens[0].text
     if len(tokens) == 1 and text[0] in "'\"" and "\\" not in text and text[0] not in text[1:-1]:
         return text[1:-1]
@@ -174,8 +175,8 @@ def string_value(spark: SparkSession, tokens: Sequence[Token]) -> str:
     return str(spark.sql(f"select {literal} as text").collect()[0]["text"])
 
 
-def bound(statement: Statement, args: Mapping[str, Any] | Sequence[Any] | None) -> str:
-    """The text of a statement with literals in place of the markers ``:name`` and ``?``. Raises CallError for a value
+def with_literals(statement: Statement, args: Mapping[str, Any] | Sequence[Any] | None) -> str:
+    """The text of a statement with the markers ``:name`` and ``?`` replaced by literals. Raises CallError for a value
     that has no literal, and for a missing one. Cost: none."""
     if not args:
         return statement.text
@@ -192,7 +193,7 @@ def bound(statement: Statement, args: Mapping[str, Any] | Sequence[Any] | None) 
             if token.text != "?":
                 continue
             if count >= len(args):
-                raise deltalog.CallError(f"args has {len(args)} values, and the statement has more markers (?).")
+                raise deltalog.CallError(f"args has {len(args)} values, but the statement has more markers (?).")
             name, end, value = str(count), token.end, args[count]
             count += 1
         pieces += [statement.text[position : token.start], literal(value, name)]
@@ -201,7 +202,7 @@ def bound(statement: Statement, args: Mapping[str, Any] | Sequence[Any] | None) 
 
 
 def literal(value: Any, name: str) -> str:
-    """A value as a literal of SQL. ``name``: of the argument. Raises CallError."""
+    """A value as a SQL literal. ``name``: of the argument, for errors. Raises CallError."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -220,6 +221,6 @@ def literal(value: Any, name: str) -> str:
     if isinstance(value, datetime.date):
         return f"DATE'{value.isoformat()}'"
     raise deltalog.CallError(
-        f"The argument {name} is a {type(value).__name__}, which has no literal in a statement that writes. Give "
-        "text, a number, a date, a time, a bool or None."
+        f"The argument {name} is a {type(value).__name__}, for which a statement that writes has no literal. Use a "
+        "str, int, float, Decimal, date, datetime, bool or None."
     )

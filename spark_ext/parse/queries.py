@@ -1,7 +1,7 @@
-"""What the queries of a statement ask of each table of deltalog, from sqlglot's tree of the statement. Pure.
+"""The conditions that the queries of a statement place on each deltalog table, from sqlglot's tree. Pure.
 
-It serves to leave out files without a row of the answer, and to answer from the log. Whatever is not surely understood,
-by sqlglot or here, leaves out nothing, for the tree is not Spark's.
+They serve data skipping and answers from the log. sqlglot is not Spark's parser: a construct that either it or this
+module may misread yields no condition, so that no file is skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from spark_ext.parse.table_references import Statement, Token
 from spark_ext.parse.trees import trees_of
 
 _TABLE = "__deltalog_table_{}"
-_UNKNOWN = "__deltalog_unknown"  # a name for what may be anything
+_UNKNOWN = "__deltalog_unknown"  # replaces a value that is not known
 _KNOWN_PARTS = frozenset(
     [
         *("expressions", "from", "from_", "where", "joins", "group", "having", "order", "limit", "offset", "distinct"),
         *("hint", "with", "with_", "windows", "qualify", "sort", "cluster", "distribute"),
     ]
 )
-# Kinds of nodes that have one value for one combination of values, in any file.
+# Kinds of nodes whose value depends on the values of columns only.
 _DETERMINISTIC = frozenset(
     [
         *("Select", "From", "Table", "TableAlias", "Where", "Group", "Having", "Order", "Ordered", "Limit", "Offset"),
@@ -33,24 +33,24 @@ _DETERMINISTIC = frozenset(
     ]
 )
 _PIPE = ("|", ">")
-# Functions whose arguments FROM can separate.
+# Functions that take FROM between their arguments.
 _WITH_FROM = ("extract", "trim", "substring", "substr", "overlay")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``conditions``: for each reference of the statement the parts of WHERE that all its rows in the answer fulfil, as
-    trees of sqlglot with the table's own names of its columns. ``select``: the tree of the statement, where it is one
-    query of the only reference and of no other table, and ``conditions`` are its whole WHERE; ``alias``: of the table.
-    """
+    """What a statement asks of its tables."""
 
+    #: For each reference, the conjuncts of WHERE that only its columns decide, as sqlglot trees with unqualified names.
     conditions: Sequence[Sequence[Any]]
+    #: The tree of a statement that is a single query of its only table, with ``conditions`` as its whole WHERE.
     select: Any | None = None
+    #: The alias of that table.
     alias: str = ""
 
     @property
     def count_name(self) -> str | None:
-        """The name of the column of a query that is only a count of rows."""
+        """The column name of the count in a query that only counts rows; None for other queries."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) - {"expressions", "from", "from_", "where"}:
@@ -63,8 +63,7 @@ class Query:
         return name if name == "count(1)" or re.fullmatch(r"\w+", name) else None
 
     def is_on_values_of(self, columns: Sequence[str]) -> bool:
-        """Whether the answer is determined by which combinations of values these columns have, not by how many rows
-        have them."""
+        """Whether the answer depends only on the distinct combinations of values in these columns."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) & {"windows", "qualify", "hint"}:
@@ -82,7 +81,7 @@ class Query:
 
 
 def query_of(statement: Statement, args: Any) -> Query:
-    """``args``: those of the statement, by name. Cost: none."""
+    """What a statement asks of its tables. ``args``: its named arguments. Cost: none."""
     conditions: list[list[Any]] = [[] for _ in statement.references]
     tree = _tree(statement, args if isinstance(args, Mapping) else {})
     if tree is None:
@@ -126,8 +125,9 @@ def _query_start(statement: Statement) -> int | None:
 
 
 def _has_known_form(statement: Statement, start: int) -> bool:
-    """Whether a query has neither FROM first, nor pipes, nor INSERT in it: of these sqlglot makes other trees."""
-    levels, before = [[False, True]], ""  # of each parenthesis: if it has SELECT so far, and if FROM needs it
+    """Whether a query is free of leading FROM, pipes and INSERT, which sqlglot parses into other trees."""
+    # For each open parenthesis: whether SELECT was seen, and whether FROM needs a SELECT before it.
+    levels, before = [[False, True]], ""
     for at in range(start, len(statement.tokens)):
         word, after = statement.words(at, at + 2)
         if before == ".":
@@ -147,7 +147,7 @@ def _has_known_form(statement: Statement, start: int) -> bool:
 
 
 def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
-    """The query without comments, with a name in place of each reference."""
+    """The query without comments, with placeholder names for its references."""
     pieces, end = [], None
     references = {reference.start: (index, reference) for index, reference in enumerate(statement.references)}
     at, tokens = start, statement.tokens
@@ -182,14 +182,14 @@ def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
 
 
 def _is_plain(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a string means the same in every session."""
+    """Whether a string literal has the same value with any session settings."""
     text = tokens[at].text
     alone = all(not 0 <= beside < len(tokens) or tokens[beside].kind != "string" for beside in (at - 1, at + 1))
     return alone and text.startswith("'") and "\\" not in text
 
 
 def _literal(value: Any) -> str | None:
-    """The literal that is the same as an argument."""
+    """An argument as a SQL literal; None if it has none that means the same in every session."""
     if type(value) is int:
         return str(value)
     if type(value) is datetime.date:
@@ -204,14 +204,16 @@ def _literal(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """``index``: of the reference, None for another table. ``alias``: in lower case."""
+    """A table in FROM or JOIN."""
 
+    #: The index of its reference; None for another table.
     index: int | None
+    #: In lower case.
     alias: str
 
 
 def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
-    """The parts of WHERE that concern one reference, each with its index."""
+    """The conjuncts of WHERE on a single reference, with the index of that reference."""
     from sqlglot import exp
 
     where, relations = select.args.get("where"), _relations(select)
@@ -229,8 +231,8 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
-    """The tables of a query; and those of which a row that WHERE drops is used for nothing else: not the tables that
-    an outer join fills with nulls. None for a query with other parts."""
+    """The tables of a query, and those whose rows can be skipped if WHERE rejects them: not the tables that an outer
+    join fills with nulls. None if the query has clauses that are not understood."""
     base = _from(select)
     if base is None or set(_given(select)) - _KNOWN_PARTS:
         return None
@@ -267,7 +269,7 @@ def _relation(tree: Any) -> _Relation:
 
 
 def conjuncts(tree: Any) -> Sequence[Any]:
-    """The parts of ``a AND b``, trees of sqlglot, in their order. Cost: none."""
+    """The operands of ``a AND b``, in order. Cost: none."""
     found, todo = [], [tree]
     while todo:
         tree = todo.pop()
@@ -282,7 +284,7 @@ def conjuncts(tree: Any) -> Sequence[Any]:
 
 
 def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
-    """The parts of a column's name without the table's; None where it may be one of another table."""
+    """The parts of a column's name without the table's alias; None if the column may belong to another table."""
     parts = list(column.parts)
     if len(parts) > 1 and parts[0].name.lower() == alias:
         return parts[1:]
@@ -290,7 +292,7 @@ def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
 
 
 def _on_one_table(tree: Any, alias: str, is_alone: bool) -> Any | None:
-    """A condition with the columns' names in the table; None where it has others, or none."""
+    """The condition with unqualified column names; None if it has no columns, or columns of other tables."""
     from sqlglot import exp
 
     holder = exp.Paren(this=tree.copy())

@@ -1,9 +1,8 @@
-"""What a Spark SQL statement says about tables of deltalog: the references ``deltalog.`path```, ``delta.`path```, and
-names of tables in the session's catalog. Pure.
+"""Finds the deltalog tables in a Spark SQL statement: ``deltalog.`path```, ``delta.`path```, and names of tables in the
+session's catalog. Pure.
 
-sqlglot splits the text into tokens, each with its position, so that a statement is changed only where a reference is.
-The clause that a reference stands in decides whether it is a table. A statement need not be one that sqlglot's parser
-knows: whether it is valid is for Spark to say.
+sqlglot's tokenizer yields tokens with positions, so that only the references in the text are replaced. The clause
+around a name decides whether it is a table. sqlglot's parser is not used: Spark decides whether a statement is valid.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _FROM_ENDS = frozenset(
         *("select", "union", "except", "intersect", "minus", "insert", "set", "aggregate", "|"),
     ]
 )
-# Words between the one that a table follows and the table.
+# Words that can stand between FROM, INTO and the like and the table.
 _BETWEEN = frozenset(["table", "into", "if", "not", "exists", "lateral", "query", "extended", "formatted"])
-# Words that stand where the name of a table can, and are none.
+# Keywords that can stand where a table name can.
 _NOT_NAMES = frozenset(
     [
         *(
@@ -52,9 +51,9 @@ _NOT_NAMES = frozenset(
         *("query", "extended", "formatted", "directory", "local", "stream"),
     ]
 )
-# Words that describe something else than a table when a name follows them.
-_DESCRIBED = frozenset(["function", "database", "schema", "namespace", "catalog", "procedure"])
-# Words that can follow a table in FROM: others are an alias.
+# After DESCRIBE and before a name, these say that it is not a table.
+_NOT_TABLES = frozenset(["function", "database", "schema", "namespace", "catalog", "procedure"])
+# Keywords that can follow a table in FROM. Any other word is an alias.
 _AFTER_TABLE = frozenset(
     [
         *("where", "group", "having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "qualify"),
@@ -65,8 +64,8 @@ _AFTER_TABLE = frozenset(
 )
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
-# What comes before the table of statements about one table, in which no other word says where it stands.
-_TOLD = (
+# The words before the table in statements about one table.
+_BEFORE_SUBJECT = (
     *(("show", "tblproperties"), ("show", "create", "table"), ("show", "partitions")),
     *(("drop", "table", "if", "exists"), ("drop", "table"), ("truncate", "table"), ("reorg", "table"), ("reorg",)),
     *(("describe", "table"), ("describe",), ("desc", "table"), ("desc",), ("vacuum", "table"), ("vacuum",)),
@@ -77,7 +76,7 @@ _TYPES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``text`` is ``query[start:end]``."""
+    """A token of a statement; ``text`` is ``query[start:end]``."""
 
     kind: Literal["word", "string", "quoted", "number", "other"]
     text: str
@@ -86,45 +85,52 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The text in lower case, for keywords and signs; empty for text in quotes."""
+        """The text in lower case if it is a word or a sign, otherwise empty."""
         return self.text.lower() if self.kind in ("word", "other") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table in a statement. ``path``: with ``is_name`` its name as ``schema.table``. ``start`` and ``end``: its place
-    in the text, with the time travel clause. ``clause``: version or timestamp; ``point``: the tokens of its value.
-    ``is_target``: the statement writes it. ``alias``: by which columns name a table without another alias, in
-    backticks, to be added at ``alias_at`` in the text."""
+    """A table in a statement."""
 
+    #: The path, or with ``is_name`` the name as ``schema.table``.
     path: str
+    #: Its place in the text, including the time travel clause.
     start: int
     end: int
+    #: The time travel clause, ``version`` or ``timestamp``, and the tokens of its value.
     clause: str | None
     point: tuple[Token, ...]
+    #: Whether the statement writes the table.
     is_target: bool
     is_name: bool = False
+    #: In backticks: the alias to insert at ``alias_at``, so that columns can be qualified with the table's name. Empty
+    #: if the statement has an alias.
     alias: str = ""
     alias_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A temporary view that a statement creates. ``name``: as it is written. ``columns``: their names and comments,
-    none where they are those of the query. ``query_start`` and ``query_end``: its place in the text."""
+    """A temporary view that a statement creates."""
 
+    #: As written.
     name: str
+    #: Names and comments of the columns; empty if the statement does not list them.
     columns: tuple[tuple[str, str | None], ...]
     replaces: bool
     is_global: bool
+    #: The place of the query in the text.
     query_start: int
     query_end: int
 
 
 class Statement:
-    """The tokens of a statement and the references in it. ``names``: of the tables in the catalog, ``schema.table``;
-    ``other_names``: those that stand where a table can, and are neither there nor a CTE's, each also as it is written.
-    Raises CallError for a reference that is not understood."""
+    """The tokens of a statement and its references to deltalog tables.
+
+    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names in place of a table,
+    except CTEs, as ``schema.table`` and as written. Raises CallError for a reference that is not understood.
+    """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
         self.text = text
@@ -136,27 +142,28 @@ class Statement:
         self.other_names: list[tuple[str, str]] = []
         self._names = names
         self.references = list(self._references())
-        self._note_told()
+        self._note_subject()
 
     def words(self, start: int, end: int) -> list[str]:
-        """The words of these tokens; an empty text for each that there is not, or that is in quotes."""
+        """The ``word`` of these tokens; empty strings beyond the end."""
         return [self.tokens[at].word if at < len(self.tokens) else "" for at in range(start, end)]
 
     def names_table(self, at: int) -> bool:
-        """Whether a name of the form of a table by path begins at a token."""
+        """Whether ``delta.`path``` begins at a token."""
         if at + 2 >= len(self.tokens) or self.tokens[at + 2].kind != "quoted":
             return False
         is_named = self.tokens[at].text.lower() in _SOURCES and self.words(at + 1, at + 2) == ["."]
         return is_named and (at == 0 or self.tokens[at - 1].text != ".")
 
     @property
-    def names_tables(self) -> bool:
+    def has_paths(self) -> bool:
         return any(self.names_table(at) for at in range(len(self.tokens)))
 
     @property
-    def told(self) -> int | None:
-        """Where the table stands of a statement about one table; None for other statements."""
-        before = next((each for each in _TOLD if self.words(0, len(each)) == [*each]), None)
+    def subject_at(self) -> int | None:
+        """The token at which the table of a statement about one table (DESCRIBE, SHOW, DROP …) begins; None for other
+        statements."""
+        before = next((each for each in _BEFORE_SUBJECT if self.words(0, len(each)) == [*each]), None)
         if before is None or self.is_explained:
             return None
         is_marked = before[0] in ("describe", "desc") and self.words(len(before), len(before) + 1)[0] in (
@@ -166,9 +173,9 @@ class Statement:
         return len(before) + is_marked
 
     @property
-    def tells(self) -> bool:
-        """Whether the table of ``told`` is one by path or of the catalog."""
-        at = self.told
+    def has_known_subject(self) -> bool:
+        """Whether the table at ``subject_at`` is given by path or is in the catalog."""
+        at = self.subject_at
         if at is None or at >= len(self.tokens):
             return False
         if self.head == "vacuum" and self.tokens[at].kind == "string":
@@ -179,7 +186,7 @@ class Statement:
         )
 
     def other_target(self) -> str | None:
-        """The table that DELETE, UPDATE, MERGE or INSERT writes, as it is written, where it is none of deltalog."""
+        """The target of DELETE, UPDATE, MERGE or INSERT, as written; None if it is a deltalog table."""
         if any(reference.is_target for reference in self.references):
             return None
         for at in range(len(self.tokens)):
@@ -191,8 +198,8 @@ class Statement:
                 return None if found is None else self._written(at, found[1])
         return None
 
-    def _note_told(self) -> None:
-        at = self.told
+    def _note_subject(self) -> None:
+        at = self.subject_at
         found = None if at is None or self.names_table(at) else self.name(at)
         if at is None or found is None or found[0] in self._names or self._is_of_another_kind(at):
             return
@@ -200,7 +207,7 @@ class Statement:
             self.other_names.append((found[0], self._written(at, found[1])))
 
     def path(self, at: int) -> str:
-        """The path of the table that is named at a token."""
+        """The path in ``delta.`path``` at a token."""
         return unquoted(self.tokens[at + 2].text)
 
     def _references(self) -> Iterator[Reference]:
@@ -216,23 +223,23 @@ class Statement:
                 continue
             path, shown = self.path(at), "".join(token.text for token in self.tokens[at : at + 3])
             if place is None:
-                others[path] = shown  # of a column as a rule: that of an alias
+                others[path] = shown  # as a rule it qualifies a column
                 at += 3
                 continue
             if self.words(at + 3, at + 4) == ["."]:
-                raise deltalog.CallError(f"{shown} is followed by a dot, but a table by path has no parts.")
+                raise deltalog.CallError(f"{shown} is followed by a dot, but nothing can follow a table by path.")
             clause, point, end = self._time_travel(at + 3)
             found.add(path)
             yield Reference(path, self.tokens[at].start, self.tokens[end - 1].end, clause, point, place == "target")
             at = end
         for path in found.intersection(others):
             raise deltalog.CallError(
-                f"{others[path]} qualifies a column. Give the table an alias in FROM and use that."
+                f"{others[path]} qualifies a column. Give the table an alias in FROM, and qualify the column with it."
             )
 
     def name(self, at: int) -> tuple[str, int] | None:
-        """The name of the form ``table`` or ``schema.table`` that begins at a token, the schema being ``default`` where
-        none is given, and where it ends."""
+        """The name ``table`` or ``schema.table`` that begins at a token, as ``schema.table`` (by default the schema
+        ``default``), and the token after it; None if there is none."""
         parts, end = [], at
         while end < len(self.tokens) and self.tokens[end].kind in ("word", "quoted"):
             parts.append(unquoted(self.tokens[end].text))
@@ -244,7 +251,7 @@ class Statement:
         return None
 
     def _named(self, at: int, places: _Places, place: str) -> tuple[Reference, int] | None:
-        """The reference to a table of the catalog that begins at a token, and where it ends."""
+        """The reference to a table of the catalog that begins at a token, and the token after it."""
         found = self.name(at)
         if found is None:
             return None
@@ -276,17 +283,17 @@ class Statement:
         return "".join(token.text for token in self.tokens[at:end])
 
     def _is_of_another_kind(self, at: int) -> bool:
-        """Whether a word after DESCRIBE says what is described, if that is no table."""
+        """Whether a word after DESCRIBE says that the name is not a table, as in DESCRIBE FUNCTION f."""
         is_followed = at + 1 < len(self.tokens) and self.tokens[at + 1].kind in ("word", "quoted")
-        return self.head in ("describe", "desc") and self.tokens[at].word in _DESCRIBED and is_followed
+        return self.head in ("describe", "desc") and self.tokens[at].word in _NOT_TABLES and is_followed
 
     def _shows_columns_of(self, at: int, end: int) -> bool:
-        """Whether a name is the table of SHOW COLUMNS, in no database that follows."""
+        """Whether a name is the table of SHOW COLUMNS, without a database after it."""
         begin = self.words(self.start + 1, self.start + 2) == ["columns"] and at == self.start + 3
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
     def _sample_end(self, at: int) -> int:
-        """Where TABLESAMPLE ends that begins at a token, if it does."""
+        """The token after a TABLESAMPLE that begins at ``at``; ``at`` if there is none."""
         if self.words(at, at + 2) != ["tablesample", "("]:
             return at
         at = self.closing(at + 1)
@@ -301,12 +308,13 @@ class Statement:
 
     @property
     def defines_table(self) -> bool:
-        """Whether it is CREATE TABLE or REPLACE TABLE."""
+        """Whether the statement is CREATE TABLE or REPLACE TABLE."""
         words = self.words(self.start, self.start + 5)
         return words[: words.index("table")] in _TABLE_VERBS if "table" in words else False
 
     def temporary_view(self) -> View | None:
-        """The temporary view that it creates, if it does. Raises CallError for parts that cannot be carried over."""
+        """The temporary view that the statement creates; None for other statements. Raises CallError for unsupported
+        clauses."""
         at = self.start + 1
         replaces = self.words(at, at + 2) == ["or", "replace"]
         at += 2 if replaces else 0
@@ -322,8 +330,8 @@ class Statement:
             columns, at = self._columns(at + 1, end - 1), end
         if self.words(at, at + 1) != ["as"]:
             raise deltalog.CallError(
-                f"CREATE TEMPORARY VIEW {name.text} over a table by its path: a list of columns and AS can follow the "
-                "name, no other clause."
+                f"CREATE TEMPORARY VIEW {name.text} over a deltalog table can only have a list of columns and AS after "
+                "the name."
             )
         last = self.tokens[-1]
         end = last.start if last.text == ";" else len(self.text)
@@ -344,7 +352,7 @@ class Statement:
         return tuple(found)
 
     def _time_travel(self, at: int) -> tuple[str | None, tuple[Token, ...], int]:
-        """The time travel clause that begins at a token, what follows AS OF, and where the clause ends."""
+        """The time travel clause that begins at a token, its value, and the token after it."""
         start = at + 1 if self.words(at, at + 1) == ["for"] else at
         first, *then = self.words(start, start + 3)
         if first not in _CLAUSES or then != ["as", "of"]:
@@ -354,11 +362,11 @@ class Statement:
         if end == begin:
             raise deltalog.CallError(f"{first.upper()} AS OF has no value after it.")
         if clause == "timestamp" and self.words(end, end + 1)[0] in ("+", "-", "*", "/", "||", ":", "."):
-            raise deltalog.CallError("Put the expression after TIMESTAMP AS OF into parentheses.")
+            raise deltalog.CallError("Put the expression after TIMESTAMP AS OF in parentheses.")
         return clause, tuple(self.tokens[begin:end]), end
 
     def _value_end(self, at: int) -> int:
-        """Where a constant ends: a string, a number, ``:name``, ``date'…'``, ``f(…)`` or ``(…)``."""
+        """The token after a constant: a string, a number, ``:name``, ``date'…'``, ``f(…)`` or ``(…)``."""
         if at >= len(self.tokens):
             return at
         first, following = self.tokens[at], self.tokens[at + 1] if at + 1 < len(self.tokens) else None
@@ -383,14 +391,14 @@ class Statement:
         return at
 
     def closing(self, at: int) -> int:
-        """The token after the parenthesis that closes the one at a token. Raises CallError if there is none."""
+        """The token after the parenthesis that closes the one at ``at``. Raises CallError if none does."""
         end = self.closing_or_end(at)
         if end > len(self.tokens):
             raise deltalog.CallError("A parenthesis is not closed.")
         return end
 
     def closing_or_end(self, at: int) -> int:
-        """As ``closing``; behind the last token if there is none."""
+        """As ``closing``, but beyond the last token if none does."""
         depth = 0
         for index in range(at, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
@@ -401,7 +409,7 @@ class Statement:
 
 @dataclass
 class _Level:
-    """What is known of the text inside a pair of parentheses."""
+    """The state inside one pair of parentheses."""
 
     is_query: bool
     is_in_from: bool = False
@@ -409,20 +417,23 @@ class _Level:
 
 
 class _Places:
-    """Follows the clauses of a statement, token by token. ``next``: whether a table may follow, and whether the
-    statement reads it or writes it. ``was_in_from``: whether the last token could be a table with an alias."""
+    """Tracks the clauses of a statement, token by token.
+
+    ``next``: whether a table can follow, and whether the statement reads or writes it. ``was_in_from``: whether the
+    last token could be a table that takes an alias.
+    """
 
     def __init__(self, statement: Statement) -> None:
         self.next: _Place = None
         self.was_in_from = False
         self._takes_alias = False
-        self._defined: dict[int, str] = {}  # names of CTEs by the parenthesis after which they are known
+        self._defined: dict[int, str] = {}  # CTE names, by the parenthesis after which they are visible
         self._statement = statement
         self._levels = [_Level(is_query=True)]
         self._defines = statement.head in ("create", "replace")  # until the AS before the query
 
     def take(self, at: int) -> None:
-        """Take the next token."""
+        """Advance over the token at ``at``."""
         previous, was, head = self.next, self._takes_alias, self._statement.head
         self.was_in_from = was and previous == "source"
         self._take(at, previous)
@@ -431,7 +442,7 @@ class _Places:
         self._takes_alias = self.next == "source" and (follows or (was and word == "("))
 
     def is_cte(self, name: str) -> bool:
-        """Whether a name means a CTE here."""
+        """Whether a name refers to a CTE here."""
         return any(name.lower() in level.ctes for level in self._levels)
 
     def _take(self, at: int, previous: _Place) -> None:
@@ -476,8 +487,8 @@ class _Places:
             self._levels[-1].ctes.add(name)
 
     def _take_definitions(self, at: int) -> bool:
-        """Take the names of the CTEs whose definitions begin at a token: each is known after its own definition, with
-        RECURSIVE also in it."""
+        """Record the CTEs whose definitions begin at a token. A CTE is visible after its definition, with RECURSIVE
+        also inside it."""
         statement, is_first = self._statement, True
         is_recursive = statement.words(at, at + 1) == ["recursive"] and statement.words(at + 1, at + 2) != ["as"]
         at += 1 if is_recursive else 0
@@ -511,7 +522,7 @@ class _Places:
         )
 
     def _precedes_source(self, word: str, at: int) -> bool:
-        """Words that a table follows in statements of one kind."""
+        """Whether a table follows this word, in statements of this kind only."""
         head = self._statement.head
         if head == "merge":
             return word == "using"
@@ -525,17 +536,18 @@ class _Places:
 
 
 def unquoted(text: str) -> str:
-    """The name that an identifier means, in backticks or not."""
+    """The identifier without backticks."""
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
 # --- tokens
 
-_MOST_CONTINUED_COMMENTS = 100  # each one means that the text is read again
+_MOST_CONTINUED_COMMENTS = 100  # the text is tokenized again for each
 
 
 def tokens_of(query: str) -> list[Token] | None:
-    """The tokens, without comments and white space; None for text that has none, such as an open quote."""
+    """The tokens without comments and white space; None for text that cannot be tokenized, as with an unclosed
+    quote."""
     from sqlglot.errors import SqlglotError
 
     text = query
@@ -548,14 +560,14 @@ def tokens_of(query: str) -> list[Token] | None:
         continued = _continued_comment(text, tokenizer.tokens)
         if continued is None:
             return None if failed else [_token(query, each) for each in tokenizer.tokens]
-        # In Spark a comment continues on the next line after a backslash.
+        # In Spark a backslash at the end of the line continues a comment.
         text = text[:continued] + "  " + text[continued + 2 :]
     return None
 
 
 @functools.cache
 def _tokenizer() -> Any:
-    """Spark's, without keywords: these combine words, and swallow the rest of some statements."""
+    """sqlglot's tokenizer for Spark without its keywords, which merge words and swallow the rest of some statements."""
     from sqlglot.dialects.spark import Spark
 
     base: Any = Spark.Tokenizer
@@ -571,7 +583,7 @@ def _tokenizer() -> Any:
 
 
 def _continued_comment(text: str, found: Sequence[Any]) -> int | None:
-    """Where a backslash and a line break are between two tokens, and so in a comment."""
+    """The position of a backslash and line break between two tokens, so in a comment; None if there is none."""
     position = 0
     for start, end in [*((each.start, each.end + 1) for each in found), (len(text), len(text))]:
         at = text.find("\\\n", position, start)

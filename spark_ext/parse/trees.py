@@ -1,7 +1,6 @@
-"""sqlglot's trees of SQL text, in time proportional to its length. Pure.
+"""Parses SQL text into sqlglot's trees, in time proportional to its length. Pure.
 
-sqlglot tries some constructs in several ways, one after the other. The steps of its parser are counted, and a text that
-takes too many has no tree.
+sqlglot backtracks over some constructs. Its parser steps are counted, and parsing is given up after too many.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class _TooManyTypes(Exception):
 
 
 def trees_of(text: str) -> Sequence[Any]:
-    """The trees of the statements or conditions in a text in Spark's dialect; none where it has no tree, or would take
-    too long: what it means is for Spark to say. Cost: none."""
+    """The trees of the statements or conditions in a text, in Spark's dialect. Empty if sqlglot cannot parse it or
+    takes too long; Spark then decides what the text means. Cost: none."""
     import sqlglot
 
     if len(text) > _MOST_CHARS:
         return ()
     try:
         trees = sqlglot.parse(text, dialect=_dialect())
-    except Exception:  # whatever the parser raises, RecursionError too
+    except Exception:  # the parser raises many kinds, RecursionError among them
         return ()
     return [] if None in trees else trees
 
@@ -40,7 +39,7 @@ def _dialect() -> Any:
 
     base: Any = Spark
 
-    class Parser(deltalog.with_counted_steps(base.Parser)):  # type: ignore[misc]
+    class Parser(deltalog.engine.with_counted_steps(base.Parser)):  # type: ignore[misc]
         _types_left = _MOST_TYPES
 
         def _parse(self, *args: Any, **options: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Reading: versions, the files of a version, and native scans of them."""
+"""Reading: resolves versions, lists their files, and scans these natively."""

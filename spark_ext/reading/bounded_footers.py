@@ -1,4 +1,4 @@
-"""The columns and the number of rows of Parquet files that any program may have written, in bounded memory."""
+"""Reads the schema and the row count of untrusted Parquet files in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 
 import deltalog
 
-# For workers that have pyarrow only: a footer's lists, the longest of which are its columns and row groups. A short one
-# that claims more takes a GiB.
+# The longest list in a footer (columns, row groups), for workers that have only pyarrow. A small footer that claims a
+# longer one makes pyarrow allocate a GiB.
 MOST_ITEMS = 100_000
 
 
 def schema_of(source: Any) -> tuple[pa.Schema, int]:
-    """The columns of a Parquet file, and its number of rows. ``source``: a path on a local disk, or what pyarrow reads.
+    """The schema and the number of rows of a Parquet file. ``source``: a local path, or a file object for pyarrow.
 
-    Raises OSError and ValueError, also for a name that is not UTF-8. Cost: 1 small read.
+    Raises OSError and ValueError, also for a column name that is not UTF-8. Cost: 1 small read.
     """
     if isinstance(source, str) and not os.path.isfile(source):
-        raise FileNotFoundError(f"{source} is no file")  # opening a pipe would wait for its writer
+        raise FileNotFoundError(f"{source} is not a file")  # opening a pipe would block
     with contextlib.closing(pa.OSFile(source) if isinstance(source, str) else source) as opened:
-        file = deltalog.open_parquet(opened)
+        file = deltalog.engine.open_parquet(opened)
         for number in range(file.metadata.num_columns):
-            file.schema.column(number).path  # noqa: B018  (raises for such a name, of a struct above too)
+            file.schema.column(number).path  # noqa: B018  (raises for a name that is not UTF-8, nested ones included)
         return file.schema_arrow, file.metadata.num_rows

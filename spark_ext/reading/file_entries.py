@@ -1,4 +1,4 @@
-"""Which rows of which files are read: for a version, or for the changes of a range of versions."""
+"""The rows of files to scan, for a version or for the changes of a range of versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 import deltalog
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-# Names in a log that mean what they say: below the table, without escapes, and not "." or "..".
+# Paths in a log that need no resolving: relative, without escapes, without "." and "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
 _FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
@@ -25,7 +25,7 @@ _THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that the rows of a file represent. ``kind`` is None if the file has it in a column."""
+    """The change that the rows of a file represent. ``kind``: None if the file has a column for it."""
 
     kind: str | None
     version: int
@@ -33,48 +33,46 @@ class Change:
 
 
 def value(values: Mapping[str, str], name: str) -> str | None:
-    """A partition value by the name of its column, which writers may have spelled in another case."""
+    """A partition value by column name. Writers may have spelled the name in another case."""
     if name in values:
         return values[name]
     return next((text for key, text in values.items() if key.lower() == name.lower()), None)
 
 
 def has_double_names(snapshot: deltalog.Snapshot, names: Sequence[str]) -> bool:
-    """Whether two of the names, as the log has them, are of one file. Cost: as ``Snapshot.file_path`` for each name
-    that has escapes or is absolute."""
+    """Whether two paths in the log refer to one file. Cost: as ``Snapshot.file_path`` for each path that is absolute or
+    has escapes."""
     root = snapshot.file_path("x")[:-1]
     located = {root + name if _PLAIN.fullmatch(name) else snapshot.file_path(name) for name in names}
     return len(located) < len(names)
 
 
 class Entry(NamedTuple):
-    """One reading of one file: the rows at ``kept``, else those not at ``dropped``, else all.
+    """Rows of one file to scan: those at the positions ``kept``, or those not at ``dropped``, or all."""
 
-    ``path``: absolute and decoded. ``values``: the partition values as the log has them, without nulls, "" being null.
-    ``size_bytes`` and ``modified_ms``: of the file where it was looked up, else as in the log; None where it is not a
-    regular file or is missing. ``first_row_id`` and ``row_version``: what row tracking has for rows of the file that
-    have no values of their own in it. ``outcomes``: numbers of what becomes of rows, with the positions of each, for
-    scans that return them.
-    """
-
+    #: Absolute and decoded.
     path: str
+    #: The partition values in the log, without nulls; an empty string is a null.
     values: Mapping[str, str]
     dropped: BitMap64 | None = None
     kept: BitMap64 | None = None
     change: Change | None = None
+    #: Of the file on a local disk, otherwise from the log; None if it is missing or not a regular file.
     size_bytes: int | None = None
     modified_ms: int = 0
+    #: Row tracking: the base row id and the default row commit version, for rows that do not store their own.
     first_row_id: int | None = None
     row_version: int | None = None
+    #: Positions by outcome, for scans that return OUTCOME.
     outcomes: Mapping[int, BitMap64] | None = None
 
 
 def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> list[Entry]:
-    """The live files in the order of their paths, each once; with ``where`` those that can have a row that it keeps.
+    """The live files, sorted by path, without repetition; with ``where`` only those that data skipping keeps.
 
     Raises CorruptTableError, UnsafePathError, InvalidDataFileError. Cost: as ``Snapshot.files``, or ``Scan.files`` with
-    ``where``; on a local disk 1 lstat for each file and each directory; 1 GET for each deletion vector that is in a
-    file, 16 at a time.
+    ``where``; on a local disk 1 lstat for each file and each directory; 1 GET for each deletion vector that is stored
+    in a file, 16 at a time.
     """
     scan = snapshot.scan(where=where)
     table = snapshot.files(_COLUMNS) if where is None else scan.files().select(_COLUMNS)
@@ -84,8 +82,8 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
 
 
 def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) -> list[Entry]:
-    """Live files, given as rows of ``Snapshot.files``, in their order; with ``each_once`` those that the log names
-    twice only once, else CorruptTableError. Raises and costs as ``of_snapshot``."""
+    """Live files from rows of ``Snapshot.files``, in order. A file that the log lists twice, under two spellings, is
+    returned once; without ``each_once`` it is a CorruptTableError. Raises and costs as ``of_snapshot``."""
     names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
     values = values_of(table["partition_values"].combine_chunks())
     located = _located(snapshot, names, sizes, times)
@@ -101,7 +99,7 @@ def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) ->
         if not each_once:
             raise deltalog.CorruptTableError(
                 f"Version {snapshot.version} of {snapshot.url} lists a file twice, under two spellings of its path, so "
-                "that its rows cannot be changed. Rewrite the table with DeltaTable.overwrite."
+                "its rows cannot be changed. Rewrite the table with DeltaTable.overwrite."
             )
         entries, vectors = _once(snapshot, entries, vectors)
     if vectors:
@@ -118,8 +116,8 @@ _Located = tuple[str, "int | None", int]  # an absolute path, the size in bytes,
 def _located(
     snapshot: deltalog.Snapshot, names: Sequence[str], sizes: Sequence[int | None], times: Sequence[int]
 ) -> Iterator[_Located]:
-    """Where the files are that the log names, and what they are. ``Snapshot.file_path`` has the say on names and links;
-    of a plain name in a directory that it has resolved, only the last part can be a link."""
+    """The locations, sizes and times of the files in the log. ``Snapshot.file_path`` resolves paths and checks links.
+    In a directory that it has resolved, only the last segment of a plain path can still be a link."""
     below: dict[str, str] = {}
     for name, size, time in zip(names, sizes, times, strict=True):
         parent, _, last = name.rpartition("/")
@@ -147,9 +145,9 @@ def _located(
 
 
 def values_of(column: Any) -> Iterator[Mapping[str, str]]:
-    """The partition values of each file; one object for those that are equal."""
+    """The partition values of each file. Equal values are one object."""
     keys = pc.unique(column.keys).to_pylist()
-    # Where a key is written twice the last one counts, as in JSON.
+    # Of a repeated key the last value applies, as in JSON.
     texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
     known: dict[tuple[str | None, ...], Mapping[str, str]] = {}
     for row in zip(*texts, strict=True) if keys else [()] * len(column):
@@ -159,18 +157,18 @@ def values_of(column: Any) -> Iterator[Mapping[str, str]]:
         yield values
 
 
-def _vectors(column: Any) -> dict[int, deltalog.DeletionVector]:
-    """The deletion vectors by the numbers of the rows that have one."""
+def _vectors(column: Any) -> dict[int, deltalog.engine.DeletionVector]:
+    """The deletion vectors, by row number in the column."""
     numbers = pc.indices_nonzero(column.is_valid())
     vectors = column.take(numbers).to_pylist()
-    return {at: deltalog.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
+    return {at: deltalog.engine.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
 
 
 def _once(
-    snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.DeletionVector]
-) -> tuple[list[Entry], dict[int, deltalog.DeletionVector]]:
-    """Each file once: of two spellings of one path Spark would return the rows twice."""
-    found: dict[str, tuple[Entry, deltalog.DeletionVector | None]] = {}
+    snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.engine.DeletionVector]
+) -> tuple[list[Entry], dict[int, deltalog.engine.DeletionVector]]:
+    """The entries without repeated files: Spark would return their rows twice."""
+    found: dict[str, tuple[Entry, deltalog.engine.DeletionVector | None]] = {}
     for number, entry in enumerate(entries):
         state = (entry, vectors.get(number))
         first = found.setdefault(entry.path, state)
@@ -184,17 +182,20 @@ def _once(
 
 
 def of_changes(changes: deltalog.Changes) -> list[Entry]:
-    """The files of the changes, in the order of ``Changes.files``. Cost: as that, and the deletion vectors."""
+    """The files of the changes, in the order of ``Changes.files``. Cost: as that, and a read of the deletion
+    vectors."""
     return [entry for at, planned in changes.files() for entry in _changed(changes.snapshot, at, planned)]
 
 
-def _changed(snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltalog.ChangeFile) -> Iterator[Entry]:
+def _changed(
+    snapshot: deltalog.Snapshot, at: deltalog.CommitAt, planned: deltalog.results.ChangeFile
+) -> Iterator[Entry]:
     file = planned.file
     values = {name: text for name, text in (file.partition_values or {}).items() if text}
     ((path, size, time),) = _located(snapshot, [file.path], [file.size], [0])
     scan = snapshot.scan()
 
-    def positions(vector: deltalog.DeletionVector | None) -> BitMap64 | None:
+    def positions(vector: deltalog.engine.DeletionVector | None) -> BitMap64 | None:
         return None if vector is None else scan.deleted_positions(vector)
 
     if planned.kind != "difference":

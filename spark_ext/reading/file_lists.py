@@ -1,8 +1,8 @@
-"""Names and sizes of many files, for Spark to take without listing them.
+"""Passes the names and sizes of many files to Spark, so that it does not look them up.
 
-Spark looks up each path that it is given, and more than 32 of them in a job with a task for each. It does not where a
-directory has a log of files in ``_spark_metadata``, the format of its streaming file sink: names and sizes are then
-taken from that log, wherever the files are. Such a directory is made for a scan, outside of the table.
+Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. It trusts a log of files in
+``_spark_metadata`` instead, the format of its streaming file sink, whose paths may be anywhere. For a scan such a log
+is written to a temporary directory outside the table.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from spark_ext.session.settings import is_connect
 _PREFIX = "deltalog-file-list-"
 _LOG = "_spark_metadata/0"
 _IGNORED = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
-# What Spark finds where it ignores the log and lists the directory: no Parquet, so that the scan fails.
+# A file that is not Parquet, so that the scan fails if Spark ignores the log and lists the directory.
 _GUARD = "the-list-of-files-was-ignored"
-# Paths that need no escapes in any of Spark's spellings, nor in JSON.
+# Paths that need no escaping in Spark's URIs or in JSON.
 _PLAIN = re.compile(r"/[\w/.+-]+", re.ASCII)
 _LINE = (
     '\n{"path":%s,"size":%d,"isDir":false,"modificationTime":%d,'
@@ -35,8 +35,8 @@ _LINE = (
 )
 
 
-def missing_file(path: str) -> deltalog.InvalidDataFileError:
-    return deltalog.InvalidDataFileError(
+def missing_file(path: str) -> deltalog.errors.InvalidDataFileError:
+    return deltalog.errors.InvalidDataFileError(
         f"The data file {path} is missing, but the log names it. It was deleted by hand, or by VACUUM if "
         "this is an old version; restore it, or read a version that does not need it.",
         path=path,
@@ -44,10 +44,10 @@ def missing_file(path: str) -> deltalog.InvalidDataFileError:
 
 
 def check_not_empty(files: Iterable[Entry]) -> None:
-    """Raises InvalidDataFileError for a file without a byte, which Spark skips."""
+    """Raise InvalidDataFileError for an empty file, which Spark would skip."""
     for file in files:
         if file.size_bytes == 0:
-            raise deltalog.InvalidDataFileError(
+            raise deltalog.errors.InvalidDataFileError(
                 f"The data file {file.path} is empty, but the log names it. Restore it, or read a version that does "
                 "not need it.",
                 path=file.path,
@@ -61,11 +61,11 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """Columns of the files (each once). ``reader``: one with these options; ``discovers``: it takes
-    partition values from the directories above the files.
+    """A scan of ``columns`` of the files, which must be distinct. ``reader``: returns a reader with the given options;
+    ``discovers``: whether Spark discovers partition values in the directory names.
 
-    None where Spark cannot read what this process writes to its temporary directory, or ignores such logs. Raises
-    InvalidDataFileError for a file that is missing or empty. Cost: no Spark job, and no call for each file.
+    None if Spark cannot read this process's temporary directory, or ignores such logs. Raises InvalidDataFileError for
+    a missing or empty file. Cost: no Spark job, and no store call per file.
     """
     if str(spark.conf.get(_IGNORED, "false")).lower() != "false":
         return None
@@ -77,30 +77,31 @@ def scan(
         if lines is None or _PLAIN.fullmatch(directory) is None:
             return None
         _write(directory, lines)
-        # The log as if it was data: a path that must exist where Spark looks for it, and has no rows.
+        # Read as data, the log is a path that Spark must find; it contributes no rows.
         exists = reader({}).load(paths.uri(os.path.join(directory, _LOG)))
         lookup = {"recursiveFileLookup": "false" if discovers else "true"}
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
         if not is_connect(spark):
-            return found  # classic Spark has the list now
-        # Spark Connect may take it again for each query, which so fails without the log, instead of having no rows.
+            return found  # classic Spark has read the list by now
+        # Spark Connect may read it again for every query. Without the log that query fails instead of returning no
+        # rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
-        # Derived DataFrames refer to the plan: the directory is there as long as one of them.
+        # Derived DataFrames refer to the plan, so the directory lives as long as any of them.
         weakref.finalize(vars(found)["_plan"], scratch.remove)
         kept = True
         return guarded
-    except deltalog.InvalidDataFileError:
+    except deltalog.errors.InvalidDataFileError:
         raise
     except Exception:
-        return None  # whatever it is: Spark lists the files itself then, or says what is wrong
+        return None  # Spark then lists the files itself, and reports what is wrong
     finally:
         if scratch is not None and not kept:
             scratch.remove()
 
 
 def _lines(files: Sequence[Entry]) -> list[str] | None:
-    """The log's lines on the files; None if one is not a regular file."""
+    """The log's lines for the files; None if one is not a regular file."""
     check_not_empty(files)
     lines = []
     for file in files:

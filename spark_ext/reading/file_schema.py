@@ -1,8 +1,8 @@
-"""How data files store a table's columns: under which names and in which types.
+"""The names and types under which data files store a table's columns.
 
-By default under the table's own names. With column mapping under physical names, by id under any name that has
-the id in a file; after a type was widened, older files have the narrower type. If files can differ, the
-footers are read on the driver, so that Spark scans each file under the names and types that it has.
+Without column mapping, names are the table's. With mapping by name they are the physical names; with mapping by id, the
+field ids in a file decide. After type widening, older files have the narrower type. If files can differ, the driver
+reads their footers, and Spark scans each file with its own names and types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INTEGERS: Mapping[pa.DataType, spark_types.DataType] = {
     pa.int64(): spark_types.LongType(),
 }
 _NARROWER_THAN_DOUBLE = {**_INTEGERS, pa.float32(): spark_types.FloatType()}
-# By a table's type: the types that a file can have instead, if the type was widened since.
+# By type of a table's column: the narrower types that older files can have.
 _WIDENED_FROM: Mapping[str, Mapping[pa.DataType, spark_types.DataType]] = {
     "short": _INTEGERS,
     "integer": _INTEGERS,
@@ -47,19 +47,21 @@ _WIDTH = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 @dataclass(frozen=True)
 class Layout:
-    """A table's columns, and the names under which files store them.
+    """A table's columns, and the names under which files store them."""
 
-    ``schema``: as the log has it. ``shown``: as the DataFrame has it. ``partition_by``: names in ``schema``.
-    """
-
+    #: As in the log.
     schema: spark_types.StructType
+    #: As in the DataFrame.
     shown: spark_types.StructType
+    #: Names in ``schema``.
     partition_by: tuple[str, ...]
+    #: The mode of column mapping: ``none``, ``name`` or ``id``.
     mapping: str
 
     @classmethod
     def of(cls, snapshot: deltalog.Snapshot) -> Layout:
-        """Raises UnsupportedFeatureError for a type that this version of Spark does not have."""
+        """The layout of a snapshot's files. Raises UnsupportedFeatureError for a type that this version of Spark
+        lacks."""
         schema = to_spark(snapshot.schema)
         mapping = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower()
         return cls(schema, public(schema), snapshot.partition_columns, mapping)
@@ -76,7 +78,7 @@ class Layout:
         return [spark_types.StructField(self.physical_name(f), f.dataType) for f in fields]
 
     def physical_name(self, field: spark_types.StructField) -> str:
-        """The name that the log and, unless ids are used, files have for a column. Raises CorruptTableError."""
+        """The name of a column in the log and, unless mapped by id, in files. Raises CorruptTableError."""
         if self.mapping == "none":
             return str(field.name)
         name = field.metadata.get(PHYSICAL_NAME_KEY)
@@ -88,15 +90,15 @@ class Layout:
 
     @property
     def needs_footers(self) -> bool:
-        """Whether footers must be read: columns are mapped by id, or a type was widened."""
+        """Whether footers must be read, since columns are mapped by id or a type was widened."""
         return self.mapping == "id" or _any_type_changed(self.schema)
 
 
 def read_schema(layout: Layout) -> spark_types.StructType:
-    """The schema to read a file with that has the columns under their physical names, in the table's types.
+    """The read schema for files with physical names and the table's types, without looking at their footers.
 
-    Everything is nullable; the fields are in the order of ``layout.data_fields``. Void columns, which files do not
-    have, are read as strings.
+    All fields are nullable, in the order of ``layout.data_fields``. Void columns, which files do not store, are read as
+    strings.
     """
     return _struct(layout.data_fields, layout, None)
 
@@ -104,10 +106,10 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 def read_schemas(
     layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
 ) -> dict[str, spark_types.StructType]:
-    """The schema to read each file with (absolute paths), by its footer; equal schemas are one object. ``source``: from
-    a path to what pyarrow reads.
+    """The read schemas of files, by absolute path, from their footers. Equal schemas are one object. ``source``: opens
+    a path for pyarrow.
 
-    Raises InvalidDataFileError. Cost: 1 small read a file, 16 at a time.
+    Raises InvalidDataFileError. Cost: 1 small read per file, 16 at a time.
     """
     names, distinct = list(paths), dict[spark_types.StructType, spark_types.StructType]()
     with ThreadPoolExecutor(_MAX_THREADS) as pool:
@@ -119,7 +121,7 @@ def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
     try:
         return schema_of(source(path))[0]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise deltalog.InvalidDataFileError(
+        raise deltalog.errors.InvalidDataFileError(
             f"The data file {path} is missing or cannot be read, but the log names it: {error}. Restore it, or "
             "read a version that does not need it.",
             path=path,
@@ -129,14 +131,14 @@ def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
 def _struct(
     fields: Sequence[spark_types.StructField], layout: Layout, stored: Sequence[Any] | None
 ) -> spark_types.StructType:
-    """The fields of one level. ``stored``: the Arrow fields of that level in the file, None if they were not read."""
+    """The read schema of one struct. ``stored``: the Arrow fields of the struct in the file, None if not read."""
     find = None if stored is None else _finder(layout, stored)
     found = []
     for number, field in enumerate(fields):
         name, arrow = layout.physical_name(field), None
         if find is not None:
             match = find(field, name)
-            # A name that no file has, since another column can have the physical name here.
+            # If the file lacks the column, a name that no file has: another column may use the physical name.
             name, arrow = (f"{_ABSENT}{number}", None) if match is None else (match.name, match.type)
         data_type = _type(field.dataType, layout, arrow)
         found.append(spark_types.StructField(name, data_type, True, public_metadata(field)))
@@ -144,7 +146,7 @@ def _struct(
 
 
 def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
-    """A function that finds a column, by its physical name too, among the Arrow fields of one level of a file."""
+    """A function from a column and its physical name to the matching field among ``stored``."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
         return lambda field, name: ids.get(str(field.metadata.get(ID_KEY)).encode())
@@ -171,12 +173,12 @@ def _type(data_type: Any, layout: Layout, arrow: Any) -> spark_types.DataType:
 
 
 def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataType | None:
-    """The type that the file has, when the table's is a widening of it."""
+    """The file's type, if the table's type is a widening of it."""
     if isinstance(data_type, spark_types.DecimalType) and arrow is not None and pa.types.is_decimal(arrow):
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)
     if found is None or _WIDTH.get(found.typeName(), 0) >= _WIDTH.get(data_type.typeName(), 99):
-        return None  # an INT32 for a short is not narrower: files need not annotate the width of a number
+        return None  # INT32 without an annotation can be a short: that is not narrower
     return found
 
 

@@ -1,4 +1,4 @@
-"""Numbers of rows, by the log alone: no data file is opened."""
+"""Counts rows from the log alone, without opening data files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NUM_RECORDS = "num_records"
 
 
 def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> int | None:
-    """The number of rows that fulfil all ``conditions`` (SQL text); None where the log does not say it: a file has no
-    number of rows, or a condition is not a simple one on partition columns. Cost: as ``Snapshot.statistics``."""
+    """The number of rows that satisfy all ``conditions`` (SQL text). None if the log cannot tell: a file has no row
+    count, or a condition is not a simple one on partition columns. Cost: as ``Snapshot.statistics``."""
     found = _counted(snapshot, conditions)
     return None if found is None else int(pc.sum(found[NUM_RECORDS], min_count=0).as_py())
 
@@ -27,9 +27,9 @@ def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> 
 def by_partition(
     spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = (), with_counts: bool = True
 ) -> DataFrame | None:
-    """A row for each combination of partition values, as the log spells them, that has rows: the partition columns with
-    their names and types in the table, and, ``with_counts``, the number of rows. None as ``num_records``. Cost: as
-    that."""
+    """One row for each combination of partition values that has rows: the partition columns, in the table's names and
+    types, and ``with_counts`` the number of rows. Values are distinct as the log spells them. None and cost as
+    ``num_records``."""
     found = _counted(snapshot, conditions)
     if found is None:
         return None

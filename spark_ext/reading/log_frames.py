@@ -1,4 +1,4 @@
-"""What the log says of a table, as DataFrames: its history and its detail."""
+"""DESCRIBE HISTORY and DESCRIBE DETAIL as DataFrames, from the log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import deltalog
 from spark_ext.session import paths, stores
 from spark_ext.session.paths import Location
 
-# The columns of delta-spark's DESCRIBE HISTORY and DESCRIBE DETAIL, and last those that only deltalog has. Times are
-# milliseconds since 1970 here, and timestamps in the DataFrame.
+# The columns of delta-spark's DESCRIBE HISTORY and DESCRIBE DETAIL, then deltalog's own. Times are milliseconds since
+# 1970 here, and timestamps in the DataFrame.
 _HISTORY = """
     version bigint, timestamp bigint, userId string, userName string, operation string,
     operationParameters map<string, string>,
@@ -38,10 +38,11 @@ def history(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The commits, newest first, with the columns of delta-spark's DESCRIBE HISTORY, as far as the log has them, and
-    ``inCommitTimestamp``. ``limit``: how many, all by default. ``storage_options``: as for ``Reader.storage_options``.
+    """The commits, newest first, with the columns of delta-spark's DESCRIBE HISTORY and ``inCommitTimestamp``. Values
+    that the log does not have are null. ``limit``: the number of commits, by default all. ``storage_options``: as for
+    ``Reader.storage_options``.
 
-    ``timestamp`` is the time that time travel uses; null where a commit lacks the in-commit timestamp that it requires.
+    ``timestamp`` is the time that time travel uses; null if the commit lacks a required in-commit timestamp.
     Raises TableNotFoundError, CallError. Cost: as ``DeltaTable.history``; no Spark job.
     """
     rows = [_commit_row(entry) for entry in _open(spark, path, storage_options).history(limit)]
@@ -49,9 +50,9 @@ def history(
 
 
 def detail(spark: SparkSession, path: Location, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
-    """One row about the latest version, with the columns of delta-spark's DESCRIBE DETAIL. ``lastModified`` is the
-    time of its commit. Raises TableNotFoundError. Cost: as ``DeltaTable.open``, and at most 1 GET or 1 HEAD; where the
-    version has no usable ``.crc``, as ``Snapshot.files``; no Spark job.
+    """One row that describes the latest version, with the columns of delta-spark's DESCRIBE DETAIL. ``lastModified`` is
+    the time of its commit. Raises TableNotFoundError. Cost: as ``DeltaTable.open``, and at most 1 GET or 1 HEAD; as
+    ``Snapshot.files`` if the version has no usable ``.crc``; no Spark job.
     """
     snapshot = _open(spark, path, storage_options).snapshot()
     metadata, protocol = snapshot.metadata, snapshot.protocol
@@ -107,7 +108,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _text(value: Any) -> str | None:
-    """Text as it is, anything else as its JSON."""
+    """A string unchanged, any other value as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

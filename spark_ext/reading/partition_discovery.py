@@ -1,4 +1,4 @@
-"""Decides where Spark's partition discovery, which can prune, yields the partition values of the log. Pure."""
+"""Decides where Spark's partition discovery, which can prune, returns the partition values of the log. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_ext.session import paths
 
 # Above this number of directory trees one scan with a join is cheaper to plan than a union of scans.
 _MAX_TREES = 8
-# Spellings of a value in a directory name that Spark parses to the value in the log.
+# Values in directory names that Spark parses as the log means them.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -23,22 +23,22 @@ _VALUES = {
     "boolean": re.compile(r"true|false"),
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-# Types whose values Spark parses in a directory name by the session time zone, or not at all: read as text.
+# Types that Spark parses in directory names by the session time zone, or not at all. They are read as text.
 _AS_TEXT = frozenset(["timestamp", "timestamp_ntz", "float", "double"])
 
 Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The partition columns as Spark discovers them: those of ``partition_fields``, some of them as text."""
+    """The fields of ``partition_fields`` with the types in which Spark discovers them, some as text."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
 
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
-    """The entries by directory tree, at most _MAX_TREES of them; and the others: those whose path disagrees with the
-    log, or has another layout, or a value that Spark parses differently.
+    """The entries by directory tree, for at most _MAX_TREES trees, and the other entries: their path has another
+    layout, contradicts the log, or has a value that Spark parses differently.
     """
     columns = discovered(layout)
     patterns = [_pattern(field.dataType) for field in columns]
@@ -46,7 +46,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Ent
         return {}, list(entries)
     taken = {layout.physical_name(field).lower() for field in layout.schema.fields}
     found: dict[Tree | None, list[Entry]] = {None: []}
-    known: dict[tuple[str, int], list[Entry]] = {}  # by directory, and the object that the values are
+    known: dict[tuple[str, int], list[Entry]] = {}  # by directory and id of the values
     for entry in entries:
         key = (entry.path.rpartition("/")[0], id(entry.values))
         its = known.get(key)
@@ -67,7 +67,7 @@ def _tree(
     patterns: Sequence[re.Pattern[str] | None],
     taken: Set[str],
 ) -> Tree | None:
-    """The tree that a directory is in, if its last names say these values."""
+    """The tree of a directory whose last segments spell these values; None for other directories."""
     parents = directory.split("/")
     own, above = parents[len(parents) - len(values) :], parents[: len(parents) - len(values)]
     if len(own) != len(values) or not all(

@@ -1,8 +1,8 @@
-"""Conditions of Spark as conditions by which deltalog leaves out files. Pure.
+"""Translates Spark's conditions into deltalog predicates that skip files. Pure.
 
-Spark decides on the rows. What is made here is true or unknown for every row for which Spark's condition is true,
-whatever the session: its time zone, its ANSI mode, its parser's settings. Where that is not sure for a part of a
-condition, the part is left out, so that it leaves out no file.
+Spark still filters the rows. For every row that satisfies Spark's condition the predicate is true or unknown, whatever
+the session's time zone, ANSI mode and parser settings. A part of a condition for which that is not certain is dropped,
+and skips no file.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from spark_ext.parse.queries import conjuncts
 from spark_ext.parse.trees import trees_of
 from spark_ext.types import CHAR_VARCHAR
 
-# Text that Spark can read in several ways: escapes and double quotes depend on settings, comments and hints nest.
+# Text whose meaning depends on settings (escapes, double quotes), or that sqlglot may misread (comments, hints).
 _UNSURE = re.compile(r"[\\\"]|--|/\*|\$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-# More digits than these may be rounded where Spark compares numbers of two types.
+# With more digits than these, Spark may round when it compares numbers of two types.
 _MAX_DIGITS, _MAX_LONG_DIGITS, _MAX_FLOAT = 15, 18, 2**24
 _INTEGRAL = frozenset(["byte", "short", "integer", "long"])
-# Types of partition columns whose text in the log means one value in any session.
+# Types of partition columns whose text in the log has one meaning in all sessions.
 _EXACT_IN_LOG = _INTEGRAL | {"string", "date", "boolean"}
-# A timestamp that is a partition column: its text in the log may have no zone, and Spark then takes the session's.
+# A timestamp partition column: its text in the log may lack a zone, and Spark then uses the session's.
 _TIMESTAMP_TEXT = "timestamp as text"
-# No zone is farther from UTC.
+# The largest offset of a zone from UTC.
 _ZONES = datetime.timedelta(hours=18)
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -46,46 +46,46 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _COMPARISONS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!=", "NullSafeEQ": "<=>"}
 
 
-# Kinds of sqlglot's nodes whose value depends on the values below only.
+# Kinds of sqlglot nodes whose value depends on their operands only.
 _REPEATABLE = frozenset(
     [
         *("Column", "Dot", "Identifier", "Literal", "Boolean", "Null", "Paren", "And", "Or", "Not", "Is", "In"),
         *("Between", "Neg", "Add", "Sub", "Mul", "Div", "Mod", *_COMPARISONS),
     ]
 )
-# Names without parentheses that Spark takes for functions where there is no such column.
+# Names that Spark resolves to functions, without parentheses, if there is no such column.
 _FUNCTIONS = frozenset(["localtime", "localtimestamp", "now", "session_user", "user"])
 
 
 class _Unsure(Exception):
-    """A part of a condition that has no sure counterpart."""
+    """A part of a condition that cannot be translated with certainty."""
 
 
 def predicate(
     snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None, only_qualified: bool = False
 ) -> deltalog.Predicate | None:
-    """A condition that a file must be able to fulfil to have a row that fulfils all ``conditions``, SQL text in
-    Spark's dialect on columns of the table, or sqlglot's tree of such text; None for any file. ``alias``: a qualifier
-    that columns of the table may have; with ``only_qualified`` other columns are not the table's. Cost: none."""
+    """A predicate that is true or unknown for every row that satisfies all ``conditions`` (SQL text in Spark's dialect,
+    or sqlglot trees of it); None if it would keep every file. ``alias``: a qualifier of the table's columns; with
+    ``only_qualified`` unqualified columns are not the table's. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
             try:
-                made = _Translation(snapshot, alias=alias, only_qualified=only_qualified).positive(each)
-                snapshot.scan(where=made)  # raises where deltalog cannot judge it, as for collations
+                translated = _Translation(snapshot, alias=alias, only_qualified=only_qualified).positive(each)
+                snapshot.scan(where=translated)  # raises if deltalog cannot evaluate it, as with collations
             except (_Unsure, deltalog.DeltaLogError, ValueError, ArithmeticError, RecursionError):
                 continue
-            found.append(made)
+            found.append(translated)
     return reduce(lambda one, other: one & other, found) if found else None
 
 
 def exact_predicate(
     snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
 ) -> deltalog.Predicate | None:
-    """The same as all ``conditions`` together, for each row of a file alike, since they are on partition columns only.
-    ``alias``: as for ``predicate``.
+    """A predicate equivalent to all ``conditions``, which are on partition columns only and so the same for all rows of
+    a file; None without conditions. ``alias``: as for ``predicate``.
 
-    Raises ConditionError where that is not sure. None for no condition. Cost: none."""
+    Raises ConditionError if equivalence is not certain. Cost: none."""
     translation = _Translation(snapshot, only_partitions=True, alias=alias)
     found = []
     for condition in conditions:
@@ -102,8 +102,8 @@ def exact_predicate(
 
 
 def is_repeatable(expressions: Iterable[Any]) -> bool:
-    """Whether expressions have the same value for the same rows each time that a session evaluates them: SQL text of
-    columns, literals, comparisons and arithmetic. None: no expression. Cost: none."""
+    """Whether expressions have the same value for the same rows whenever a session evaluates them: they are SQL text of
+    columns, literals, comparisons and arithmetic. None stands for no expression. Cost: none."""
     for each in expressions:
         if each is None:
             continue
@@ -122,8 +122,8 @@ def _is_repeatable(node: Any) -> bool:
 
 
 def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:
-    """Of a condition that joins a table with another side: a column of the table, qualified with ``alias``, and the
-    qualifier and the name of one of the other side that it must be equal to. Cost: none."""
+    """The equalities in a join condition: a column of the table, qualified with ``alias``, and the qualifier and the
+    name of the column of the other side. Cost: none."""
     for tree in _trees(condition):
         if type(tree).__name__ != "EQ":
             continue
@@ -138,11 +138,11 @@ def _qualified(tree: Any) -> list[str]:
 
 
 class ConditionError(Exception):
-    """A condition is not one on partition columns, or not surely the same here and in Spark."""
+    """A condition is not on partition columns, or may mean something else in Spark."""
 
 
 def _trees(condition: Any) -> Sequence[Any]:
-    """The conjuncts of text or of a tree; none for text that may mean something else to Spark."""
+    """The conjuncts of text or of a tree; empty for text that may mean something else in Spark."""
     if not isinstance(condition, str):
         return conjuncts(condition)
     if _UNSURE.search(condition):
@@ -152,8 +152,8 @@ def _trees(condition: Any) -> Sequence[Any]:
 
 
 class _Translation:
-    """Translates trees of sqlglot; raises _Unsure. ``only_partitions``: other columns are not allowed. ``alias``: a
-    qualifier of the table's columns."""
+    """Translates sqlglot trees; raises _Unsure. ``only_partitions``: refuse other columns. ``alias`` and
+    ``only_qualified``: as for ``predicate``."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Translation:
         self._only_partitions = only_partitions
 
     def positive(self, tree: Any) -> deltalog.Predicate:
-        """True or unknown wherever the tree is true."""
+        """A predicate that is true or unknown wherever the tree is true."""
         kind = type(tree).__name__
         if kind == "Paren":
             return self.positive(tree.this)
@@ -194,7 +194,7 @@ class _Translation:
         return self.exact(tree)
 
     def exact(self, tree: Any) -> deltalog.Predicate:
-        """True, false or unknown where the tree is."""
+        """A predicate with the value of the tree: true, false or unknown."""
         kind = type(tree).__name__
         if kind == "Paren":
             return self.exact(tree.this)
@@ -235,7 +235,7 @@ class _Translation:
         return _comparison(column, name, _value(right, data_type))
 
     def _moments(self, tree: Any) -> deltalog.Predicate | None:
-        """A comparison of an instant with a time that has no zone, or the other way round: true in any zone."""
+        """A comparison of an instant with a local time, or the reverse, widened so that it holds in any zone."""
         name, left, right = _COMPARISONS[type(tree).__name__], tree.this, tree.expression
         if type(left).__name__ not in ("Column", "Dot"):
             name, left, right = _MIRRORED[name], right, left
@@ -279,7 +279,7 @@ class _Translation:
             raise _Unsure
         data_type: Any = self._schema
         for name in names:
-            found = data_type.find(name) if isinstance(data_type, deltalog.StructType) else None
+            found = data_type.find(name) if isinstance(data_type, deltalog.schema.StructType) else None
             if found is None:
                 raise _Unsure
             if str(found.metadata.get(CHAR_VARCHAR, "")).lower().startswith("char"):
@@ -325,7 +325,7 @@ def _string(tree: Any) -> str:
 
 
 def _value(tree: Any, data_type: str) -> Any:
-    """A literal beside a column, as the value that Spark compares with."""
+    """The Python value of a literal that is compared with a column."""
     kind = type(tree).__name__
     if data_type == "boolean" and kind == "Boolean":
         return bool(tree.this)
@@ -347,7 +347,7 @@ def _value(tree: Any, data_type: str) -> Any:
 
 
 def _of_type(tree: Any, *types: str) -> str:
-    """The text of a literal of one of these types, or of a plain one."""
+    """The text of a string literal, or of a literal cast to one of these types."""
     if type(tree).__name__ in ("Cast", "TryCast"):
         if tree.to.expressions or getattr(tree.to.this, "value", None) not in types:
             raise _Unsure
@@ -356,8 +356,8 @@ def _of_type(tree: Any, *types: str) -> str:
 
 
 def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
-    """A time beside a column of a type; and whether that is it in any session. Text without a zone is one for a
-    ``timestamp_ntz``, text with a zone for a ``timestamp``."""
+    """The time in a literal that is compared with a column, and whether it is the same in all sessions: without a zone
+    for a ``timestamp_ntz``, with a zone for a ``timestamp``."""
     is_text = type(tree).__name__ == "Literal"
     text = _of_type(tree, "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
     match = _MOMENT.fullmatch(text)
@@ -376,7 +376,7 @@ def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
 
 
 def _is_instant(tree: Any) -> bool:
-    """Whether the zone in a literal counts: not in a date, nor in a time without one, nor surely in CAST(… AS
+    """Whether Spark uses the zone in a literal: not for DATE and TIMESTAMP_NTZ, and not with certainty for CAST(… AS
     TIMESTAMP), whose type depends on spark.sql.timestampType."""
     kind = type(tree).__name__
     if kind == "Literal":

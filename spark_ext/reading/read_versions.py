@@ -1,7 +1,7 @@
-"""Determines the versions of the tables that the rows of a DataFrame were read from.
+"""Determines which versions of which tables a DataFrame was read from.
 
-A DataFrame that is loaded carries a marker: a filter on a constant, which Spark's optimizer drops. The explained plan
-of a DataFrame has the markers of all its sources, through views and caches, on classic Spark and on Connect.
+``load`` marks a DataFrame by a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
+DataFrame has the markers of all its sources, through views and caches, in classic Spark and over Connect.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# A read: an origin as deltalog encodes it, and a condition that all rows used fulfil, or None.
+# An origin as deltalog encodes it, and a condition that all rows used satisfy, or None.
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits of a marker's bytes. Patterns by which sessions redact plans match words, numbers or long runs of letters
-# and digits: there are neither vowels nor digits here, and no long runs.
+# The digits of a marker's bytes: consonants in short runs, since the patterns by which sessions redact plans match
+# words, numbers or long runs of letters and digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
-# A control marker of no table: settings that hide other markers in the plan hide this one too.
+# A control marker without a table. If it is missing in a plan, settings of the session hide markers.
 _CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
 _RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
-# EXPLAIN does not fail with the plan; it has the error as text.
+# If planning fails, EXPLAIN succeeds and returns the error as text.
 _UNPLANNED = "Error occurred during query planning: "
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*)\n== Optimized Logical Plan ==", re.DOTALL)
-# Nodes that keep or drop each row independently: a filter above them is equivalent to one below.
+# Nodes that a filter can be pushed through.
 _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repartition", "Distinct")
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# Excludes comparisons of two columns and with functions: the rest compares with a constant.
+# A constant: without the signs that columns and function calls have.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -52,8 +52,7 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
-    """The rows of a snapshot with the marker that they were read from it, and that only those that ``where`` keeps
-    are used."""
+    """The rows of a snapshot with a marker that says so, and that only the rows kept by ``where`` are used."""
     return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
 
 
@@ -64,10 +63,11 @@ def _marked(df: DataFrame, url: str, origin: str | None) -> DataFrame:
 
 
 def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
-    """The origins of the rows to write to a table, if they were read with spark_ext.
+    """The origins of rows that were read with spark_ext and are to be written to a table.
 
-    Raises CallError for files of the table that were read in another way, so that their version is unknown, if settings
-    of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once more.
+    Raises CallError if the DataFrame reads files of the table in another way, so that their version is unknown, if
+    settings of the session hide parts of the plan, and if Spark cannot plan the DataFrame. Cost: Spark plans it once
+    more.
     """
     text = _explained(_marked(df, *_CONTROL))
     if text.startswith(_UNPLANNED):
@@ -78,8 +78,8 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
         raise deltalog.CallError(
             "Spark's plan does not show in this session what the DataFrame was read from: "
             "spark.sql.maxPlanStringLength or spark.sql.debug.maxToStringFields is too small, or "
-            "spark.sql.redaction.string.regex hides it. Unset these, or give option('expectedVersion', …), the version "
-            "of the table that was read."
+            "spark.sql.redaction.string.regex hides it. Unset these, or set option('expectedVersion', …) to the "
+            "version of the table that was read."
         )
     markers = [(at, *each) for at, each in decoded if each is not None and each != _CONTROL]
     snapshot = table.snapshot()
@@ -90,7 +90,7 @@ def reads_of(df: DataFrame, table: deltalog.DeltaTable) -> list[Read]:
 
 
 def read_urls(df: DataFrame) -> set[str]:
-    """The tables that the rows were read from with spark_ext, as far as Spark's plan shows them. Cost: as
+    """The URLs of the tables that were read with spark_ext, as far as Spark's plan shows them. Cost: as
     ``reads_of``."""
     found = [_decoded(each[1]) for _, each in _Plan.of(_explained(df)).matching(_MARKER)]
     return {each[0] for each in found if each is not None and each != _CONTROL}
@@ -102,7 +102,7 @@ def _explained(df: DataFrame) -> str:
 
 
 def _decoded(runs: str) -> tuple[str, str | None] | None:
-    """A table's url and origin; None for a marker that was changed."""
+    """The URL and the origin in a marker; None if it was altered."""
     digits = runs.removesuffix(":)").replace("-", "")
     if set(digits) - set(_DIGITS):
         return None
@@ -120,13 +120,13 @@ def _check_files(df: DataFrame, table: deltalog.DeltaTable) -> None:
         if path.startswith(root):
             raise deltalog.CallError(
                 f"The DataFrame reads {path}, a file of the table at {table.url} that it is written to, and its "
-                "version is unknown. Load the table with spark_ext.read(spark).load(…), or give "
-                "option('expectedVersion', …), the version of the table that was read."
+                "version is unknown. Load the table with spark_ext.read(spark).load(…), or set "
+                "option('expectedVersion', …) to the version that was read."
             )
 
 
 def _comparable(location: str) -> str:
-    """A path or URL in the one spelling that two of one file have."""
+    """A canonical spelling of a path or URL."""
     bucket = stores.bucket_of(location)
     if bucket:
         return "s3://" + location.partition("://")[2]
@@ -135,13 +135,13 @@ def _comparable(location: str) -> str:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The analyzed plan: its nodes from the top, each with its depth."""
+    """The analyzed plan: its nodes from the top, with their depths."""
 
     nodes: Sequence[tuple[int, str]]
 
     @classmethod
     def of(cls, explained: str) -> _Plan:
-        """Without nodes if the plan is incomplete."""
+        """Parse the output of EXPLAIN. Without nodes if it has no analyzed plan."""
         found = _ANALYZED.search(explained)
         return cls([_node(line) for line in found[1].split("\n")] if found else [])
 
@@ -152,16 +152,16 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether a relation of files has none of these markers above it."""
+        """Whether a file relation has none of these markers above it."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
-        """The conditions on partition columns in the filters above a marker; others are left out."""
+        """The conditions on partition columns in the filters above a marker."""
         known = {name: str(snapshot.schema.field(name).data_type) for name in snapshot.partition_columns}
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
             node_depth, node = self.nodes[at]
-            # A change of depth by two ends a subquery.
+            # A depth that drops by more than one ends a subquery.
             if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
                 break
             if node.startswith("Filter "):
@@ -210,8 +210,8 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
 
 
 def _conjuncts(text: str) -> Iterator[str]:
-    """The parts of ``(a AND b)``, as Spark writes it; any other text is one part. Spark does not quote strings, so
-    the text is split only if both parts name columns."""
+    """The operands of ``(a AND b)`` in Spark's plans. Plans do not quote strings, so that the text is split only if
+    both operands have columns."""
     if not (text.startswith("(") and text.endswith(")")):
         yield text
         return

@@ -1,4 +1,4 @@
-"""Reading: versions are resolved here, the Parquet files are scanned by Spark natively."""
+"""The reader: deltalog resolves the version, Spark scans its Parquet files natively."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLAMPING = re.compile(r'version_at takes (before|after)="\w+"')
 _CLAMPED = {"before": "canReturnEarliestCommit", "after": "canReturnLastCommit"}
 _SPECIAL = frozenset(["now", "today", "tomorrow", "yesterday", "epoch", "current_timestamp", "current_date"])
 _FEED = "readChangeFeed"
-# Options by the names of their parameters in ``resolve`` and in ``read_changes``.
+# Options, and the parameters of ``resolve`` and ``read_changes`` that they set.
 _TRAVEL = {
     "versionAsOf": "version",
     "timestampAsOf": "timestamp",
@@ -45,15 +45,15 @@ _RANGE = {
     "endingTimestamp": "ending_timestamp",
     "allowOutOfRange": "allow_out_of_range",
 }
-# The setting of a session of delta-spark for the same.
+# delta-spark's session setting for allowOutOfRange.
 _ALLOW_OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
-_OPTIONS["readchangedata"] = _FEED  # its first name in delta-spark
+_OPTIONS["readchangedata"] = _FEED  # its older name in delta-spark
 
 
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
-# Methods of Spark's reader that this one does not have, and why.
+# Methods of Spark's reader that Reader lacks, and what to do instead.
 _ELSEWHERE = {
     "schema": "a Delta table has its own schema; select columns after load(path)",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
@@ -77,17 +77,16 @@ def read_changes(
     allowed_paths: str | Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The change data feed of a range of versions, both ends included; to the latest by default.
+    """The change data feed of a range of versions, both ends included; by default up to the latest version.
 
-    The columns are those of the latest version, or of the end of the range where columns are mapped, then
-    ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and
-    ``_commit_timestamp``. ``starting_timestamp`` begins at the
-    first commit at or after it, ``ending_timestamp`` ends at the last one at or before it; each is text, in the
-    session time zone, or an aware datetime. An end after the latest version, by number or time, is an error.
-    ``allow_out_of_range``: then the range ends with that version, and one that begins after it has no rows; None: as
-    the session's setting ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled``. ``allowed_paths``: as
-    for ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``.
-    Raises as ``DeltaTable.changes``. Cost: as that, 1 GET for each commit, and each file is looked up once.
+    The columns are those of the latest version (with column mapping, of the last version of the range), then
+    ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
+    A ``starting_timestamp`` means the first commit at or after it, an ``ending_timestamp`` the last commit at or before
+    it; both are strings in the session time zone, or aware datetimes. A range that ends after the latest version is an
+    error. ``allow_out_of_range``: instead, it ends at the latest version, and is empty if it also begins after that; by
+    default the session's setting ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies.
+    ``allowed_paths``: as for ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and
+    costs as ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
@@ -99,15 +98,18 @@ def read_changes(
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until, allow_out_of_range=is_allowed)
     storage = Storage.of(spark, changes.snapshot)
     rows = scan(spark, Layout.of(changes.snapshot), file_entries.of_changes(changes), storage, changes=True)
-    return marked(rows, changes.snapshot.as_time_travel())  # the changes of existing versions never change
+    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not alter the changes of these versions
 
 
 class Reader:
-    """Options and ``load``. Options: ``versionAsOf`` (a number) or ``timestampAsOf`` (text, or an aware
-    datetime), with ``canReturnEarliestCommit`` and ``canReturnLastCommit`` for times before the first and after the
-    last commit; or ``readChangeFeed`` with ``startingVersion`` or ``startingTimestamp``, ``endingVersion`` or
-    ``endingTimestamp``, and ``allowOutOfRange``; and ``allowedPaths``, as for ``DeltaTable.open``. Names are not
-    case-sensitive, and an unknown one is an error."""
+    """Set options, then call ``load``.
+
+    Options: ``versionAsOf`` (a number) or ``timestampAsOf`` (a string or an aware datetime), with
+    ``canReturnEarliestCommit`` and ``canReturnLastCommit`` for times before the first and after the last commit; or
+    ``readChangeFeed`` with ``startingVersion`` or ``startingTimestamp``, ``endingVersion`` or ``endingTimestamp``, and
+    ``allowOutOfRange``. ``allowedPaths``: as for ``DeltaTable.open``. Names are case-insensitive; an unknown name is an
+    error.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -124,7 +126,7 @@ class Reader:
         return not_here(name, _ELSEWHERE, "Reader")
 
     def option(self, key: str, value: Any) -> Reader:
-        """Set one option. Raises CallError for a name that is not known."""
+        """Set one option. Raises CallError for an unknown name."""
         name = _OPTIONS.get(key.lower())
         if name is None:
             raise deltalog.CallError(f"Unknown read option {key!r}. Known: {', '.join(sorted({*_OPTIONS.values()}))}.")
@@ -140,36 +142,38 @@ class Reader:
         return self
 
     def storage_options(self, **options: Any) -> Reader:
-        """The options of the store, named as for ``DeltaTable.open(url, **options)``: for deltalog and for Spark's S3A
-        (see docs/spark-reference.md). Without them the session's S3A settings apply to both. Raises CallError."""
+        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. They apply to deltalog
+        and to Spark's S3A (see docs/spark-reference.md). By default both use the session's S3A settings. Raises
+        CallError."""
         self._storage.update(stores.checked(options))
         return self
 
     def where(self, condition: str | deltalog.Predicate) -> Reader:
-        """Only rows that fulfil a condition: SQL text on the table's columns as for ``DataFrame.where``, or a predicate
-        made with ``deltalog.col``. Of several all must be fulfilled.
+        """Keep only rows that satisfy a condition: SQL text as for ``DataFrame.where``, or a predicate built with
+        ``deltalog.col``. Several calls combine with AND.
 
-        ``load`` leaves out the files that, by their partition values and statistics, have no such row, before Spark
-        plans its scan; Spark evaluates the condition for each row of the others. Comparisons of a column with a
-        literal, ``IN``, ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT, leave out
-        files; other parts of the condition do not. Raises CallError."""
+        Before Spark plans its scan, ``load`` skips the files whose partition values and statistics rule out such rows;
+        Spark evaluates the condition on the rows of the other files. Comparisons of a column with a literal, ``IN``,
+        ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT, skip files; other parts of a
+        condition do not. Raises CallError."""
         if not isinstance(condition, (str, deltalog.Predicate)):
             kind = type(condition).__name__
-            raise deltalog.CallError(f"where takes SQL text or a predicate made with deltalog.col(…), not {kind}.")
+            raise deltalog.CallError(f"where takes SQL text or a predicate built with deltalog.col(…), not {kind}.")
         self._conditions.append(condition)
         return self
 
     filter = where
 
     def load(self, path: Location) -> DataFrame:
-        """The table, or the version that the options or the path name (``path@v12``,
-        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` as ``read_changes``. ``path``
-        may also be ``catalog:<catalog>#<name>``, or a DeltaTable: one of a transaction includes its changes.
+        """The rows of the table, at the version that the options or the path select (``path@v12``, or
+        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` its changes, as ``read_changes``.
+        ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; that of a transaction includes uncommitted
+        changes.
 
-        The DataFrame is fixed to that version. Its columns, their order, types and nullability are the table's.
-        Cost: the log and the deletion vectors are read once, and each data file is looked up once; if
-        columns are mapped by id or a type was widened, also the footer of each file. Raises CallError for a condition
-        that Spark cannot parse or resolve, over Connect only when rows are computed.
+        The DataFrame is pinned to that version, and has the table's columns in order, with types and nullability. Cost:
+        the log and the deletion vectors are read once, and each data file is looked up once; with column mapping by id
+        or widened types, the footer of each file is read too. Raises CallError for a condition that Spark cannot parse
+        or resolve; over Connect only when rows are computed.
         """
         if not self._reads_changes():
             snapshot = self.snapshot(path)
@@ -184,13 +188,13 @@ class Reader:
         return read_changes(self._spark, path, **named_options, storage_options=self._storage)
 
     def table(self, name: str) -> DataFrame:
-        """As ``load``, by a name of the session's catalog (``spark_ext.use_catalog``): ``table``, ``schema.table``."""
+        """As ``load``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``."""
         return self.load(names.address_of(self._spark, name))
 
     def count(self, path: Location) -> int:
-        """The number of rows of ``load(path)``. From the log alone, without opening a data file, where it has the
-        number of rows of each file and the conditions of ``where`` are comparisons of partition columns with literals;
-        else Spark counts. Cost: as ``Snapshot.statistics``."""
+        """The number of rows of ``load(path)``. It comes from the log, without opening data files, if the log has the
+        row count of every file and ``where`` only compares partition columns with literals; otherwise Spark counts.
+        Cost: as ``Snapshot.statistics``."""
         if self._reads_changes():
             return int(self.load(path).count())
         snapshot = self.snapshot(path)
@@ -202,9 +206,9 @@ class Reader:
             return int(frame(self._spark, snapshot, texts).count())
 
     def partitions(self, path: Location) -> DataFrame:
-        """A row for each combination of partition values that has rows: the partition columns, and ``num_records``, the
-        number of its rows. From the log where ``count`` is; else Spark counts. Raises CallError where a partition
-        column has that name."""
+        """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
+        the number of rows. It comes from the log where ``count`` does; otherwise Spark counts. Raises CallError if a
+        partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -222,17 +226,17 @@ class Reader:
         return rows.where(named(log_counts.NUM_RECORDS) > 0)
 
     def _texts(self, snapshot: deltalog.Snapshot) -> list[str]:
-        """The conditions as Spark reads them."""
+        """The conditions as SQL text for Spark."""
         texts = []
         for condition in self._conditions:
             text = condition if isinstance(condition, str) else snapshot.scan(where=condition).where_text
             if text is None or (condition is not text and self._reads_escapes_as_text() and "\\" in text):
-                raise deltalog.CallError(f"{condition!r} cannot be written as SQL. Give where(…) SQL text.")
+                raise deltalog.CallError(f"{condition!r} cannot be written as SQL. Pass SQL text to where(…).")
             texts.append(text)
         return texts
 
     def snapshot(self, path: Location) -> deltalog.Snapshot:
-        """What ``load`` reads, as a deltalog Snapshot: version, timestamp, schema, files."""
+        """The deltalog Snapshot that ``load`` would read: version, timestamp, schema, files."""
         self._refuse(_RANGE, f"needs option('{_FEED}', True) and load()")
         return resolve(self._spark, path, **self._named(_TRAVEL), **self._named(_ALLOWED), storage=self._storage)
 
@@ -262,18 +266,18 @@ def resolve(
     allowed_paths: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
 ) -> deltalog.Snapshot:
-    """The Snapshot of a table, or of a path that may end in ``@v…`` or ``@…``, at a version, at what
-    ``timestampAsOf`` may be, or at milliseconds since the epoch; for a time outside of the history, at its first or
-    last version where ``can_return_…`` is true. ``storage``: as for ``paths.open_table``."""
+    """The Snapshot of a table: the latest, or the one at ``version``, at ``timestamp`` (as for ``timestampAsOf``), at
+    ``at_ms``, or at the suffix ``@v…`` or ``@…`` of the path. ``can_return_earliest_commit`` and
+    ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"
     given = sum(each is not None for each in (version, timestamp, at_ms))
     if given > 1:
-        raise deltalog.CallError("versionAsOf and timestampAsOf are both given. Give one of them.")
+        raise deltalog.CallError("versionAsOf and timestampAsOf exclude each other. Set one of them.")
     suffix = _suffix(path)
     if suffix is not None:
         if given:
-            raise deltalog.CallError(f"{path} has a version as its suffix, and the call has one too. Give one of them.")
+            raise deltalog.CallError(f"{path} has a version as its suffix, and the call has one too. Use one of them.")
         path = suffix[1]
         if suffix.re is _AT_VERSION:
             version = suffix[2]
@@ -314,11 +318,11 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """The path and the version after its ``@``, unless the whole text is the name of a directory."""
+    """A match of the path and the version after ``@``; None if there is none or the whole path is a directory."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
-    # S3 has no directories whose existence one request could show: there the suffix is always a version.
+    # On S3 one request cannot tell whether a directory exists, so there the suffix is always a version.
     if not paths.is_address(url) and not stores.bucket_of(url) and os.path.isdir(paths.checked_root(url, None)):
         return None
     return _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
@@ -348,47 +352,47 @@ def _version(option: str, value: Any) -> int | None:
 
 
 def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf", round_up: bool = False) -> int | None:
-    """Milliseconds since the epoch of a value of ``timestampAsOf``: an aware datetime, or text that Spark casts
-    in the session time zone, truncated to the millisecond or rounded up; None for None.
+    """A value of ``timestampAsOf`` in milliseconds since the epoch, truncated or rounded up: an aware datetime, or a
+    string that Spark casts in the session time zone; None for None.
 
-    Raises InvalidTimestampError. Cost: a Spark query for text."""
+    Raises InvalidTimestampError. Cost: a Spark query for a string."""
     if value is None:
         return None
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise deltalog.InvalidTimestampError(
                 f"{value!r} has no time zone. Make it aware, for example value.replace(tzinfo=timezone.utc), "
-                "or give text, which is read in the session time zone."
+                "or pass a string, which is read in the session time zone."
             )
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
         return _whole_ms((value - epoch) // datetime.timedelta(microseconds=1), round_up)
     if not isinstance(value, str):
         raise deltalog.InvalidTimestampError(
-            f"{option} is {value!r}. Give text such as '2026-01-31 10:00:00' or an aware datetime; "
+            f"{option} is {value!r}. Pass a string such as '2026-01-31 10:00:00' or an aware datetime; "
             "for epoch milliseconds, DeltaTable.version_at(ms).version gives the versionAsOf."
         )
     text = value.strip()
     if text.lower() in _SPECIAL or text.lower().rstrip("()") in _SPECIAL:
         raise deltalog.InvalidTimestampError(
             f"{option} {value!r} means a different time at every call. For the latest version leave the "
-            "option out; else give a date and a time such as '2026-01-31 10:00:00'."
+            "option out; otherwise pass a date and a time such as '2026-01-31 10:00:00'."
         )
     if _TIME_ONLY.fullmatch(text):
         raise deltalog.InvalidTimestampError(
-            f"{option} {value!r} has no date; Spark would take today's. Write the date in front of it."
+            f"{option} {value!r} has no date, and Spark would take today's. Add the date."
         )
     if re.fullmatch(r"[+-]?\d+", text) and len(text) != 4:
         raise deltalog.InvalidTimestampError(
-            f"{option} {value!r} looks like an epoch number, which Spark does not read as a timestamp. Give "
-            "text such as '2026-01-31 10:00:00', or look the version up: DeltaTable.version_at(ms).version."
+            f"{option} {value!r} looks like an epoch number, which Spark does not read as a timestamp. Pass a string "
+            "such as '2026-01-31 10:00:00', or look up the version: DeltaTable.version_at(ms).version."
         )
-    # Not an argument of a query: the parser of delta-spark, in sessions that have it, loses these.
+    # Not as an argument of spark.sql: delta-spark's parser, in sessions that have it, drops arguments.
     moment = spark.sql("select 1").select(F.lit(text).alias("moment"))
     micros = moment.selectExpr("unix_micros(try_cast(moment as timestamp_ltz)) as micros").collect()[0]["micros"]
     if micros is None:
         raise deltalog.InvalidTimestampError(
             f"{option} {value!r} is not a timestamp. The provided timestamp ({value!r}) cannot be converted to a valid "
-            "timestamp: give text such as '2026-01-31', '2026-01-31 10:00:00.123' "
+            "timestamp: pass a string such as '2026-01-31', '2026-01-31 10:00:00.123' "
             "(session time zone) or '2026-01-31T10:00:00.123Z'."
         )
     return _whole_ms(int(micros), round_up)
@@ -399,14 +403,14 @@ def _whole_ms(micros: int, round_up: bool) -> int:
 
 
 def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> DataFrame:
-    """A DataFrame over the files of a snapshot, with exactly its schema; with ``conditions`` (SQL text on its columns)
-    over the files that can have a row that fulfils all of them, and only these rows."""
+    """A DataFrame of a snapshot's rows, with exactly its schema. ``conditions`` (SQL text) filter rows and skip
+    files."""
     rows = pruned(spark, snapshot, pruning.predicate(snapshot, conditions))
     return reduce(lambda found, condition: found.where(condition), conditions, rows)
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
-    """A DataFrame over the files of a snapshot that can have a row for which ``where`` is true; all their rows. The
-    caller uses only rows for which it is true."""
+    """A DataFrame of all rows of the files that data skipping by ``where`` keeps. The caller must filter the rows by it
+    too."""
     found = scan(spark, Layout.of(snapshot), file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot))
     return marked(found, snapshot, where)

@@ -1,7 +1,7 @@
-"""Native Spark scans of a table's files, joined with the log's data on the driver.
+"""Native Spark scans of a table's files, joined with data from the log.
 
-The log's data on a file is joined to its rows by a broadcast join on the file's full path; positions that are deleted
-(or are a change) by a broadcast join on file and row number. Both leave filters and column pruning to the scan.
+A broadcast join on the full path adds the log's data on a file to its rows. Another one, on file and row number, drops
+deleted rows or selects the rows of a change. Filters and column pruning are pushed down through both.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from spark_ext.reading.table_columns import exact, is_exact, named, quoted, type
 from spark_ext.session import paths
 from spark_ext.session.stores import Storage
 
-# In a scan with positions: the file that a row is in, as one of ``paths.file_keys``, and its number in the file.
+# In a scan with positions: the file of a row, as one of ``paths.file_keys``, and its row number in the file.
 FILE, ROW = "__deltalog_file", "__deltalog_row"
-# What becomes of a row: a number, and STAYS where it stays as it is.
+# What a change does with a row: the number of the clause that applies to it, or STAYS.
 OUTCOME, STAYS = "__deltalog_outcome", -1
 _FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
 _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
-_OF = "__deltalog_of"
-# Deleted positions are broadcast as bitmaps of this many rows: little more than a bit for each row.
+_BITS_OF = "__deltalog_bits_of"
+# Positions are broadcast as bitmaps of this many rows, so at little more than a bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# Options that override Spark's session settings, which must not change the result of reading a table.
+# Reader options that override session settings which would change the rows of a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet by its class: its short name can mean another source in a session, which does not return file names
-# (spark.sql.sources.useV1SourceList).
+# Spark's Parquet source by its class name. By its short name a session can select its V2 source
+# (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-# From this number of paths on, Spark lists them in a job with a task for each.
+# Above this number of paths, Spark looks them up in a job with one task per path.
 _MAX_LISTED = 32
-# Up to this number of combinations of partition values, a scan for each is cheaper to plan than a join.
+# Up to this number of combinations of partition values, one scan for each is cheaper to plan than a join.
 _MAX_VALUES = 8
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
 _CHANGE_FIELDS = (
@@ -70,13 +70,14 @@ def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What the rows of a scan have besides the table's columns. ``positions``: FILE and ROW. ``outcomes``: OUTCOME, one
-    of these where an entry has it for the row. ``row_tracking``: the row ids and the commit versions, under the names
-    that files have for these columns."""
+class ExtraColumns:
+    """Columns that a scan returns after those of the table."""
 
+    #: FILE and ROW.
     positions: bool = False
+    #: If not empty, OUTCOME: one of these numbers, as the entries say, or STAYS.
     outcomes: Sequence[int] = ()
+    #: The row ids and the commit versions of rows, under the names that these columns have in files.
     row_tracking: tuple[str, str] | None = None
 
     @property
@@ -90,7 +91,7 @@ class Beside:
         return [*at, spark_types.StructField(ROW, spark_types.LongType()), *outcome, *longs]
 
 
-_NOTHING = Beside()
+_NOTHING = ExtraColumns()
 
 
 def scan(
@@ -99,14 +100,15 @@ def scan(
     entries: Sequence[Entry],
     storage: Storage,
     changes: bool = False,
-    beside: Beside = _NOTHING,
+    extra: ExtraColumns = _NOTHING,
 ) -> DataFrame:
-    """The rows of the entries, with exactly the table's columns, then those of a change, and of ``beside``."""
+    """The rows of the entries: exactly the table's columns, then with ``changes`` those of the change data feed, then
+    ``extra``."""
     if not entries:
         shown = shown_schema(layout, changes)
-        return spark.createDataFrame([], spark_types.StructType([*shown.fields, *beside.fields]))
+        return spark.createDataFrame([], spark_types.StructType([*shown.fields, *extra.fields]))
     groups = _alike(layout, entries, storage)
-    return _union([_Part(spark, layout, schema, group, storage, beside).rows() for schema, group in groups])
+    return _union([_Part(spark, layout, schema, group, storage, extra).rows() for schema, group in groups])
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:
@@ -116,12 +118,12 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
 def _alike(
     layout: Layout, entries: Sequence[Entry], storage: Storage
 ) -> list[tuple[spark_types.StructType, list[Entry]]]:
-    """Groups of entries that one scan can read: with the same stored schema, and the same kind of row selection."""
+    """Groups of entries that one scan can read: same stored schema, and same kind of row selection."""
     schemas = read_schemas(layout, {entry.path for entry in entries}, storage.source) if layout.needs_footers else {}
     one_for_all = read_schema(layout)
     found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
     for entry in entries:
-        schema = schemas.get(entry.path, one_for_all)  # equal ones are one object
+        schema = schemas.get(entry.path, one_for_all)  # equal schemas are one object
         has_kind_column = entry.change is not None and entry.change.kind is None
         key = (id(schema), has_kind_column, entry.dropped is not None, entry.kept is not None)
         found.setdefault(key, (schema, []))[1].append(entry)
@@ -129,7 +131,7 @@ def _alike(
 
 
 class _Part:
-    """One scan, and the data joined to it."""
+    """One scan, and the joins with the log's data."""
 
     def __init__(
         self,
@@ -138,27 +140,27 @@ class _Part:
         schema: spark_types.StructType,
         entries: Sequence[Entry],
         storage: Storage,
-        beside: Beside,
+        extra: ExtraColumns,
     ) -> None:
         self._spark = spark
-        self._beside = beside
+        self._extra = extra
         self._layout = layout
         self._stored = schema  # as files hold ``layout.data_fields``
         self._entries = entries
         self._storage = storage
         first = entries[0]
         self._by_row = first.dropped is not None or first.kept is not None
-        self._with_entries = self._by_row or bool(beside.outcomes)
-        self._with_rows = self._with_entries or beside.positions or beside.row_tracking is not None
+        self._with_entries = self._by_row or bool(extra.outcomes)
+        self._with_rows = self._with_entries or extra.positions or extra.row_tracking is not None
         self._has_changes = first.change is not None
         has_kind_column = first.change is not None and first.change.kind is None
-        tracked = [spark_types.StructField(name, spark_types.LongType()) for name in beside.row_tracking or ()]
+        tracked = [spark_types.StructField(name, spark_types.LongType()) for name in extra.row_tracking or ()]
         kind = _CHANGE_FIELDS[:1] if has_kind_column else ()
         self._read = spark_types.StructType([*schema.fields, *kind, *tracked])
         self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
 
     def rows(self) -> DataFrame:
-        # A column called _metadata hides Spark's own one, which has the row numbers.
+        # A column called _metadata hides Spark's hidden column, which has the row numbers.
         has_no_rows = self._with_rows and _shadows_metadata(self._read)
         hidden = [e for e in self._entries if has_no_rows or paths.hidden_from_spark(e.path.rpartition("/")[2])]
         skipped = {entry.path for entry in hidden}
@@ -181,8 +183,8 @@ class _Part:
     def _of_tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry]) -> DataFrame:
         """Rows of files under one Hive directory, whose partition values Spark discovers."""
         found = self._tree(tree, entries, with_keys=self._with_rows)
-        if self._with_entries or self._beside.row_tracking:
-            found = self._with_facts(found, entries, ())
+        if self._with_entries or self._extra.row_tracking:
+            found = self._with_log_data(found, entries, ())
         found = self._by_positions(found, entries)
         pairs = zip(self._layout.partition_fields, partition_discovery.discovered(self._layout), strict=True)
         values = {f.name: named(f.name) if f == as_read else typed(f.name, f) for f, as_read in pairs}
@@ -191,18 +193,19 @@ class _Part:
     def _of_listed(
         self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
     ) -> DataFrame:
-        """Rows of files in any layout. ``texts``: the partition values that all of them have; else they are joined."""
+        """Rows of files in any layout. ``texts``: the partition values, if all files have the same; otherwise a join
+        adds them."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
-        tracked = self._beside.row_tracking is not None
-        with_facts = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
-        found = self._listed(visible, hidden, with_facts or self._with_rows)
-        if with_facts:
-            found = self._with_facts(found, entries, fields if texts is None else ())
+        tracked = self._extra.row_tracking is not None
+        with_log_data = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
+        found = self._listed(visible, hidden, with_log_data or self._with_rows)
+        if with_log_data:
+            found = self._with_log_data(found, entries, fields if texts is None else ())
         found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
-            # Constants, by which Spark drops the whole scan where a condition excludes them.
-            # Nullable, as the values of files that are joined: the table's nullability is declared on top.
+            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable like joined values;
+            # the table's nullability is declared later.
             literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
             constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
             found = found.select("*", *constants)
@@ -210,7 +213,8 @@ class _Part:
         return found.select(*self._shown(values))
 
     def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column | str]:
-        """The columns as the DataFrame has them. PySpark makes a dozen calls for each Column, and one for a name."""
+        """The columns of the DataFrame; by name where possible, since PySpark makes a dozen calls for a Column and one
+        for a name."""
         layout = self._layout
         stored = {f.name: s for f, s in zip(layout.data_fields, self._stored.fields, strict=True)}
         for field, shown in zip(layout.schema.fields, layout.shown.fields, strict=True):
@@ -225,27 +229,27 @@ class _Part:
         if self._has_changes:
             for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
                 yield column.alias(field.name)
-        if self._beside.positions:
+        if self._extra.positions:
             yield FILE
             yield ROW
-        if self._beside.outcomes:
+        if self._extra.outcomes:
             yield OUTCOME
-        if self._beside.row_tracking is not None:
-            row_id, version = self._beside.row_tracking
+        if self._extra.row_tracking is not None:
+            row_id, version = self._extra.row_tracking
             yield F.coalesce(named(row_id), named(_FIRST_ID) + named(_ROW)).alias(row_id)
             yield F.coalesce(named(version), named(_ROW_VERSION)).alias(version)
 
     # --- scans
 
     def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """Files under one Hive directory; keys that are not columns are read as text, and dropped."""
+        """A scan of files under one Hive directory. Keys that are not columns are read as text and dropped."""
         shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
         return self._scan(spark_types.StructType([*shown, *extra]), tree, entries, columns)
 
     def _listed(self, visible: Sequence[Entry], hidden: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """Files in any layout."""
+        """A scan of files in any layout."""
         parts = []
         if visible:
             columns = [*[quoted(field.name) for field in self._read.fields], *(self._keys() if with_keys else ())]
@@ -262,7 +266,7 @@ class _Part:
         entries: Sequence[Entry],
         columns: Sequence[Column | str],
     ) -> DataFrame:
-        """Columns of the files of entries; partition values are discovered where a tree is given."""
+        """Columns of the files of entries. With a tree, Spark discovers partition values."""
         files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:
@@ -288,72 +292,72 @@ class _Part:
         return found.select(*columns)
 
     def _keys(self) -> list[Column]:
-        # A column called _metadata hides Spark's own one.
         key = F.input_file_name() if _shadows_metadata(self._read) else F.col("_metadata.file_path")
         row = [F.col("_metadata.row_index").alias(_ROW)] if self._with_rows else []
         return [key.alias(_FILE), *row]
 
     # --- the log's data on the files
 
-    def _with_facts(
+    def _with_log_data(
         self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
     ) -> DataFrame:
-        """The rows with the log's data on their files, also the values of ``fields``; a row for each entry that reads
-        the file."""
+        """The rows joined with the log's data on their files and the partition values of ``fields``. Several entries of
+        one file repeat its rows."""
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
             values = [value(entry.values, field.name) for field in fields]
-            ids = (entry.first_row_id, entry.row_version) if self._beside.row_tracking else ()
+            ids = (entry.first_row_id, entry.row_version) if self._extra.row_tracking else ()
             rows.extend((key, number, *change, *values, *ids) for key in paths.file_keys(entry.path))
         types = [f"{_FILE} string", f"{_ENTRY} int"]
         if self._has_changes:
             types += [f"{_KIND} string", f"{_VERSION} long", f"{_TIME} long"]
         types += [f"{_value_name(i)} string" for i in range(len(fields))]
-        types += [f"{_FIRST_ID} long", f"{_ROW_VERSION} long"] if self._beside.row_tracking else []
-        facts = self._spark.createDataFrame(rows, ", ".join(types)).select(
-            _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_facts(),
+        types += [f"{_FIRST_ID} long", f"{_ROW_VERSION} long"] if self._extra.row_tracking else []
+        log_data = self._spark.createDataFrame(rows, ", ".join(types)).select(
+            _FILE, F.lit(True).alias(_FOUND), _ENTRY, *self._change_columns(),
             *[typed(_value_name(i), field).alias(_value_name(i)) for i, field in enumerate(fields)],
-            *([_FIRST_ID, _ROW_VERSION] if self._beside.row_tracking else []),
+            *([_FIRST_ID, _ROW_VERSION] if self._extra.row_tracking else []),
         )  # fmt: skip
-        joined = found.join(F.broadcast(facts), _FILE, "left")
+        joined = found.join(F.broadcast(log_data), _FILE, "left")
         unknown = F.raise_error(F.concat(F.lit("DELTALOG: the log has no file "), named(_FILE)))
-        names = [name for name in facts.columns if name not in (_FILE, _FOUND)]
+        names = [name for name in log_data.columns if name not in (_FILE, _FOUND)]
         checked = [F.when(named(_FOUND).isNull(), unknown).otherwise(named(name)).alias(name) for name in names]
         return joined.select(*[named(name) for name in found.columns], *checked)
 
-    def _change_facts(self) -> list[Column]:
+    def _change_columns(self) -> list[Column]:
         if not self._has_changes:
             return []
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
     def _by_positions(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows that the entries select by their positions, with OUTCOME where ``Beside`` has outcomes."""
+        """The rows that the entries select by position, with OUTCOME if ``ExtraColumns`` asks for it."""
         if self._by_row:
             found = self._chosen(found, entries)
-        return self._with_outcomes(found, entries) if self._beside.outcomes else found
+        return self._with_outcomes(found, entries) if self._extra.outcomes else found
 
     def _chosen(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows at the entries' positions, or the rows at others."""
+        """The rows at the positions ``kept``, or those not at ``dropped``."""
         rows = [
             (number, chunk, words)
             for number, entry in enumerate(entries)
             for chunk, words in chunks(entry.dropped if entry.dropped is not None else entry.kept or BitMap64())
         ]
-        bits = self._spark.createDataFrame(rows, f"{_OF} int, {_CHUNK} int, {_BITS} array<long>")
+        bits = self._spark.createDataFrame(rows, f"{_BITS_OF} int, {_CHUNK} int, {_BITS} array<long>")
         dropped = self._entries[0].dropped is not None
         return found.join(F.broadcast(bits), _in_chunk() & _is_set(_BITS), "left_anti" if dropped else "left_semi")
 
     def _with_outcomes(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows with OUTCOME. The bitmaps of all outcomes of a chunk are one row, so that no row is joined twice."""
-        outcomes = self._beside.outcomes
+        """The rows with OUTCOME. One row has the bitmaps of all outcomes of a chunk, so that the join repeats no
+        row."""
+        outcomes = self._extra.outcomes
         words: dict[tuple[int, int], list[list[int] | None]] = {}
         for number, entry in enumerate(entries):
             for place, outcome in enumerate(outcomes):
                 for chunk, of_chunk in chunks((entry.outcomes or {}).get(outcome, BitMap64())):
                     words.setdefault((number, chunk), [None] * len(outcomes))[place] = of_chunk
         names = [f"{_BITS}_{place}" for place in range(len(outcomes))]
-        types = ", ".join([f"{_OF} int", f"{_CHUNK} int", *(f"{name} array<long>" for name in names)])
+        types = ", ".join([f"{_BITS_OF} int", f"{_CHUNK} int", *(f"{name} array<long>" for name in names)])
         bits = self._spark.createDataFrame([(*key, *each) for key, each in words.items()], types)
         joined = found.join(F.broadcast(bits), _in_chunk(), "left")
         outcome = F.lit(STAYS)
@@ -363,11 +367,11 @@ class _Part:
 
 
 def _in_chunk() -> Column:
-    return F.expr(f"{_ENTRY} = {_OF} AND cast({_ROW} div {_CHUNK_ROWS} as int) = {_CHUNK}")
+    return F.expr(f"{_ENTRY} = {_BITS_OF} AND cast({_ROW} div {_CHUNK_ROWS} as int) = {_CHUNK}")
 
 
 def _is_set(bits: str) -> Column:
-    """Whether the bit of the row is set in a chunk's bitmap, a column of ``chunks``."""
+    """Whether the row's bit is set in a bitmap column, as ``chunks`` encodes it."""
     word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
     return F.expr(f"getbit({bits}[{word}], {bit}) = 1")
 
@@ -375,10 +379,10 @@ def _is_set(bits: str) -> Column:
 def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
     """Positions as bitmaps of 4096 rows: the chunk's number, and 64 signed 64-bit words, lowest bit first."""
     at = pa.array(positions.to_array(), pa.uint64())
-    # A bare Python number would make all of it signed.
+    # Unsigned scalars: with Python numbers the results would be signed.
     one, six, low = (pa.scalar(number, pa.uint64()) for number in (1, 6, 63))
     word, bit = pc.shift_right(at, six), pc.shift_left(one, pc.bit_wise_and(at, low))
-    # The bits of a word are distinct, so that their sum is their union.
+    # The bits of a word are distinct, so their sum is their union.
     sums = pa.table({"word": word, "bit": bit}).group_by("word").aggregate([("bit", "sum")]).sort_by("word")
     pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
     for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
@@ -391,7 +395,7 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
 
 
 def _once(entries: Sequence[Entry]) -> list[Entry]:
-    """An entry for each file, by path: Spark returns the rows of a repeated path twice."""
+    """One entry per file, sorted by path: Spark returns the rows of a repeated path twice."""
     return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
 
 
@@ -411,8 +415,8 @@ def _arrow_scan(
     with_keys: bool,
     with_rows: bool,
 ) -> DataFrame:
-    """Files that Spark cannot scan, read by Arrow in its Python workers: columns, file key, row number."""
-    wanted = list(deltalog.StructType.from_json(schema.json()).to_arrow())
+    """A scan in Python workers by Arrow, of files that Spark cannot scan: columns, file key, row number."""
+    wanted = list(deltalog.schema.StructType.from_json(schema.json()).to_arrow())
     keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
     keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
     rows = [(path, paths.file_keys(path)[0]) for path in names]
@@ -421,7 +425,7 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which for a table on a disk may have pyarrow only: it captures nothing of this package.
+        # Runs in a worker, which for a table on a disk may have only pyarrow, so it must not capture this package.
         import pyarrow
         import pyarrow.parquet
 

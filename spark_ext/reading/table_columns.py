@@ -1,4 +1,4 @@
-"""Columns as the table has them: names, types and nullability, from columns as the files hold them. Pure."""
+"""Converts columns as files store them to the table's names, types and nullability. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark.sql import types as spark_types
 
 from spark_ext.types import CHAR_VARCHAR, SIZED
 
-# Metadata on how a table stores or fills a column is of no use to users of the DataFrame, and wrong in another table.
+# Column metadata that users of a DataFrame do not need, and that would be wrong in another table.
 _INTERNAL = ("delta.columnMapping.", "delta.typeChanges", "delta.generationExpression", "delta.identity.")
 
 
 def public(schema: spark_types.StructType) -> spark_types.StructType:
-    """A table's schema as its DataFrame shows it: without the metadata of column mapping, type changes,
-    generated and identity columns."""
+    """The schema of a table's DataFrame: without the metadata of column mapping, type changes, generated columns and
+    identity columns."""
     return _public(schema)
 
 
@@ -49,9 +49,10 @@ def named(name: str) -> Column:
 
 
 def typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log, the text of a column, in its type; an error if it is not of that type."""
+    """A partition value of the log (a text column) cast to its type. The query fails for a value that cannot be
+    cast."""
     kind = field.dataType.simpleString()
-    # By a type name that does not depend on the session (spark.sql.timestampType).
+    # The meaning of "timestamp" depends on the session (spark.sql.timestampType).
     value = F.expr(f"try_cast({quoted(name)} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
     wrong = F.raise_error(
         F.concat(
@@ -64,7 +65,7 @@ def typed(name: str, field: spark_types.StructField) -> Column:
 
 
 def is_exact(stored: spark_types.StructField, field: spark_types.StructField) -> bool:
-    """Whether a column, read as ``stored``, is as the field says already."""
+    """Whether a column that is read as ``stored`` needs no conversion."""
     return stored == field and CHAR_VARCHAR not in (field.metadata or {})
 
 
@@ -77,7 +78,7 @@ def exact(column: Column, have: spark_types.DataType, field: spark_types.StructF
 
 
 def _padded(column: Column, field: spark_types.StructField) -> Column:
-    """char(n) with blanks to n characters, as delta-spark reads it: other writers may not have padded it."""
+    """char(n) padded to n characters, as delta-spark reads it: other writers may not pad."""
     match = SIZED.fullmatch(str((field.metadata or {}).get(CHAR_VARCHAR, "")).replace(" ", "").lower())
     if match is None or match[1] != "char":
         return column
@@ -86,7 +87,8 @@ def _padded(column: Column, field: spark_types.StructField) -> Column:
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """The value in the type of the table; unchanged if it has that type, so that Spark can prune."""
+    """The value in the table's type. A value of that type is returned unchanged, so that Spark can push down
+    filters."""
     if have == want:
         return column
     if isinstance(want, spark_types.NullType):
@@ -115,8 +117,8 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _must_be_rebuilt(have: Any, want: Any) -> bool:
-    """Whether a cast is not enough: a nested part is NOT NULL or void, or a map has keys of another type, which Spark
-    does not cast if it considers the result nullable, as from date to timestamp_ntz."""
+    """Whether a cast is not enough: a nested field is NOT NULL or void, or map keys have another type, which Spark does
+    not cast if it considers the result nullable (as from date to timestamp_ntz)."""
     if isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=True)
         return any(not f.nullable or _must_be_rebuilt(stored.dataType, f.dataType) for stored, f in pairs)
@@ -129,7 +131,7 @@ def _must_be_rebuilt(have: Any, want: Any) -> bool:
 
 
 def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:
-    # The last branch is never reached; a value that cannot be null makes the column NOT NULL for Spark.
+    # The last argument is never reached. It is not nullable, which makes the column NOT NULL for Spark.
     found_null = F.raise_error(F.lit(f"DELTALOG: column {name} is NOT NULL, but a data file has a NULL in it"))
     return F.coalesce(column, found_null, _some_value(data_type))
 

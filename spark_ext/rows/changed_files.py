@@ -1,4 +1,4 @@
-"""The files that a change of rows writes: by Spark's jobs, as part of one transaction."""
+"""Writes the new data files and change data files of a DELETE, UPDATE or MERGE, by Spark jobs in one transaction."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 from spark_ext.writing.write_options import WriteRequest
 
-# The column of change data files that has the kind of each change.
+# The change data file column with the kind of change.
 CHANGE_TYPE = "_change_type"
 
 
 class ChangedFiles:
-    """Writes the files of one transaction; each call of ``write`` is a Spark job.
-
-    In a ``with`` block the files are removed when it is left by an error, unless a commit may name them.
-    """
+    """Writes the files of one transaction. Every call of ``write`` is a Spark job."""
 
     def __init__(self, transaction: deltalog.Transaction, request: WriteRequest, url: str) -> None:
         self._transaction = transaction
@@ -47,32 +44,32 @@ class ChangedFiles:
         self.num_files = self.num_bytes = 0
 
     @property
-    def schema(self) -> deltalog.StructType:
+    def schema(self) -> deltalog.schema.StructType:
         """The columns of the table after the transaction."""
         return self._files.schema
 
     @property
     def changes_columns(self) -> bool:
-        """Whether the transaction gives the table other columns than it had."""
+        """Whether the transaction changes the table's columns."""
         return self._changed_schema is not None
 
     @contextlib.contextmanager
     def removed_on_errors(self) -> Iterator[None]:
-        """Removes the files when the block fails."""
+        """Remove the files if the block fails, unless a commit may name them."""
         try:
             yield
         except BaseException as error:
-            if getattr(error, "outcome", None) is not deltalog.Outcome.UNKNOWN:
-                with contextlib.suppress(deltalog.DeltaLogError):  # it may have ended
+            if getattr(error, "outcome", None) is not deltalog.errors.Outcome.UNKNOWN:
+                with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may have ended
                     self._transaction.abort()
                 for job in self._jobs:
                     job.remove(stragglers=True)
             raise
 
     def new_rows(self, rows: DataFrame, carried: Sequence[str], is_inserted: bool) -> DataFrame:
-        """New values, in the table's types, as the files hold them: filled in and checked by its rules. ``carried``:
-        columns beside those of the table. ``is_inserted``: inserted rows, not updated ones. Raises
-        SchemaMismatchError."""
+        """Rows with new values, in the table's types, as files hold them: filled in and checked by the table's rules.
+        ``carried``: further columns of the rows, kept unchanged. ``is_inserted``: inserted rows, not updated ones.
+        Raises SchemaMismatchError."""
         with explained_casts(self.url):
             data = stored_schema(from_spark(rows.drop(*carried).schema))
         found = list(problems(self.schema, data, False, ""))
@@ -85,12 +82,12 @@ class ChangedFiles:
         )
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
-        """Rows of the table as the files hold them, without checks."""
+        """Existing rows of the table as files hold them, without checks."""
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
         return file_rows.old_rows(frame, self._files, self._is_native, carried)
 
-    def _fitted(self, rows: DataFrame, have: deltalog.StructType, carried: Sequence[str]) -> DataFrame:
-        """Rows of the table in the columns that the transaction gives it."""
+    def _fitted(self, rows: DataFrame, have: deltalog.schema.StructType, carried: Sequence[str]) -> DataFrame:
+        """Rows of the table cast to the columns that it has after the transaction."""
         columns = []
         for column in self.schema.fields:
             given, want = have.find(column.name), spark_type(column.data_type)
@@ -107,23 +104,25 @@ class ChangedFiles:
         self,
         rows: DataFrame,
         num_rows: int | None,
-        beside: Sequence[str] = (),
+        extra: Sequence[str] = (),
         as_changes: bool = False,
         count: Count | None = None,
-    ) -> list[deltalog.AddFile]:
-        """Write rows, as ``new_rows`` or ``old_rows`` return them, and stage their files. ``beside``: the names of the
-        columns beside those of the table; with CHANGE_TYPE among them the files are change data files, and without
-        ``as_changes`` data files too. ``num_rows``: that must be written; None where it is not known. ``count``: as for
-        ``Job.write``.
+    ) -> list[deltalog.engine.AddFile]:
+        """Write rows from ``new_rows`` or ``old_rows``, and stage their files.
 
-        Raises RowCountError where other rows were written, by the job's count or by the files'; the errors of the
-        table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the job.
+        ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of the columns after those of
+        the table. With CHANGE_TYPE among them the files are change data files, and unless ``as_changes`` data files
+        too. ``count``: as for ``Job.write``. Raises RowCountError if the number of rows differs, by the job's count or
+        by the files; the errors of the table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the
+        job.
         """
         job = job_of(self.url)
         self._jobs.append(job)
         columns = tuple(
-            deltalog.StructField(name, deltalog.PrimitiveType("string" if name == CHANGE_TYPE else "long"))
-            for name in beside
+            deltalog.schema.StructField(
+                name, deltalog.schema.PrimitiveType("string" if name == CHANGE_TYPE else "long")
+            )
+            for name in extra
         )
         files = replace(self._files, extra_columns=columns, as_changes=as_changes)
         with explained(self.rules, None, job):
@@ -132,32 +131,32 @@ class ChangedFiles:
         if as_changes:
             return adds
         self._transaction.row_writer.note_values(adds)
-        if CHANGE_TYPE in beside:
+        if CHANGE_TYPE in extra:
             self._transaction.add_cdc(*adds)
         self.num_files += len(adds)
         self.num_bytes += sum(add.size for add in adds)
         return adds
 
     def check_count(self, found: int | None, written: int | None) -> None:
-        """Raise RowCountError where other rows were written than were found; None: not known."""
+        """Raise RowCountError if the two numbers differ. None: not known."""
         if found is None or written is None or found == written:
             return
-        raise deltalog.RowCountError(
+        raise deltalog.errors.RowCountError(
             f"{self.url}: {found} rows were found for new files, and {written} were written. Nothing was committed; "
-            "check that no other program changes data files, and that the query has the same rows when it runs again.",
+            "check that no other program changes data files, and that the query returns the same rows when repeated.",
             written=written,
             found=found,
         )
 
     def check_found(self, found: tuple[int, int], count: RowCount) -> None:
-        """Raise RowCountError where rows that were selected again are not those that were found. ``found``: their
-        number and their digest."""
+        """Raise RowCountError if the rows selected again while writing are not those found before. ``found``: the
+        number and the digest of those."""
         written = count.marked()
         self.check_count(found[0], written[0])
         if written != found:
-            raise deltalog.RowCountError(
+            raise deltalog.errors.RowCountError(
                 f"{self.url}: new files have {written[0]} changed rows, as many as were found, but not the same ones. "
-                "Nothing was committed; check that the query has the same rows when it runs again.",
+                "Nothing was committed; check that the query returns the same rows when repeated.",
                 written=written[0],
                 found=found[0],
             )

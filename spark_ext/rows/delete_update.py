@@ -1,5 +1,5 @@
-"""DELETE and UPDATE on Spark's executors: files are left out by their statistics, Spark finds the rows of the others,
-and jobs write new files. No row reaches the driver.
+"""DELETE and UPDATE on Spark's executors: statistics rule out files, a job finds the rows in the others, and further
+jobs write new files. No row reaches the driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_ext.reading.file_entries import Entry
 from spark_ext.reading.file_schema import Layout
 from spark_ext.reading.read_versions import Read, reads_of
 from spark_ext.reading.reader import frame as frame_of
-from spark_ext.reading.scan import OUTCOME, STAYS, Beside, scan
+from spark_ext.reading.scan import OUTCOME, STAYS, ExtraColumns, scan
 from spark_ext.reading.table_columns import named
 from spark_ext.results import WriteResult
 from spark_ext.rows import rewritten_rows, row_positions
@@ -37,17 +37,15 @@ from spark_ext.writing.write_plan import record_transaction
 
 @dataclass
 class Rows:
-    """The rows of a table that may change, in the version that a transaction has read.
-
-    ``files``: those that can have such a row, as rows of ``Transaction.find_files``, which has declared the read;
-    ``entries``: the same as Spark reads them.
-    """
+    """The rows of a table that a statement may change, in the version that its transaction reads."""
 
     spark: SparkSession
     table: deltalog.DeltaTable
     transaction: deltalog.Transaction
     alias: str | None
+    #: The files that can have such rows, from ``Transaction.find_files``, which has declared the read.
     files: pa.Table
+    #: The same files, for scans.
     entries: Sequence[Entry]
     layout: Layout
     storage: Storage
@@ -61,7 +59,8 @@ class Rows:
         alias: str | None,
         where: deltalog.Predicate | None,
     ) -> Rows:
-        """Cost: as ``Transaction.find_files``, and the deletion vectors of these files."""
+        """The rows of the files that can have a row for which ``where`` is true. Cost: as ``Transaction.find_files``,
+        and a read of the deletion vectors of these files."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(where)
@@ -70,80 +69,81 @@ class Rows:
             spark, table, transaction, alias, files, found, Layout.of(snapshot), Storage.of(spark, snapshot)
         )  # fmt: skip
 
-    def read(self, chosen: Sequence[Entry], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
+    def read(self, chosen: Sequence[Entry], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
         """The rows of entries; columns can be qualified with the alias."""
-        return self._qualified(scan(self.spark, self.layout, chosen, self.storage, beside=beside))
+        return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
-        """As ``read``, of no entry: for expressions that are only resolved."""
+        """An empty frame with the columns of ``read``, to resolve expressions."""
         return self._qualified(scan(self.spark, self.layout, (), self.storage))
 
     def _qualified(self, frame: DataFrame) -> DataFrame:
         return frame if self.alias is None else frame.alias(self.alias)
 
     def found(self, where: Any) -> Found:
-        """The positions of rows, as those of the outcome 0. ``where``: from a DataFrame with positions to the rows in
-        question."""
-        return row_positions.positions(where(self.read(self.entries, Beside(positions=True))), self.entries)
+        """The positions of rows, as outcome 0. ``where``: a function that selects these rows of a DataFrame."""
+        return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
-        """Whether rows that were found by conditions can be selected by them again, in another query: where they are
-        the same ones surely, and Spark tells the digest of those that it selects."""
+        """Whether a second query can select the rows that conditions found: if the conditions certainly select the same
+        rows again, and the session reports the digest by which this is verified."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
-        """The entries with the rows at these positions alone, by the numbers of their files."""
+        """Entries that select only these positions, given by file number."""
         return [self.entries[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
 
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
-        """The removal of rows, ready to be staged. Raises as ``RowRemoval``."""
-        found = deltalog.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
+        """The removal of rows at these positions (None: of all files as a whole), not yet staged. Raises as
+        ``RowRemoval``."""
+        found = deltalog.engine.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
         return Removal(self, found, positions or {})
 
 
 @dataclass
 class Removal:
-    """Rows that are removed or changed, and what their files hold besides. ``again``: selects these rows in their
-    files, at a fraction of the cost of their positions; ``digest``: of the rows."""
+    """The rows that a statement removes or changes, and the other rows of their files."""
 
     rows: Rows
-    found: deltalog.RowRemoval
+    found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
+    #: A condition that selects these rows in their files, much cheaper than their positions; None if there is none.
     again: Column | None = None
+    #: The digest of the rows.
     digest: int = 0
-    beside: Beside = field(init=False)
+    extra: ExtraColumns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.beside = Beside(row_tracking=self.found.kept_columns)
+        self.extra = ExtraColumns(row_tracking=self.found.kept_columns)
 
     @property
     def tracked(self) -> tuple[str, ...]:
-        """The columns of files that keep row ids and commit versions."""
+        """The file columns for row ids and row commit versions; empty without row tracking."""
         return self.found.kept_columns or ()
 
     @property
     def marks(self) -> tuple[int, int] | None:
-        """The number of rows and their digest, where ``removed(with_ids=True)`` and ``rewritten`` select them again,
-        with FILE and ROW."""
+        """The number and the digest of the rows, if ``removed(with_ids=True)`` and ``rewritten`` select them by
+        ``again`` (and then return FILE and ROW); None if they select positions."""
         if self.again is None or self.tracked:
             return None
         return sum(map(len, self.positions.values())), self.digest
 
     def removed(self, with_ids: bool = False) -> DataFrame:
-        """The rows that are removed."""
+        """The removed rows. ``with_ids``: with the ``tracked`` columns."""
         if self.again is not None and not (with_ids and self.tracked):
             return self._read([*self.found.whole, *self.found.partly]).where(self.again)
         chosen = [self.rows.entries[number] for number in self.found.whole]
         chosen += self.rows.entries_at({number: self.positions[number] for number in self.found.partly})
-        return self.rows.read(chosen, self.beside if with_ids else Beside())
+        return self.rows.read(chosen, self.extra if with_ids else ExtraColumns())
 
     def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
-        """Some of the rows that are removed, by the numbers of their files."""
-        return self.rows.read(self.rows.entries_at(positions), self.beside if with_ids else Beside())
+        """Some of the removed rows, by file number. ``with_ids``: as for ``removed``."""
+        return self.rows.read(self.rows.entries_at(positions), self.extra if with_ids else ExtraColumns())
 
     def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
-        """All rows of the files of which some rows stay or change, with OUTCOME. ``outcomes``: positions by the numbers
-        of their files, for each outcome but STAYS; those in ``deleted`` leave no row."""
+        """All rows, with OUTCOME, of the files in which some rows stay or change. ``outcomes``: positions by outcome
+        (except STAYS) and file number. ``deleted``: the outcomes whose rows are deleted."""
         chosen, numbers = [], self.rewritten_files(outcomes, deleted)
         if self.marks is not None:
             outcome = F.when(self.again, F.lit(0)).otherwise(F.lit(STAYS))
@@ -151,23 +151,23 @@ class Removal:
         for number in numbers:
             own = {outcome: of_files[number] for outcome, of_files in outcomes.items() if number in of_files}
             chosen.append(self.rows.entries[number]._replace(outcomes=own))
-        return self.rows.read(chosen, replace(self.beside, outcomes=tuple(outcomes)))
+        return self.rows.read(chosen, replace(self.extra, outcomes=tuple(outcomes)))
 
     def rewritten_files(
         self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()
     ) -> list[int]:
-        """The numbers of the files that ``rewritten`` reads."""
+        """The file numbers that ``rewritten`` reads."""
         changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
         return sorted({*self.found.partly, *changed})
 
     def _read(self, numbers: Sequence[int]) -> DataFrame:
-        return self.rows.read([self.rows.entries[number] for number in numbers], Beside(positions=True))
+        return self.rows.read([self.rows.entries[number] for number in numbers], ExtraColumns(positions=True))
 
     def kept(self) -> DataFrame:
-        """The other rows of files of which some rows are removed."""
+        """The remaining rows of files from which some rows are removed."""
         if self.again is not None and not self.tracked:
             return self._read(self.found.partly).where(~F.coalesce(self.again, F.lit(False)))
-        return self.rows.read(list(self._kept()), self.beside)
+        return self.rows.read(list(self._kept()), self.extra)
 
     def _kept(self) -> Iterator[Entry]:
         for number in self.found.partly:
@@ -179,15 +179,15 @@ class Removal:
 def delete(
     spark: SparkSession, table: deltalog.DeltaTable, condition: Expression | None, alias: str | None = None
 ) -> WriteResult:
-    """Delete the rows for which a condition is true; None: all rows.
+    """Delete the rows for which ``condition`` is true; None: all rows.
 
     Raises CallError, InvalidActionError for an append-only table, CommitConflictError, RowCountError, JobFailedError,
-    StoreError, and Spark's own errors. Cost: a job that reads the condition's columns of the files that can have such a
-    row, unless it is on partition columns only; without deletion vectors a job that rewrites the files with such rows.
+    StoreError, and Spark's own errors. Cost: unless the condition is on partition columns only, a job that reads its
+    columns in the files that can have such rows; without deletion vectors, a job that rewrites the files with such
+    rows.
     """
     parameters = {"predicate": json.dumps(["true" if condition is None else text_of(condition)])}
-    change = _Change(spark, table, alias, condition, "DELETE", parameters)
-    return change.made(_deleted)
+    return _Change(spark, table, alias, condition, "DELETE", parameters).run(_deleted)
 
 
 def update(
@@ -197,22 +197,22 @@ def update(
     sets: Mapping[str, Expression],
     alias: str | None = None,
 ) -> WriteResult:
-    """Give columns new values in the rows for which a condition is true; None: in all rows. ``sets``: by column, or by
-    field of a struct, the new value, computed from the old row.
+    """Update columns in the rows for which ``condition`` is true; None: in all rows. ``sets``: the new values, computed
+    from the old row, by column or struct field.
 
     Generated columns that are not set are computed again. Raises as ``delete``, ConstraintViolationError,
-    SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another one.
+    SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another job.
     """
     parameters = {} if condition is None else {"predicate": json.dumps([text_of(condition)])}
     assigned = Assignments(targets(sets, table.snapshot().schema, alias))
 
     def staged(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
-        if removal.found.is_empty:  # new values must not be right by chance
+        if removal.found.is_empty:  # invalid new values are an error even if no row matches
             files.new_rows(new_values(rows.nothing(), files, assigned, ()), (), is_inserted=False)
             return {}
         return _updated(removal, files, assigned)
 
-    return _Change(spark, table, alias, condition, "UPDATE", parameters).made(staged)
+    return _Change(spark, table, alias, condition, "UPDATE", parameters).run(staged)
 
 
 def _deleted(rows: Rows, removal: Removal, files: ChangedFiles) -> dict[str, int]:
@@ -248,7 +248,7 @@ def _updated(removal: Removal, files: ChangedFiles, sets: Assignments) -> dict[s
     if found.num_moved_rows and not found.has_change_feed:
         total = None if updated is None else updated + found.num_moved_rows
         rewritten = removal.rewritten({0: removal.positions})
-        both = rewritten_rows.of(rewritten, files, {0: sets}, tracked, named, marks is not None)
+        both = rewritten_rows.from_one_scan(rewritten, files, {0: sets}, tracked, named, marks is not None)
         if both is None:
             kept = removal.kept()
             kept = kept if marks is None else kept.withColumn(MARK, F.lit(None).cast("bigint"))
@@ -281,9 +281,9 @@ def new_values(
     column_of: Callable[[str], Column | None] = named,
     mark: Column | None = None,
 ) -> DataFrame:
-    """The new rows, in the table's types, without generated columns that have to be computed again. The commit version
-    of a changed row is that of its new file. ``column_of``: the old value of a column; None where the rows do not have
-    it. ``mark``: what the rows have as MARK. Raises SchemaMismatchError."""
+    """Changed rows in the table's types, without the generated columns that must be computed again. Row ids are kept;
+    the row commit version becomes that of the new file. ``column_of``: returns the old value of a column; None if the
+    rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(sets.columns)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns
@@ -297,7 +297,7 @@ def new_values(
 
 @dataclass
 class _Change:
-    """A statement that changes rows which a condition selects."""
+    """A DELETE or an UPDATE."""
 
     spark: SparkSession
     table: deltalog.DeltaTable
@@ -306,8 +306,8 @@ class _Change:
     operation: str
     parameters: Mapping[str, str]
 
-    def made(self, stage: Any) -> WriteResult:
-        """Find the rows, ``stage`` the change, which may be of no row, commit."""
+    def run(self, stage: Any) -> WriteResult:
+        """Find the rows, call ``stage`` to stage the change (even if no row matches), and commit."""
         with lost_session_explained(self.table.url):
             request = WriteRequest(mode="append").with_defaults_of(self.spark)
             transaction = self.table.transaction(reads=self._reads())
@@ -330,7 +330,7 @@ class _Change:
                 )
 
     def _reads(self) -> Sequence[Read]:
-        """What a subquery of the condition reads."""
+        """What subqueries of the condition read."""
         if self.condition is None or "select" not in text_of(self.condition).lower():
             return ()
         frame = frame_of(self.spark, self.table.snapshot())
@@ -351,7 +351,7 @@ class _Change:
             return rows, rows.removal(None)
         condition = as_column(self.condition, "The condition")
         if not rows.entries:
-            rows.nothing().where(condition).schema  # noqa: B018 - resolves it, also with Spark Connect
+            rows.nothing().where(condition).schema  # noqa: B018 - resolves the condition, over Spark Connect too
             return rows, rows.removal({})
         found = rows.found(lambda frame: frame.where(condition))
         removal = rows.removal(found.rows.get(0, {}))
@@ -361,7 +361,7 @@ class _Change:
 
 
 def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult:
-    """The result where there is nothing to do."""
+    """The result if there is nothing to commit."""
     latest = transaction.latest
     assert latest is not None
     return WriteResult(latest.version, False, reason)
@@ -377,7 +377,7 @@ def committed(
     files: ChangedFiles,
     num_rows: int,
 ) -> WriteResult:
-    """Commit what is staged. ``num_rows``: new ones. Raises as ``Transaction.commit``."""
+    """Commit what is staged. ``num_rows``: the number of new rows. Raises as ``Transaction.commit``."""
     removed = transaction.staged.removes
     result = transaction.commit(operation, parameters, metrics, request.options.get("userMetadata"))
     if request.defaults.gives_transaction({}):

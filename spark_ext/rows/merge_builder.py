@@ -1,4 +1,4 @@
-"""``DeltaMergeBuilder``: the clauses of a merge, with the names and signatures of delta-spark's."""
+"""``DeltaMergeBuilder``: builds a merge, with the names and signatures of delta-spark's class."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from spark_ext.writing.assignments import Expression
 
 
 class DeltaMergeBuilder:
-    """A merge that ``DeltaTable.merge`` begins: call the clauses, then ``execute``. Each clause returns a builder.
+    """A merge, begun by ``DeltaTable.merge``: add clauses, then call ``execute``. Every clause returns a new builder.
 
-    Of the clauses of a kind the first whose condition is true for a row decides; rows for which none is true stay as
-    they are, or are not inserted. Clauses for rows that match see both sides, ``whenNotMatchedInsert`` the source,
-    ``whenNotMatchedBySource…`` the table.
+    The first clause of a kind whose condition is true for a row applies to it. If none is true, a row of the table
+    stays unchanged, and a row of the source is not inserted. ``whenMatched…`` can use columns of both sides,
+    ``whenNotMatchedInsert`` those of the source, ``whenNotMatchedBySource…`` those of the table.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> None:
-        """For ``DeltaTable.merge``."""
+        """Used by ``DeltaTable.merge``."""
         self._spark, self._table, self._alias = spark, table, alias
         self._asked = asked
 
@@ -34,28 +34,28 @@ class DeltaMergeBuilder:
         condition: Expression | None = None,
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
-        """Give columns new values in rows that match. Columns that are not named stay, and generated ones follow."""
+        """Update columns of matched rows. Other columns keep their values; generated columns are computed again."""
         return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Give each column of the table that of the source with the same name, up to case. With schema evolution the
-        columns that the source lacks keep their values, and so do fields of structs, but for those in lists and maps;
-        without it they are refused."""
+        """Update every column of the table from the source's column of the same name (without case). Columns and struct
+        fields that the source lacks are an error; with schema evolution they keep their values, except fields of
+        structs in lists and maps."""
         return self._with("matched", "update", condition, None)
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows that match."""
+        """Delete matched rows."""
         return self._with("matched", "delete", condition, None)
 
     def whenNotMatchedInsert(
         self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
     ) -> DeltaMergeBuilder:
-        """Insert a row for each row of the source that matches none. Columns that are not named are generated, or get
-        their default, or null."""
+        """Insert a row for every source row that matches no row of the table. Other columns are generated, or get their
+        default, or null."""
         return self._with("not matched", "insert", condition, arguments.values("values", values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Insert each row of the source that matches none, with the columns of the same names."""
+        """Insert every source row that matches no row of the table, by column names."""
         return self._with("not matched", "insert", condition, None)
 
     def whenNotMatchedBySourceUpdate(
@@ -63,30 +63,30 @@ class DeltaMergeBuilder:
         condition: Expression | None = None,
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
-        """Give columns new values in rows of the table that no row of the source matches. Without a condition in one of
-        these clauses the whole table is read, and any row that another writer adds is a conflict."""
+        """Update columns of rows of the table that no source row matches. If such a clause has no condition, the whole
+        table is read, and any row that another writer adds is a conflict."""
         return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows of the table that no row of the source matches. As ``whenNotMatchedBySourceUpdate``."""
+        """Delete rows of the table that no source row matches. Reads and conflicts as
+        ``whenNotMatchedBySourceUpdate``."""
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add the columns, and fields of structs, of the source that the clauses set and the table lacks, also where no
-        row changes. Types of the table stay, and values are cast to them, unless ``delta.enableTypeWidening`` allows
-        wider ones."""
+        """Add columns and struct fields of the source that the clauses assign and the table lacks, even if no row
+        changes. Existing columns keep their types, to which values are cast, unless ``delta.enableTypeWidening`` allows
+        wider types."""
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:
-        """Make the commit.
+        """Execute the merge as one commit. If nothing changes there is no commit, and ``committed`` is false.
 
-        Several rows of the source that match one row of the table are a CallError, unless the only clause for rows that
-        match is a delete without a condition. The source is computed once and cached for the time of the merge, unless
-        it is cached already; it should have the same rows if Spark has to compute lost ones again. When nothing changes
-        there is no commit, and ``committed`` is false. Files that conditions on the table alone leave out, or the
-        bounds of the source's keys, are not read; the table needs an alias for that. Raises as ``DeltaTable.update``.
-        Cost: the source; a join that reads the columns of the conditions; a job that joins the rows that change, and
-        writes all new ones; with the change data feed one or two more. Inserts alone are one anti join.
+        Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
+        delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
+        the merge, unless it is cached already. It should be deterministic, in case Spark has to recompute lost rows. If
+        the table has an alias, files are skipped by conditions on the table alone and by the bounds of the source's
+        keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing rows and
+        writes all new ones; with the change data feed one or two more. Inserts alone take one anti join.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)
@@ -112,6 +112,6 @@ def merge_of(
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
         raise ArgumentTypeError(f"The source of a merge must be DataFrame of Spark, not {type(source).__name__}.")
     if condition is None:
-        raise deltalog.CallError("The condition of a merge cannot be None. Give one such as 'target.id = source.id'.")
+        raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)
     return DeltaMergeBuilder(spark, table, Merge(source, condition), alias)

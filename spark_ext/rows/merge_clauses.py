@@ -1,4 +1,4 @@
-"""What a caller asks of a MERGE: its source, its condition and its clauses, in their order."""
+"""A MERGE as its caller describes it: source, condition and clauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Literal["update", "delete", "insert"]
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause as it was called. ``sets``: None for all columns."""
+    """A WHEN clause. ``sets``: the assignments; None for all columns."""
 
     group: Group
     action: Action
@@ -27,48 +27,48 @@ class Clause:
 
     @property
     def entry(self) -> dict[str, str]:
-        """What the commit says of it, in delta-spark's names."""
+        """The clause in the operation parameters, as delta-spark records it."""
         condition = {} if self.condition is None else {"predicate": text_of(self.condition)}
         return {**condition, "actionType": self.action}
 
 
 @dataclass(frozen=True)
 class Merge:
-    """What a caller asks for."""
+    """A MERGE. ``evolves``: with schema evolution."""
 
     source: DataFrame
     condition: Expression
     clauses: Sequence[Clause] = field(default=())
     evolves: bool = False
 
-    def of(self, group: Group) -> list[tuple[int, Clause]]:
-        """The clauses of a group, with their numbers among all."""
+    def clauses_of(self, group: Group) -> list[tuple[int, Clause]]:
+        """The clauses of a group, with their indices among all clauses."""
         return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
 
     def check(self) -> None:
-        """Raise CallError where there is no clause, or one that can never apply."""
+        """Raise CallError if there is no clause, or one that can never apply."""
         if not self.clauses:
             raise deltalog.CallError("The merge has no clause. Add whenMatchedUpdate(…), whenNotMatchedInsert(…), ….")
         for group in ("matched", "not matched", "not matched by source"):
-            clauses = [clause for _, clause in self.of(group)]
+            clauses = [clause for _, clause in self.clauses_of(group)]
             if any(clause.condition is None for clause in clauses[:-1]):
                 raise deltalog.CallError(
-                    f"Of the clauses for rows that are {group}, only the last one may be without a condition: those "
-                    "after it would never apply."
+                    f"Only the last of the clauses for rows that are {group} may lack a condition: clauses after it "
+                    "would never apply."
                 )
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a row of the target may have several rows of the source: none of their values is used."""
-        matched = [clause for _, clause in self.of("matched")]
+        """Whether several source rows may match one row of the table: only if no value of the source is used."""
+        matched = [clause for _, clause in self.clauses_of("matched")]
         return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What the commit says of it, in delta-spark's names."""
+        """The operation parameters of the commit, as delta-spark records them."""
 
         def entries(group: Group) -> str:
-            return json.dumps([clause.entry for _, clause in self.of(group)])
+            return json.dumps([clause.entry for _, clause in self.clauses_of(group)])
 
         return {
             "predicate": json.dumps([text_of(self.condition)]),

@@ -1,5 +1,5 @@
-"""MERGE on Spark's executors: the source is computed once, a first join finds the rows that change and rows that match
-twice, and a second one makes the new rows, as one job. No row reaches the driver.
+"""MERGE on Spark's executors. The source is computed once. A first join finds the rows that change, and rows with
+several matches; one job with further joins writes the new rows. No row reaches the driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.reading import pruning
 from spark_ext.reading.read_versions import reads_of
-from spark_ext.reading.scan import FILE, OUTCOME, ROW, STAYS, Beside
+from spark_ext.reading.scan import FILE, OUTCOME, ROW, STAYS, ExtraColumns
 from spark_ext.reading.table_columns import named, quoted
 from spark_ext.results import WriteResult
 from spark_ext.rows import rewritten_rows, row_positions
@@ -37,14 +37,14 @@ from spark_ext.writing.write_options import WriteRequest
 from spark_ext.writing.write_plan import record_transaction
 
 _IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
-# The columns of each side under names that the other cannot have.
+# Copies of the columns of both sides, under names that the other side cannot have.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
-# Types of keys whose least and greatest value bound the keys of rows that can match.
+# Key types whose minimum and maximum in the source bound the rows that can match.
 _BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
 
 
 def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> WriteResult:
-    """Make the commit of a merge. As ``DeltaMergeBuilder.execute``."""
+    """Execute a merge. Raises and costs as ``DeltaMergeBuilder.execute``."""
     asked.check()
     with lost_session_explained(table.url):
         request = WriteRequest(mode="append").with_defaults_of(spark)
@@ -72,8 +72,8 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
 
 @contextlib.contextmanager
 def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[tuple[Any, Any]]]]:
-    """Keeps the rows of the source in Spark's cache, since they are used several times. Their number, and the least
-    and the greatest value of each of its columns ``keys``."""
+    """Persist the source, which is used several times. Yields its number of rows, and the minimum and maximum of its
+    columns ``keys``."""
     level = source.storageLevel
     is_cached = level.useMemory or level.useDisk
     if not is_cached:
@@ -91,16 +91,19 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 
 @dataclass(frozen=True)
 class _Found:
-    """The rows that change: by clause and file, and all of them as a removal. ``matched``: the rows, by file, that a
-    row of the source matches; None where they were not looked for."""
+    """The rows of the table that change."""
 
+    #: All of them.
     removal: Removal
+    #: Their positions, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
+    #: The positions, by file, of the rows that a source row matches; None if no clause needed them.
     matched: Mapping[int, BitMap64] | None
+    #: The digests of the rows, by clause.
     digests: Mapping[int, int]
 
     def marks(self, *numbers: int) -> tuple[int, int]:
-        """The number and the digest of the rows of clauses."""
+        """The number and the digest of the rows of these clauses."""
         return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
@@ -108,20 +111,20 @@ class _Found:
 
 
 class _Parts:
-    """New rows of several kinds, which one job writes; each kind is counted by the job too."""
+    """New rows of several kinds, which one job writes and counts separately."""
 
-    def __init__(self, files: ChangedFiles, beside: Sequence[str]) -> None:
-        self._files, self._beside = files, beside
+    def __init__(self, files: ChangedFiles, extra: Sequence[str]) -> None:
+        self._files, self._extra = files, extra
         self._parts: list[tuple[DataFrame, int | None, tuple[int, int] | None]] = []
 
     def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
-        """``num_rows``: that must be written; None where it is not known. ``marks``: the number and the digest of the
-        changed ones, where the rows have MARK."""
+        """Add rows of one kind. ``num_rows``: the expected number; None if not known. ``marks``: the expected number
+        and digest of the changed rows among them, for rows with MARK."""
         self._parts.append((rows, num_rows, marks))
 
     def write(self) -> tuple[int, int]:
-        """Write all rows. Returns the number of files, and that of rows whose number was not known. Raises as
-        ``ChangedFiles.write``, RowCountError also for other numbers of rows of one kind."""
+        """Write all rows. Returns the number of files, and the number of rows of the kinds with unknown numbers. Raises
+        as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind differs."""
         if not self._parts:
             return 0, 0
         spark = self._parts[0][0].sparkSession
@@ -130,13 +133,13 @@ class _Parts:
         if counts_are_not_sent(spark):
             files, rows = 0, 0
             for frame, expected, _ in self._parts:
-                adds = self._files.write(frame, expected, self._beside)
+                adds = self._files.write(frame, expected, self._extra)
                 files, rows = files + len(adds), rows + (sum(map(rows_of, adds)) if expected is None else 0)
             return files, rows
         counts = [RowCount(None if marks is None else MARK) for _, _, marks in self._parts]
-        counted = [count.of(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
+        counted = [count.observe(frame) for count, (frame, _, _) in zip(counts, self._parts, strict=True)]
         total = known if is_known else None
-        adds = self._files.write(reduce(DataFrame.union, counted), total, self._beside, count=SumOfCounts(counts))
+        adds = self._files.write(reduce(DataFrame.union, counted), total, self._extra, count=SumOfCounts(counts))
         written = sum(map(rows_of, adds))
         for count, (_, expected, marks) in zip(counts, self._parts, strict=True):
             self._files.check_count(expected, count.rows(spark, None))
@@ -147,15 +150,16 @@ class _Parts:
 
 @dataclass
 class _Plan:
-    """A merge on one version of the table. ``source``: with its columns under names of their own too. ``is_again``:
-    whether rows that were found can be selected again by the conditions."""
+    """A merge on one version of the table."""
 
     asked: Merge
     rows: Rows
     files: ChangedFiles
+    #: The source, with copies of its columns (_SOURCE).
     source: DataFrame
     condition: Column
     evolves: bool
+    #: Whether the conditions can select the found rows a second time: ``Rows.can_select_again``.
     is_again: bool
 
     @classmethod
@@ -185,8 +189,8 @@ class _Plan:
         return cls(asked, rows, files, source, condition, evolves, is_again)
 
     def check(self) -> None:
-        """Raise for a condition or a new value that Spark cannot resolve from what its clause sees, or that does not
-        fit its column: such a merge must not succeed by chance, where no row comes to the clause."""
+        """Raise for a condition or a new value that Spark cannot resolve from the columns its clause can use, or that
+        does not fit its column. Otherwise such a merge would succeed as long as the clause applies to no row."""
         target = self._with_copies(self.rows.nothing())
         both = target.join(self.source, self.condition, "inner")
         groups: Sequence[tuple[Group, DataFrame]] = (
@@ -194,9 +198,9 @@ class _Plan:
             ("not matched by source", target),
             ("not matched", self.source),
         )
-        both.schema  # noqa: B018 - with Spark Connect nothing is resolved before
+        both.schema  # noqa: B018 - resolves the condition, over Spark Connect too
         for group, rows in groups:
-            clauses = self.asked.of(group)
+            clauses = self.asked.clauses_of(group)
             if any(clause.condition is not None for _, clause in clauses):
                 rows.select(self._number(group)).schema  # noqa: B018
             for _, clause in clauses:
@@ -209,18 +213,18 @@ class _Plan:
     # ------------------------------------------------------------------------------------------------ finding
 
     def found(self) -> _Found:
-        """Find the rows of the table that change. Raises CallError for one that several rows of the source match."""
-        changing = [*self.asked.of("matched"), *self.asked.of("not matched by source")]
+        """Find the rows of the table that change. Raises CallError if several source rows match one of them."""
+        changing = [*self.asked.clauses_of("matched"), *self.asked.clauses_of("not matched by source")]
         by_clause: dict[int, dict[int, BitMap64]] = {}
         digests: Mapping[int, int] = {}
         is_searched = bool(changing and self.rows.entries)
         self.rows.removal({}, adds_only=not changing)  # refuses an append-only table
         if is_searched:
-            outcomes = self._outcomes(bool(self.asked.of("not matched by source")))
+            outcomes = self._outcomes(bool(self.asked.clauses_of("not matched by source")))
             by_clause, digests = dict(outcomes.rows), outcomes.digests
         unchanged = by_clause.pop(STAYS, {})
         every = _together(by_clause.values())
-        matched = [by_clause.get(number, {}) for number, _ in self.asked.of("matched")]
+        matched = [by_clause.get(number, {}) for number, _ in self.asked.clauses_of("matched")]
         return _Found(
             self.rows.removal(every, adds_only=not changing),
             by_clause,
@@ -229,8 +233,8 @@ class _Plan:
         )
 
     def _outcomes(self, by_source: bool) -> row_positions.Found:
-        """The rows of each clause; and those that stay and are matched, where rows are inserted."""
-        target = self._with_copies(self.rows.read(self.rows.entries, Beside(positions=True)))
+        """The rows of every clause, and if rows are inserted, the matched rows that stay."""
+        target = self._with_copies(self.rows.read(self.rows.entries, ExtraColumns(positions=True)))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
         counted = (
@@ -240,25 +244,25 @@ class _Plan:
             .agg(F.max(OUTCOME).alias(OUTCOME), F.sum(_MATCHES).alias(_MATCHES))
         )
         several = None if self.asked.may_match_several else F.expr(f"sum(if({_MATCHES} > 1, 1, 0))")
-        least = 1 if self.asked.of("not matched") else 2
+        least = 1 if self.asked.clauses_of("not matched") else 2
         is_relevant = (named(OUTCOME) != STAYS) | (named(_MATCHES) >= least)
         found = row_positions.outcomes(counted.where(is_relevant), self.rows.entries, several)
         if found.num_faults:
             raise deltalog.CallError(
-                f"Several rows of the source match one row of the table, for {found.num_faults} rows, and they could "
-                "be changed in several ways. Nothing was committed. Keep one row of the source for each key before the "
-                "merge, or make the condition match only one."
+                f"Several rows of the source match one row of the table, for {found.num_faults} rows, so the result "
+                "would be ambiguous. Nothing was committed. Keep one row of the source per key before the merge, or "
+                "make the condition match only one."
             )
         return found
 
     def _with_outcomes(
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
-        """Rows of the table, with copies and joined with the source from the left, with OUTCOME: the numbers of their
-        clauses. With clauses for rows without a source, as ``_alone``."""
+        """Rows of the table (with copies, left-joined with the source) with OUTCOME: the number of the clause that
+        applies. If there are clauses for rows not matched by the source, with the columns of ``_alone``."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
-        if self.asked.of("not matched by source"):
+        if self.asked.clauses_of("not matched by source"):
             rows = self._alone(rows, _CHOSEN, carried, values or {})
             others = self._number("not matched by source")
         return rows.select("*", F.coalesce(named(_CHOSEN), others).alias(OUTCOME))
@@ -266,8 +270,8 @@ class _Plan:
     def _alone(
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
-        """Rows of a join with the source in which only the table's columns can be named, as in the clauses for rows
-        without a source: with copies, the columns ``outcome`` and ``carried``, and these values of outcomes."""
+        """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
+        the source. Copies, ``outcome``, ``carried`` and the new ``values`` of outcomes are kept."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -275,9 +279,9 @@ class _Plan:
         return rows if self.rows.alias is None else rows.alias(self.rows.alias)
 
     def _number(self, group: Group) -> Column:
-        """The number of the first clause of a group that applies."""
+        """The number of the first clause of a group whose condition is true; STAYS if none is."""
         chosen = F.lit(STAYS)
-        for number, clause in reversed(self.asked.of(group)):
+        for number, clause in reversed(self.asked.clauses_of(group)):
             if clause.condition is None:
                 chosen = F.lit(number)
             else:
@@ -288,8 +292,8 @@ class _Plan:
     # ------------------------------------------------------------------------------------------------ staging
 
     def stage(self, found: _Found, num_source_rows: int) -> dict[str, int]:
-        """Stage the removal of old rows and write the new ones. Returns the operation metrics, in delta-spark's
-        names."""
+        """Stage the removal of old rows and write the new ones. Returns the operation metrics, as delta-spark names
+        them."""
         removal, tracked = found.removal, found.removal.tracked
         effect = removal.found.stage() if not removal.found.is_empty else {}
         feed, moved = removal.found.has_change_feed, removal.found.num_moved_rows
@@ -304,7 +308,7 @@ class _Plan:
             is_again = self._is_selected_again(found) and self.asked.clauses[number].group == "matched"
             rows = self._marked(self._updated(found, number, is_again), "update_postimage", feed)
             parts.add(rows, found.count(number), found.marks(number) if is_again else None)
-        for number, clause in self.asked.of("not matched"):
+        for number, clause in self.asked.clauses_of("not matched"):
             parts.add(self._marked(self._inserted(found, number, clause), "insert", feed), None)
         if moved and feed:
             self.files.write(self.files.old_rows(removal.kept(), tracked), moved, tracked)
@@ -321,17 +325,17 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether rows are selected by the conditions, and not by the positions that were found, which costs two joins
-        more. Their digest tells whether they are the same."""
+        """Whether the conditions select the rows a second time, instead of their positions, which need two more joins.
+        The digest verifies that they are the same rows."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The new rows of a clause, as files hold them; of exactly the rows that were found for it. ``is_again``: they
-        are selected again, and have MARK."""
+        """The new rows of a clause, as files hold them, for exactly the rows that were found. ``is_again``: the
+        conditions select them again, and they have MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
-            read = self._read(found.by_clause[number], Beside(positions=True))
+            read = self._read(found.by_clause[number], ExtraColumns(positions=True))
         else:
             read = removal.at(found.by_clause[number], with_ids=True)
         both = self._with_copies(read)
@@ -342,42 +346,42 @@ class _Plan:
         new = new_values(both, self.files, self._sets(clause), tracked, self._target_column, mark)
         return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_inserted=False)
 
-    def _read(self, numbers: Iterable[int], beside: Beside = Beside()) -> DataFrame:  # noqa: B008
-        """All rows of files, by their numbers."""
-        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], beside)
+    def _read(self, numbers: Iterable[int], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
+        """All rows of files, by file number."""
+        return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
-        """The rows of the files that are rewritten, new ones and others, as files hold them; None: as
-        ``rewritten_rows.of``."""
+        """All rows of the rewritten files, changed and unchanged, as files hold them; None as
+        ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
         }
         deleted = [number for number, of_clause in sets.items() if of_clause is None]
-        # The new values of rows with a source, where those of others see the table's columns alone.
+        # The new values of matched rows, to be computed before _alone hides the source's columns.
         first = {number: NewValues(of_clause, number) for number in matched if (of_clause := sets[number]) is not None}
         if self._is_selected_again(found):
             files = found.removal.rewritten_files(found.by_clause, deleted)
-            read = self._with_copies(self._read(files, Beside(positions=True)))
+            read = self._with_copies(self._read(files, ExtraColumns(positions=True)))
             both = read.join(self.source, self.condition, "left")
             both = self._with_outcomes(both, [FILE, ROW], first)
-            first = first if self.asked.of("not matched by source") else {}
-            return rewritten_rows.of(both, self.files, sets, (), self._target_column, True, first)
+            first = first if self.asked.clauses_of("not matched by source") else {}
+            return rewritten_rows.from_one_scan(both, self.files, sets, (), self._target_column, True, first)
         both = self._with_copies(found.removal.rewritten(found.by_clause, deleted))
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # As an inner join would: a row that has lost its source in between is missing, and the count notices it.
+            # As an inner join: a row whose source row has disappeared since is dropped, and the row count detects it.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
             both = self._alone(both, OUTCOME, tracked, first)
         else:
             first = {}
-        return rewritten_rows.of(both, self.files, sets, tracked, self._target_column, False, first)
+        return rewritten_rows.from_one_scan(both, self.files, sets, tracked, self._target_column, False, first)
 
     def _with_copies(self, rows: DataFrame) -> DataFrame:
-        """Rows of the table with its columns also under names that the source cannot have."""
+        """Rows of the table with copies of its columns (_TARGET)."""
         copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
         return rows.select("*", *copies)
 
@@ -387,7 +391,7 @@ class _Plan:
         files = range(len(self.rows.entries)) if found.matched is None else found.matched
         if files:
             if self.is_again:
-                # Of these rows only those that match are sorted or sent.
+                # A semi join first, so that only matching rows are sorted or broadcast.
                 rows = self._read(files).join(self.source, self.condition, "left_semi")
             elif found.matched is None:
                 rows = self._read(files)
@@ -397,14 +401,14 @@ class _Plan:
         return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
 
     def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
-        """Rows of the source as a clause inserts them, as files hold them."""
+        """The rows that a clause inserts for rows of the source, as files hold them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
         new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
         return self.files.new_rows(new, tracked, is_inserted=True)
 
     def _target_column(self, name: str) -> Column | None:
-        """A column of the table in a join with the source; None for one that the merge adds."""
+        """A column of the table in a join with the source; None for a column that the merge adds."""
         names = [each.lower() for each in self.rows.layout.schema.names]
         return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
 
@@ -412,14 +416,14 @@ class _Plan:
         if clause.sets is not None:
             found = targets(clause.sets, self.files.schema, self.rows.alias)
             if clause.action == "insert" and any(len(path) > 1 for path in found):
-                raise deltalog.CallError("Inserts give values to whole columns, not to fields of structs.")
+                raise deltalog.CallError("Inserts assign whole columns, not struct fields.")
             return Assignments(found, "null" if self.evolves else "refused")
         given = {name.lower(): named(_SOURCE.format(n)) for n, name in enumerate(self.asked.source.columns)}
         fields = self.files.schema.fields
         missing = [f.name for f in fields if f.name.lower() not in given and f.name not in self.files.rules.filled]
         if missing and not self.evolves:
             raise deltalog.CallError(
-                f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. Give "
+                f"The source has no column {', '.join(missing)}, which updating or inserting all columns needs. List "
                 "the columns with their values, or use withSchemaEvolution()."
             )
         others: Missing = "refused"
@@ -428,8 +432,8 @@ class _Plan:
         values: dict[Path, Column] = {(f.name,): given[f.name.lower()] for f in fields if f.name.lower() in given}
         return Assignments(values, others)
 
-    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.AddFile]:
-        """Write the change files of rows as they were."""
+    def _old_rows_as_changes(self, found: _Found) -> list[deltalog.engine.AddFile]:
+        """Write the change data files with the old rows (preimages and deletes)."""
         removal, parts, count = found.removal, [], 0
         for action, kind in (("update", "update_preimage"), ("delete", "delete")):
             numbers = (number for number, clause in enumerate(self.asked.clauses) if clause.action == action)
@@ -479,7 +483,7 @@ class _Plan:
 
 
 def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
-    """The union of positions, by file."""
+    """The union of positions, by file number."""
     union: dict[int, BitMap64] = {}
     for part in parts:
         for number, positions in part.items():
@@ -487,9 +491,11 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
     return union
 
 
-def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked: Merge, alias: str | None) -> None:
-    """Stage the columns, and fields of structs, of the source that the clauses set and the table lacks. Those that it
-    has keep their types, to which values are cast, unless the table's types are widened."""
+def _evolve(
+    transaction: deltalog.Transaction, given: deltalog.schema.StructType, asked: Merge, alias: str | None
+) -> None:
+    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing ones keep
+    their types, to which values are cast, unless type widening applies."""
     schema, paths = transaction.schema, set[Path]()
     for clause in asked.clauses:
         if clause.action == "delete" or clause.group == "not matched by source":
@@ -502,25 +508,25 @@ def _evolve(transaction: deltalog.Transaction, given: deltalog.StructType, asked
     transaction.merge_schema(_selected(given, paths), keeps_types=True)
 
 
-def _selected(source: deltalog.StructType, paths: Collection[Path]) -> deltalog.StructType:
-    """The columns of the source, and fields of its structs, at these paths in lower case."""
+def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> deltalog.schema.StructType:
+    """The columns and struct fields of the source at these lower-case paths."""
     fields = []
     for each in source.fields:
         below = [path[1:] for path in paths if path[0] == each.name.lower()]
         if () in below:
             fields.append(each)
-        elif below and isinstance(each.data_type, deltalog.StructType):
+        elif below and isinstance(each.data_type, deltalog.schema.StructType):
             inner = _selected(each.data_type, below)
             if inner.fields:
                 fields.append(replace(each, data_type=inner))
-    return deltalog.StructType(tuple(fields))
+    return deltalog.schema.StructType(tuple(fields))
 
 
 def _where(
     snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
 ) -> deltalog.Predicate | None:
-    """What every row of the table fulfils on which the merge depends; None: nothing. ``bounds``: for rows that a row of
-    the source matches."""
+    """A predicate for all rows of the table on which the merge depends; None if it is the whole table. ``bounds``: a
+    predicate for the rows that a source row can match."""
     parts = []
     if alias is not None and isinstance(asked.condition, str):
         on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
@@ -528,7 +534,7 @@ def _where(
     if not parts:
         return None
     where = reduce(lambda one, other: one & other, parts)
-    for _, clause in asked.of("not matched by source"):
+    for _, clause in asked.clauses_of("not matched by source"):
         if not isinstance(clause.condition, str):
             return None
         more = pruning.predicate(snapshot, [clause.condition], alias)
@@ -539,7 +545,7 @@ def _where(
 
 
 def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) -> list[tuple[str, str]]:
-    """Columns of the table, and those of the source that equal them, of types whose bounds leave out files."""
+    """Pairs of columns of the table and of the source that the condition equates, of types in _BOUNDED."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     if alias is None or not isinstance(asked.condition, str):
@@ -547,11 +553,11 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
     fields = stored_schema(from_spark(without_void(asked.source.schema))).fields
     types = {field.name.lower(): field.data_type for field in fields}
     if len(types) < len(fields):
-        return []  # it is refused
+        return []  # names that differ only in case are refused later
     keys = []
     for own, qualifier, other in pruning.equalities(asked.condition, alias):
         if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:
-            continue  # it may be a field of a struct
+            continue  # the name may be a struct field
         column = snapshot.schema.find(own)
         is_same = column is not None and str(column.data_type) == str(types.get(other.lower()))
         if column is not None and is_same and str(column.data_type) in _BOUNDED:
@@ -560,7 +566,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
 
 
 def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
-    """The bounds of the source's keys, for the columns of the table that equal them."""
+    """A predicate that the table's ``columns`` are within the bounds of the source's keys."""
     parts = []
     for own, (low, high) in zip(columns, bounds, strict=True):
         if low is not None:

@@ -1,7 +1,7 @@
-"""All rows of files that are rewritten, changed and unchanged, from one scan of these files.
+"""All rows of the files that are rewritten, changed and unchanged, from one scan.
 
-Unchanged rows are what a scan of their own would return: new values, and the table's conditions on them, are evaluated
-for changed rows only.
+New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as from a
+separate scan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_ext.types import CHAR_VARCHAR
 from spark_ext.writing.assignments import Assignments, NewValues, explained_casts, refuse
 
 
-def of(
+def from_one_scan(
     rows: DataFrame,
     files: ChangedFiles,
     updates: Mapping[int, Assignments | None],
@@ -30,13 +30,13 @@ def of(
     is_marked: bool = False,
     computed: Collection[int] = (),
 ) -> DataFrame | None:
-    """The rows as files hold them. None where one scan is not enough: in a table with rules for its rows, with new
-    columns, or where something of a new value must not be null.
+    """The rows as files hold them. None if one scan is not enough: the table has rules for its rows or gets new
+    columns, or a new value has a nested NOT NULL.
 
-    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values for each outcome except STAYS; None for
-    an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: the old
-    value of a column. ``is_marked``: the rows have FILE and ROW, from which changed rows get MARK.
-    ``computed``: outcomes whose new values the rows have already, as ``NewValues.named`` names them.
+    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values by outcome (except STAYS); None for an
+    outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: returns the
+    old value of a column. ``is_marked``: the rows have FILE and ROW; changed rows get MARK from them. ``computed``: the
+    outcomes for which the rows already have the columns of ``NewValues.named``.
     """
     fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
@@ -62,7 +62,7 @@ def of(
     for field in fields:
         column = named(field.name)
         for outcome, each in new.items():
-            value = each.of(field, types, True, problems)
+            value = each.value_of(field, types, True, problems)
             if value is not None:
                 column = F.when(named(OUTCOME) == outcome, value).otherwise(column)
         columns.append(column.alias(field.name))
@@ -76,12 +76,12 @@ def of(
 
 
 def _has_not_null(data_type: Any) -> bool:
-    """Whether something in a struct, list or map must not be null, which ``old_rows`` does not check."""
-    if isinstance(data_type, deltalog.StructType):
+    """Whether a type has a nested NOT NULL, which ``old_rows`` does not check."""
+    if isinstance(data_type, deltalog.schema.StructType):
         return any(not field.nullable or _has_not_null(field.data_type) for field in data_type.fields)
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return not data_type.contains_null or _has_not_null(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         not_null = not data_type.value_contains_null or _has_not_null(data_type.value_type)
         return not_null or _has_not_null(data_type.key_type)
     return False

@@ -1,6 +1,7 @@
-"""Rows that Spark finds in the files of a table, as bitmaps of their positions.
+"""The positions of rows that Spark finds in the files of a table, as bitmaps.
 
-Executors make the bitmaps, 4 KiB for 32,768 rows of a file that have at least one; only these reach the driver.
+Executors build the bitmaps, one of 4 KiB for every 32,768 rows of a file with at least one match. Only these reach the
+driver.
 """
 
 from __future__ import annotations
@@ -22,39 +23,42 @@ from spark_ext.reading.scan import FILE, OUTCOME, ROW
 from spark_ext.session import paths
 from spark_ext.session.jobs import cancelled_with_its_caller
 
-# The rows of one bitmap of Spark's.
+# The rows in a bitmap of bitmap_construct_agg.
 _ROWS = 32_768
-# In rows that are selected again by what they were found by: see ``mark``.
+# The column of ``mark``, in rows that are selected by their conditions a second time.
 MARK = "__deltalog_mark"
 
 
 def mark() -> Column:
-    """A number for a row with FILE and ROW; those of all rows of an outcome together, by XOR, are its digest. The last
-    part of the file's name stands for the file: Spark spells the others in two ways."""
+    """A hash of a row's FILE and ROW. The XOR over all rows of an outcome is its digest. Only the last segment of the
+    path is hashed, since Spark spells the rest in two ways."""
     return F.expr(f"xxhash64(substring_index({FILE}, '/', -1), {ROW})")
 
 
 @dataclass(frozen=True)
 class Found:
-    """Positions by outcome and by the number of the file. ``digests``: by outcome, as ``mark`` has them."""
+    """The rows that a job found."""
 
+    #: Positions by outcome, then by file number.
     rows: Mapping[int, dict[int, BitMap64]]
+    #: By outcome: the XOR of the rows' ``mark``.
     digests: Mapping[int, int]
+    #: The rows that cannot be changed.
     num_faults: int
 
 
 def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
-    """The positions of rows, as those of the outcome 0, by the numbers of their files among ``entries``. ``found``:
-    with FILE and ROW, each row once.
+    """The positions of rows, as outcome 0. File numbers are indices of ``entries``. ``found``: distinct rows with FILE
+    and ROW.
 
-    Raises RowCountError for a row that is there twice, and Spark's own errors. Memory: the bitmaps. Cost: a job, with a
-    row for each bitmap as its result.
+    Raises RowCountError for a repeated row, and Spark's own errors. Memory: the bitmaps. Cost: a job that returns one
+    row per bitmap.
     """
     return outcomes(found.withColumn(OUTCOME, F.lit(0)), entries)
 
 
 def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None = None) -> Found:
-    """As ``positions``, by OUTCOME. ``faults``: how many rows of a group cannot be changed."""
+    """As ``positions``, by OUTCOME. ``faults``: an aggregate that counts the rows which cannot be changed."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")
@@ -69,9 +73,9 @@ def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None =
         num_faults += wrong_rows
         rows = _decoded(bytes(bitmap), int(at) * _ROWS)
         if len(rows) != num_rows:
-            raise deltalog.RowCountError(
-                f"{key}: Spark found {num_rows} rows in a part of the file, and {len(rows)} different positions of "
-                "rows. Nothing was committed; check that the table's files have one path each.",
+            raise deltalog.errors.RowCountError(
+                f"{key}: Spark found {num_rows} rows in a part of the file, but {len(rows)} distinct row positions. "
+                "Nothing was committed; check that the log lists every file under one path.",
                 written=int(num_rows),
                 found=len(rows),
             )
@@ -81,7 +85,7 @@ def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None =
 
 
 def _decoded(bitmap: bytes, first: int) -> BitMap64:
-    """A bitmap of Spark, lowest bit first, as positions from ``first`` on."""
+    """The positions in a bitmap of Spark (lowest bit first), counted from ``first``."""
     flags = pa.Array.from_buffers(pa.bool_(), 8 * len(bitmap), [None, pa.py_buffer(bitmap)])
     numbers: Any = pc.add(pc.indices_nonzero(flags).cast(pa.uint64()), pa.scalar(first, pa.uint64()))
     values = array.array("Q")

@@ -1,6 +1,6 @@
-"""A Spark job in which each task does something of deltalog's with some bytes, and returns bytes.
+"""A Spark job whose tasks call a deltalog function from bytes to bytes.
 
-Tasks refer to plain values and to deltalog's classes, so that executors need deltalog and no spark_ext.
+Tasks capture only plain values and deltalog's classes, so that executors need deltalog but not spark_ext.
 """
 
 from __future__ import annotations
@@ -17,37 +17,36 @@ import deltalog
 from spark_ext.session.jobs import cancelled_with_its_caller
 from spark_ext.session.settings import is_connect
 
-_INPUTS = StructType([StructField("number", LongType(), False), StructField("given", BinaryType(), False)])
-_RETURNED = "number long, made binary"
+_INPUTS = StructType([StructField("number", LongType(), False), StructField("input", BinaryType(), False)])
+_RETURNED = "number long, output binary"
 _DESCRIPTION = "spark.job.description"
 
 
 def returned(
     spark: SparkSession, url: str, work: Callable[[bytes, str], bytes], inputs: Sequence[bytes], description: str
 ) -> list[bytes]:
-    """What ``work`` returned for each of ``inputs``, in their order: one task for each. ``work`` also gets a text that
-    is its own for each attempt of a task. ``description``: of the job in Spark's UI; Spark Connect has its own there.
-    ``url``: of the table, for messages.
+    """The results of ``work`` for ``inputs``, in order, with one task per input. ``work`` also receives a string that
+    is unique to the task attempt. ``description``: of the job in Spark's UI, in classic sessions. ``url``: of the
+    table, for messages.
 
-    Raises StoreError where the tasks did not return one answer for each, and Spark's own errors. Cost: one job, and one
-    that counts the inputs for it.
+    Raises StoreError if the tasks do not return one result per input, and Spark's own errors. Cost: the job, and one
+    that samples the inputs to partition them.
     """
-    frame = spark.createDataFrame([(number, bytearray(given)) for number, given in enumerate(inputs)], _INPUTS)
+    frame = spark.createDataFrame([(number, bytearray(item)) for number, item in enumerate(inputs)], _INPUTS)
     job = frame.repartitionByRange(len(inputs), "number").mapInArrow(_task(work), _RETURNED)
     with _described(spark, description):
         rows = cancelled_with_its_caller(spark, job.collect)
-    made = {row[0]: bytes(row[1]) for row in rows}
-    if len(rows) != len(inputs) or len(made) != len(inputs):
+    outputs = {row[0]: bytes(row[1]) for row in rows}
+    if len(rows) != len(inputs) or len(outputs) != len(inputs):
         raise deltalog.StoreError(
-            f"{url}: {len(inputs)} tasks were to do a part each, and {len(rows)} answers came for {len(made)} parts. "
-            "Do it again.",
+            f"{url}: Spark returned {len(rows)} results for {len(outputs)} of {len(inputs)} tasks. Repeat the call.",
             path=url,
         )
-    return [made[number] for number in range(len(inputs))]
+    return [outputs[number] for number in range(len(inputs))]
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time. Cost: over Spark Connect one small job."""
+    """The number of tasks that the session runs at a time. Cost: over Spark Connect one small job."""
     if is_connect(spark):
         return len(spark.range(1_000).selectExpr("spark_partition_id() AS id").distinct().collect())
     return int(spark.sparkContext.defaultParallelism)
@@ -55,7 +54,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @contextlib.contextmanager
 def _described(spark: SparkSession, description: str) -> Iterator[None]:
-    """Jobs of this thread, and of those that it starts, have the description meanwhile."""
+    """Set the description of the jobs of this thread and its child threads."""
     if is_connect(spark):
         yield
         return
@@ -76,10 +75,10 @@ def _task(work: Any) -> Any:
         context = TaskContext.get()
         attempt = f"{context.partitionId():05d}-{context.taskAttemptId()}"
         for batch in batches:
-            for number, given in zip(batch.column(0), batch.column(1), strict=True):
-                made = pyarrow.array([work(given.as_py(), attempt)], pyarrow.binary())
+            for number, item in zip(batch.column(0), batch.column(1), strict=True):
+                outputs = pyarrow.array([work(item.as_py(), attempt)], pyarrow.binary())
                 yield pyarrow.RecordBatch.from_arrays(
-                    [pyarrow.array([number.as_py()], pyarrow.int64()), made], ["number", "made"]
+                    [pyarrow.array([number.as_py()], pyarrow.int64()), outputs], ["number", "output"]
                 )
 
     return run

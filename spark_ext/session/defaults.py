@@ -1,8 +1,8 @@
-"""Settings of the session that apply where a write does not give the option.
+"""Session settings that are the defaults of write options.
 
-delta-spark's writer takes defaults from its session, and options of the write take precedence. Each of these settings
-is applied here with the same precedence, or refused with an error that names it, so that a script written for
-delta-spark has the same results.
+delta-spark's writer takes defaults from its session; options of the write take precedence. Each of these settings is
+applied with the same precedence, or refused with an error that names it, so that scripts for delta-spark have the same
+results.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
-# The least protocol versions of a new table. Settings up to these have no effect.
+# The minimum protocol versions of a new table. Settings up to these have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
-# What delta-spark packs into one partition of an optimized write.
+# delta-spark's partition size in an optimized write.
 _OPTIMIZED_DEFAULT = "512m"
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
@@ -43,7 +43,7 @@ _FREE_TEXT = (_USER_METADATA, _TXN_APP_ID)
 
 
 class _Settings(Mapping[str, str]):
-    """The settings that a session has set, as text by name. Each is queried when it is first used, and kept."""
+    """The settings that are set in a session, by name. A setting is queried at its first use, and then cached."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -59,16 +59,16 @@ class _Settings(Mapping[str, str]):
         return value
 
     def _check_not_hidden(self, name: str) -> None:
-        """Spark Connect 4.3 tells a client that a setting whose value looks like a secret is not set."""
+        """Raise CallError if the session hides the setting. Spark Connect 4.3 reports a setting as unset if its value
+        looks like a secret."""
         if name in _FREE_TEXT and is_connect(self._spark) and name in list(self):
             raise deltalog.CallError(
                 f"The session hides the value of {name}, which looks like a secret by its spark.sql.redaction "
-                "settings, so that the write cannot follow it. Give it as an option of the write, and unset it in the "
-                "session."
+                "settings, so the write cannot apply it. Set the option of the write instead, and unset the setting."
             )
 
     def __iter__(self) -> Iterator[str]:
-        # Names only: this command redacts values that look like secrets.
+        # Only the names: this command redacts values that look like secrets.
         return iter([row[0] for row in self._spark.sql("SET").collect()])
 
     def __len__(self) -> int:
@@ -77,20 +77,20 @@ class _Settings(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """The settings of a session that a write follows, as text by name; only those that are set."""
+    """The settings of a session that apply to writes, by name; only those that are set."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spark: SparkSession) -> SessionDefaults:
-        """Cost: one query for each setting that a write asks for; for the properties of a new table, and on Spark
-        Connect for free text that is not set, also one command, which starts no job."""
+        """The settings of a session. Cost: one query for every setting that a write looks up; for the properties of a
+        new table, and over Spark Connect for unset free text, also one command, without a job."""
         return cls(_Settings(spark))
 
     def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a write: those that are ``given``, and the session's settings for the others.
+        """The options of a write: ``given``, with the session's settings as defaults.
 
-        Raises CallError, which names the setting, for a setting that cannot be applied.
+        Raises CallError for a setting that cannot be applied; the error names it.
         """
         self._check_compaction()
         options = dict(given)
@@ -103,10 +103,10 @@ class SessionDefaults:
         if not self.gives_transaction(given):
             return self._with_overwrite_mode(mode, options)
         if not (_TXN_APP_ID in self.settings and _TXN_VERSION in self.settings):
-            raise deltalog.CallError(f"{_TXN_APP_ID} and {_TXN_VERSION} belong together. Set both, or none.")
+            raise deltalog.CallError(f"{_TXN_APP_ID} and {_TXN_VERSION} belong together. Set both, or neither.")
         version = self.settings[_TXN_VERSION]
         if not (version.isascii() and version.isdigit()):
-            raise deltalog.CallError(f"{_TXN_VERSION} is {version!r}, but must be a number that is not negative.")
+            raise deltalog.CallError(f"{_TXN_VERSION} is {version!r}, but must be a non-negative number.")
         options.update(txnAppId=self.settings[_TXN_APP_ID], txnVersion=int(version))
         return self._with_overwrite_mode(mode, options)
 
@@ -120,8 +120,8 @@ class SessionDefaults:
         return options
 
     def check_dynamic(self, options: Mapping[str, Any]) -> None:
-        """Raises CallError, as delta-spark does, if a write replaces the partitions that occur in the data and the
-        session or another option forbids it."""
+        """Raise CallError, as delta-spark does, for a dynamic partition overwrite that the session or another option
+        forbids."""
         if not options.get("partitionOverwriteMode"):
             return
         if not self._flag(_DYNAMIC_ENABLED, True):
@@ -137,21 +137,20 @@ class SessionDefaults:
 
     @property
     def optimized_bytes(self) -> int:
-        """The size of a partition of shuffled rows in a write with ``optimizeWrite``."""
+        """The size of shuffled partitions in a write with ``optimizeWrite``."""
         return bytes_of(_OPTIMIZED_SIZE, self.settings.get(_OPTIMIZED_SIZE, _OPTIMIZED_DEFAULT))
 
     @property
     def checks_replacing_rows(self) -> bool:
-        """Whether rows that the condition of ``replaceWhere`` does not select are refused."""
+        """Whether new rows must satisfy ``replaceWhere``."""
         return self._flag(_REPLACE_CHECKED, True)
 
     def check_replaced_by(self, columns: Sequence[str], partition_columns: Sequence[str]) -> None:
-        """Raises CallError if the session forbids a condition of ``replaceWhere`` that uses other columns than
-        partition columns."""
+        """Raise CallError if ``replaceWhere`` uses data columns and the session forbids that."""
         others = sorted(set(columns).difference(partition_columns))
         if others and not self._flag(_REPLACE_BY_DATA, True):
             raise deltalog.CallError(
-                f"replaceWhere uses {', '.join(others)}, and {_REPLACE_BY_DATA} is false in this session, which allows "
+                f"replaceWhere uses {', '.join(others)}, but {_REPLACE_BY_DATA} is false in this session, which allows "
                 "partition columns only. Set it to true, or use partition columns."
             )
 
@@ -163,18 +162,18 @@ class SessionDefaults:
             )
 
     def gives_transaction(self, given: Mapping[str, Any]) -> bool:
-        """Whether the application id and version of a write come from the session."""
+        """Whether ``txnAppId`` and ``txnVersion`` of a write come from the session."""
         is_given = "txnAppId" in given or "txnVersion" in given
         return not is_given and (_TXN_APP_ID in self.settings or _TXN_VERSION in self.settings)
 
     def forget_transaction(self, spark: SparkSession) -> None:
-        """After a write with the session's ``txnVersion``: unset it, if autoReset is enabled in the session."""
+        """Unset the session's ``txnVersion`` after a write that used it, if the session enables autoReset."""
         if self._flag(_TXN_VERSION_RESET):
             spark.conf.unset(_TXN_VERSION)
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of a table that is created."""
+        """The default properties of new tables."""
         prefix = len(PROPERTY_DEFAULTS)
         names = [name for name in self.settings if name.startswith(PROPERTY_DEFAULTS)]
         named = {f"delta.{name[prefix:]}": self.settings[name] for name in names if name in self.settings}
@@ -189,8 +188,8 @@ class SessionDefaults:
 
 
 def bytes_of(what: str, text: str) -> int:
-    """A size as Spark writes it: a number of bytes, or of KiB, MiB, … with a unit (``128m``, ``1gb``). Raises
-    CallError, which names ``what``."""
+    """A size in Spark's notation, in bytes or with a unit (``128m``, ``1gb``). Raises CallError, which names
+    ``what``."""
     found = re.fullmatch(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if found is None or not int(found[1]):
         raise deltalog.CallError(f"{what} is {text!r}, but must be a size in bytes such as 134217728 or 128m.")

@@ -18,19 +18,18 @@ from spark_ext.session.settings import is_connect
 
 T = TypeVar("T")
 
-# How long the tasks of a cancelled job may take to end.
+# How long to wait for the tasks of a cancelled job.
 _END_S = 20.0
 
-# Errors of the executors' file systems, as Java names them in Spark's messages.
+# Java's names for errors of the executors' file systems, in Spark's messages.
 _OF_THE_STORE = re.compile(
     r"\bjava\.[\w.]+: [^\n]*(No space left on device|Disk quota exceeded|File too large|Read-only file system"
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
 )
-# Of PySpark's own errors those that Spark Connect raises for whatever has no class of its own; the others, among them
-# what a function in Python raises, are about the query. Classic Spark raises errors of its gateway instead.
+# The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
+# about the query. Classic Spark raises errors of its gateway for such failures.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# In the text of such an error: what a function of the query raised. Spark 3.5 has no class for it where files are
-# written.
+# In the text of such an error: a Python function of the query raised it. Spark 3.5 has no class for that in a write.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
@@ -39,40 +38,40 @@ EXECUTORS = "executors were lost"
 WORKERS = "a Python worker died"
 CANCELLED = "it was cancelled"
 GONE = "the session ended"
-# What failures of the cluster say in Spark's messages, and what to do. The first that is found counts: a lack of memory
-# also ends executors.
+# Patterns of cluster failures in Spark's messages, and what to do. The first match applies: running out of memory also
+# loses executors.
 _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
     MEMORY: (
         re.compile(
             r"java\.lang\.OutOfMemoryError|\bJava heap space\b"
             r"|UNABLE_TO_ACQUIRE_MEMORY|Container killed by YARN for exceeding|OOMKilled"
         ),
-        "Give executors and driver more memory, or write fewer rows in a task (repartition), then write again.",
+        "Increase the memory of executors and driver, or write fewer rows per task (repartition), then write again.",
     ),
     EXECUTORS: (
         re.compile(r"\bExecutorLostFailure \(|\bFetchFailed\(|\.\w*FetchFailedException\b|\.ExecutorDeadException\b"),
-        "Look into the logs of the executors, then write again.",
+        "Check the logs of the executors, then write again.",
     ),
     WORKERS: (
         re.compile(r"Python worker exited unexpectedly|Python worker failed to connect"),
-        "A function of the query ended its process, or the system did for lack of memory: look into the logs of the "
+        "A function of the query ended its process, or the system killed it for lack of memory: check the logs of the "
         "executors.",
     ),
     CANCELLED: (
         re.compile(r"\[SPARK_JOB_CANCELLED\]|\[OPERATION_CANCELED\]|SparkException: Job \d+ cancelled\b"),
-        "Write again if that was not intended.",
+        "If that was not intended, write again.",
     ),
     GONE: (
         re.compile(r"SparkContext (?:was|has been) shut ?down|stopped SparkContext|StatusCode\.UNAVAILABLE"),
-        "The process of Spark's driver was stopped or killed: look into its log, then write again in a new session.",
+        "The process of Spark's driver was stopped or killed: check its log, then write again in a new session.",
     ),
 }
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JobFailedError(deltalog.DeltaLogError):
-    """The cluster could not carry out the Spark job of a write: nothing was committed, and the same write can be
-    repeated. Spark's own error is the ``__cause__``.
+    """The cluster failed to run the Spark job of a write. Nothing was committed, and the write can be repeated. The
+    ``__cause__`` is Spark's error.
 
     ``reason``: "out of memory", "executors were lost", "a Python worker died", "it was cancelled", "the session ended".
     """
@@ -82,16 +81,16 @@ class JobFailedError(deltalog.DeltaLogError):
 
 
 def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
-    """Cancels the jobs that ``run`` starts when it is interrupted. A KeyboardInterrupt alone ends only the call that
-    waits for a job: the job would continue, and write."""
+    """Call ``run``, and cancel the jobs that it started if it is interrupted. Otherwise a KeyboardInterrupt would end
+    the call that waits for a job, and the job would continue to write."""
     if not is_connect(spark):
-        return _beside(run)
+        return _in_thread(run)
     tag = f"deltalog-{uuid.uuid4()}"
     spark.addTag(tag)
     try:
         return run()
     except Exception:
-        raise  # Spark itself has ended the job
+        raise  # Spark has ended the job itself
     except BaseException:
         with contextlib.suppress(Exception):
             spark.interruptTag(tag)
@@ -101,9 +100,9 @@ def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
             spark.removeTag(tag)
 
 
-def _beside(run: Callable[[], T]) -> T:
-    """Runs it in a thread of its own. On Ctrl-C PySpark calls the JVM from the main thread, to cancel all jobs of a
-    classic session. If that thread waits for an answer of the JVM already, it may take one answer for the other."""
+def _in_thread(run: Callable[[], T]) -> T:
+    """Call ``run`` in a thread. On Ctrl-C PySpark calls the JVM from the main thread to cancel all jobs of a classic
+    session; if that thread were already waiting for an answer of the JVM, it could mix up the two answers."""
     answers: list[T] = []
     errors: list[BaseException] = []
 
@@ -126,8 +125,8 @@ def _beside(run: Callable[[], T]) -> T:
 
 
 def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError | None:
-    """The error for a job that Spark could not carry out, or whose files could not be written to ``directory``; None
-    for errors of the query itself, as those of a function in Python."""
+    """The deltalog error for a job that the cluster failed to run, or that could not write to ``directory``; None for
+    errors of the query itself, such as those of a Python function."""
     if isinstance(error, PySparkException) and type(error).__name__ not in _OF_NO_CLASS:
         return None
     text = str(error)
@@ -147,8 +146,8 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
 
 @contextlib.contextmanager
 def lost_session_explained(location: str) -> Iterator[None]:
-    """Makes errors of a session whose process does not answer, wherever they come from before the commit, a
-    JobFailedError. ``location``: of the table."""
+    """Raise errors of a session whose process does not answer as JobFailedError, for calls before the commit.
+    ``location``: of the table."""
     try:
         yield
     except Exception as error:
@@ -170,11 +169,11 @@ def _reason(text: str) -> str | None:
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Whether the session's own process did not answer."""
+    """Whether the session's process did not answer."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 
 def _first_line(text: str) -> str:
-    """Of Spark's message, without the line that names the call of its gateway."""
+    """The first line of Spark's message, without the line about the gateway's call."""
     lines = [line.strip(" :") for line in text.splitlines() if not line.startswith("An error occurred while calling")]
     return lines[0][:_MAX_CHARS] if lines else "no message"

@@ -1,7 +1,7 @@
-"""Table names of a session: which catalog of deltalog they belong to, and the address of each table in it.
+"""Table names: the deltalog catalog of a session, and the addresses of its tables.
 
-The catalog is a file (or a DynamoDB table) as ``deltalog.TransactionManager`` takes it, so that names outlive the
-session. Reader, writer and SQL resolve a name by ``address_of(spark, name)``; the address is a location like any other.
+The catalog is a SQLite file or a DynamoDB table, as for ``deltalog.TransactionManager``, so that names outlive the
+session. Reader, writer and SQL resolve a name by ``address_of(spark, name)``, and use the address like a path.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DEFAULT_SCHEMA = "default"
 
 
 def use_catalog(spark: SparkSession, catalog: str | None) -> None:
-    """Set the catalog of deltalog in which the session's plain table names are found; None: no catalog.
+    """Set the deltalog catalog that resolves the session's table names; None: no catalog.
 
-    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``. The same as
-    the setting ``spark.deltalog.catalog``. Cost: none.
+    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``. Equivalent
+    to the setting ``spark.deltalog.catalog``. Cost: none.
     """
     if catalog is None:
         spark.conf.unset(CATALOG)
@@ -49,12 +49,12 @@ def catalog_of(spark: SparkSession) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether text can be the name of a table, ``table`` or ``schema.table``, and not a path or an address."""
+    """Whether text has the form ``table`` or ``schema.table``, and so is not a path or an address."""
     return _NAME.fullmatch(text) is not None
 
 
 def full_name(name: str) -> str:
-    """``schema.table`` without backticks; the schema is ``default`` where none is given. Raises CallError."""
+    """A name as ``schema.table`` without backticks, by default with the schema ``default``. Raises CallError."""
     found = _NAME.fullmatch(name) if isinstance(name, str) else None
     if found is None:
         raise deltalog.CallError(f"{name!r} is not the name of a table: write table or schema.table.")
@@ -63,18 +63,18 @@ def full_name(name: str) -> str:
 
 
 def address_of(spark: SparkSession, name: str) -> str:
-    """The address of a table by its name, for calls that take a path. Raises CallError. Cost: none."""
+    """The address of a table, for calls that take a path. Raises CallError. Cost: none."""
     return f"catalog:{catalog_of(spark)}#{full_name(name)}"
 
 
 def can_be_registered(full: str) -> bool:
-    """Whether a catalog can have a table of this ``schema.table``: others are longer, or have control characters."""
+    """Whether a catalog accepts this ``schema.table``: it is not too long, and has no control characters."""
     parts = full.partition(".")[::2]
     return all(_REGISTRABLE.fullmatch(part) and len(part.encode()) <= _MOST_BYTES for part in parts)
 
 
 def location_of(spark: SparkSession, name: str) -> str:
-    """Where a new table is stored that has a name and no path: below Spark's warehouse directory, as Spark's tables."""
+    """The default location of a new table by name: below Spark's warehouse directory, as for Spark's tables."""
     schema, _, table = full_name(name).partition(".")
     warehouse = spark.conf.get(_WAREHOUSE)
     assert warehouse is not None

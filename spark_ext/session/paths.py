@@ -1,4 +1,4 @@
-"""File names as Spark, Hive and this machine spell them."""
+"""Table locations, and the spellings of file paths in Spark, Hive and the local file system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import deltalog
 from spark_ext.session import stores
 
-# A path, the address of a table in a catalog, or an open table: one of a ManagedTransaction includes its changes.
+# A path, the address of a table in a catalog, or an open table. That of a ManagedTransaction includes uncommitted
+# changes.
 Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -25,7 +26,7 @@ _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 
 
 def check_format(source: str) -> None:
-    """Raises CallError for any format but Delta's."""
+    """Raise CallError for any format other than Delta."""
     if not isinstance(source, str) or source.lower() not in ("delta", "deltalog"):
         raise deltalog.CallError(
             f"The format is {source!r}, but spark_ext reads and writes only Delta tables: use 'delta'."
@@ -33,8 +34,8 @@ def check_format(source: str) -> None:
 
 
 def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
-    """A stand-in for a method of Spark's own reader or writer, which raises CallError when it is called. Raises
-    AttributeError for other names."""
+    """A stand-in for a method that Spark's reader or writer has and this one lacks; it raises CallError when called.
+    Raises AttributeError for other names."""
     if name not in elsewhere:
         raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
 
@@ -45,7 +46,7 @@ def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[...
 
 
 def is_address(url: str) -> bool:
-    """Whether it names a table of a catalog, ``catalog:<catalog>#<name>``, rather than a directory."""
+    """Whether a location is an address in a catalog, ``catalog:<catalog>#<name>``."""
     return url.startswith("catalog:")
 
 
@@ -57,13 +58,13 @@ def url_of(location: Location) -> str:
 def open_table(
     spark: SparkSession, location: Location, allowed_paths: Sequence[str] = (), storage: Mapping[str, Any] | None = None
 ) -> deltalog.DeltaTable:
-    """The table at a location; a DeltaTable is returned as it is. ``storage``: options of its store; None: those that
-    the session has for S3. Raises TableNotFoundError, and CallError as ``checked_root``."""
+    """The table at a location; a DeltaTable is returned unchanged. ``storage``: the options of its store; by default
+    the session's S3A settings. Raises TableNotFoundError, and CallError as ``checked_root``."""
     if isinstance(location, deltalog.DeltaTable):
         given = "allowedPaths" if allowed_paths else "storage_options" if storage else None
         if given:
             raise deltalog.CallError(
-                f"{given} can only be given with a path; a DeltaTable was opened with its own options."
+                f"{given} can only be used with a path; a DeltaTable was opened with its own options."
             )
         table = location
     else:
@@ -84,12 +85,12 @@ def _opened(
     except deltalog.CallError:
         if storage or not options or not is_address(url):
             raise
-        # The session has settings for S3, and the table of the catalog is elsewhere.
+        # The session has S3A settings, but the table of the catalog is not on S3.
         return deltalog.DeltaTable.open(url, allowed_paths=allowed_paths)
 
 
 def storage_of(spark: SparkSession, url: str, storage: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The options for the store at a location: those that are given, else the session's for S3."""
+    """The options for the store at a location: ``storage`` if not empty, otherwise the session's S3A settings."""
     if storage:
         return storage
     return stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {}
@@ -101,7 +102,7 @@ def checked_root(path: str, storage: Mapping[str, Any] | None) -> str:
     if stores.bucket_of(url):
         return url
     if url.startswith("memory://"):
-        raise deltalog.CallError(f"{url} is in this Python process, and Spark cannot access it. Give a path.")
+        raise deltalog.CallError(f"{url} is in this Python process, and Spark cannot access it. Use a path.")
     root = deltalog.open_store(url, **(storage or {})).url
     if not os.path.isabs(root):
         raise deltalog.CallError(
@@ -112,15 +113,15 @@ def checked_root(path: str, storage: Mapping[str, Any] | None) -> str:
 
 
 def uri(path: str) -> str:
-    """An absolute path or a URL on S3 for Spark: with its scheme, so that ``fs.defaultFS`` does not apply."""
+    """An absolute path or S3 URL as a URI for Spark, with a scheme so that ``fs.defaultFS`` does not apply."""
     return "s3a://" + path.partition("://")[2] if stores.bucket_of(path) else "file:" + path
 
 
 def literal(path: str) -> str:
-    """A path for ``spark.read``, which expands glob characters unless they are escaped.
+    """A path for ``spark.read`` with glob characters escaped.
 
-    Spark's own switch against that, the option ``__globPaths__``, is ignored by Connect, and elsewhere returns the
-    rows of n files n times where a path has such a character.
+    Spark's option against globbing, ``__globPaths__``, does not help: Connect ignores it, and classic Spark returns the
+    rows of n files n times if a path has a glob character.
     """
     return _GLOB.sub(r"\\\1", path)
 
@@ -140,15 +141,15 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The value behind a Hive directory name; Hive escapes single ASCII characters only."""
+    """The value in a Hive directory name. Hive only escapes ASCII characters."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def hidden_from_spark(name: str) -> bool:
-    """Whether Spark's listing silently skips a file of this name, or cannot open it at all.
+    """Whether Spark silently skips a file of this name, or cannot open it.
 
-    Spark skips names that begin with ``_`` or ``.`` (``_metadata`` is listed, but not scanned); on a local disk a colon
-    makes an invalid checksum name.
+    Spark skips names that begin with ``_`` or ``.`` (it lists ``_metadata`` but does not scan it). On a local disk, a
+    colon leads to an invalid name of the checksum file.
     """
     if name.startswith("_") and "=" not in name:
         return True

@@ -1,4 +1,4 @@
-"""Directories of this process among the temporary files, and the removal of those that killed processes left."""
+"""Temporary directories of this process, and the removal of those that killed processes left behind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import time
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is removed there but by its own process
+except ImportError:  # Windows, where no abandoned directories are removed
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".lock"
-# A directory is locked right after it is made. One that is older and is not locked belongs to no process.
+# A directory is locked right after its creation. An unlocked directory older than this is abandoned.
 _MIN_AGE_S = 600.0
 _MAX_REMOVED = 64
 _searched: set[str] = set()
@@ -24,10 +24,10 @@ _searching = threading.Lock()
 
 
 class ScratchDirectory:
-    """An empty directory for temporary files, locked as long as this process lives or until ``remove``.
+    """An empty temporary directory, locked until ``remove`` or the end of this process.
 
-    The first one of a process also removes up to 64 that killed processes of this user left. Raises OSError. Cost: a
-    listing of the directory for temporary files, once for a process.
+    The first one in a process also removes up to 64 directories that killed processes of this user left behind. Raises
+    OSError. Cost: once per process, a listing of the directory for temporary files.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -47,7 +47,7 @@ class ScratchDirectory:
             raise
 
     def remove(self) -> None:
-        """Remove it with its files, best effort."""
+        """Remove the directory and its files, best effort."""
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -66,14 +66,14 @@ def _remove_abandoned(place: str, prefix: str) -> None:
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
-    """Whether no process has it: this user's, old enough to be locked, and not locked."""
+    """Whether a directory of this user is old enough to be locked, and is not."""
     try:
         seen = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or time.time() - seen.st_mtime < _MIN_AGE_S:
             return False
         lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return True  # its process ended before it was locked
+        return True  # its process ended before locking it
     except OSError:
         return False
     try:

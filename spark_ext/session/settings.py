@@ -1,4 +1,4 @@
-"""Settings that a Spark job needs to write valid files, independent of its session and its Hadoop configuration."""
+"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop configuration say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-# Requirements of the Parquet files of a Delta table: Spark's default INT96 timestamps have no statistics; not every
-# reader expects another calendar or another layout of lists; columns that are mapped by id need field ids. The commit
-# protocol decides which files are the job's.
+# Required for the Parquet files of a Delta table. Spark's default INT96 timestamps have no statistics; some readers
+# expect neither the Julian calendar nor the legacy layout of lists; column mapping by id needs field ids; the commit
+# protocol determines the files of a job.
 TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
 SETTINGS: Mapping[str, str] = {
     TIMESTAMP_SETTING: "TIMESTAMP_MICROS",
@@ -24,39 +24,41 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# For a table with variants: shredded ones need another feature of the table.
+# For tables with variants: shredded variants need another table feature.
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
-# Since this version of Spark a write takes the first of them as an option (the others only from the session).
+# The Spark version from which a write takes the timestamp setting as an option; it takes the others from the session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
-# Options of a write that become settings of Hadoop for it. Committers of another algorithm leave files of tasks that
-# failed; files with another base name can be hidden ones.
+# Write options that become Hadoop settings of the job. Version 2 of the committer's algorithm leaves files of failed
+# tasks; files with another base name can be hidden.
 OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "mapreduce.output.basename": "part",
     "parquet.summary.metadata.level": "NONE",
-    # A file system without a checksum file beside each file, which would be removed after the job.
+    # A file system that writes no .crc files, which would have to be removed after the job.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",  # else the one of the process, for which this setting comes too late
+    # Otherwise Hadoop returns the cached file system, created before this setting.
+    "fs.file.impl.disable.cache": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
 _PROBE = "spark.deltalog.probe"
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """The major and minor version of Spark."""
     match = re.match(r"(\d+)\.(\d+)", spark.version)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect. Cost: none."""
+    """Whether a session uses Spark Connect. Cost: none."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @dataclass
-class _Held:
-    """Settings of a session in which writes run, and their values before the first of them."""
+class _SharedSettings:
+    """Settings of a session that concurrent writes share, and the values from before the first of these writes."""
 
     session: SparkSession
     keys: frozenset[str]
@@ -65,15 +67,15 @@ class _Held:
 
 
 _lock = threading.Lock()
-_held: list[_Held] = []
+_held: list[_SharedSettings] = []
 
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of the session for the time of a write; those that it has already are not changed.
+    """Apply settings to the session during a write. Settings that already have the value are not touched.
 
-    Writes of several threads share one change of the same settings, with the values of the first, also if each has a
-    separate SparkSession object for the session; the last one to end restores the settings from before the first.
+    Concurrent writes of one session share the change, even through different SparkSession objects: the first one makes
+    it, with its values, and the last one to end restores the previous values.
     """
     if not settings:
         yield
@@ -83,7 +85,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
         held = next((each for each in _held if each.keys == keys and _are_one(each.session, spark)), None)
         if held is None:
             other = {key: value for key, value in settings.items() if spark.conf.get(key).upper() != value.upper()}
-            held = _Held(spark, keys, 0, {key: spark.conf.get(key, None) for key in other})
+            held = _SharedSettings(spark, keys, 0, {key: spark.conf.get(key, None) for key in other})
             for key, value in other.items():
                 spark.conf.set(key, value)
             _held.append(held)
@@ -103,7 +105,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def _are_one(one: SparkSession, other: SparkSession) -> bool:
-    """Whether both are one session of the JVM, so that a setting of one applies to the other."""
+    """Whether both objects are the same session of the JVM and so share settings."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -116,4 +118,4 @@ def _are_one(one: SparkSession, other: SparkSession) -> bool:
         finally:
             one.conf.unset(_PROBE)
     except Exception:
-        return False  # it was stopped concurrently
+        return False  # the session was stopped concurrently

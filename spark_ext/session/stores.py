@@ -1,7 +1,7 @@
-"""One set of storage options for both clients of an object store: deltalog's, and Spark's S3A file system.
+"""One set of storage options for both clients of an object store: deltalog and Spark's S3A.
 
-Options have the names that ``DeltaTable.open(url, **options)`` takes. Spark gets them as Hadoop settings of one scan,
-for the buckets of the table only. Where none are given, the session's own S3A settings apply to deltalog too.
+Options have the names of ``DeltaTable.open(url, **options)``. Spark gets them as Hadoop settings of a single scan, for
+the buckets of the table only. Without options, the session's S3A settings apply to deltalog too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import deltalog
 
 _S3 = re.compile(r"s3a?://([^/]+)/?(.*)", re.DOTALL)
-# Settings of S3A by their names after "fs.s3a." that have a counterpart here.
+# The S3A settings (names after "fs.s3a.") for which deltalog has an option.
 _KEY, _SECRET, _TOKEN = "access.key", "secret.key", "session.token"
 _ENDPOINT, _REGION, _SSL = "endpoint", "endpoint.region", "connection.ssl.enabled"
 _PATH_STYLE, _PROVIDER, _PAYER = "path.style.access", "aws.credentials.provider", "requester.pays.enabled"
@@ -29,30 +29,32 @@ _SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _PROFILE = "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider"
 _DEFAULT_REGION = "us-east-1"
-# Options that decide who commits: files of data need none of them.
+# Options for commits, which data files do not need.
 _OF_COMMITS = ("commit", "dynamodb_endpoint_url")
-# Options by which the driver reaches the store through another library.
+# Options by which deltalog would access the store through another library.
 _OTHER_CLIENTS = ("filesystem", "driver")
 
 
 def bucket_of(url: str) -> str | None:
-    """The bucket of an address on S3; None for other places."""
+    """The bucket of an S3 URL; None for other locations."""
     found = _S3.match(url)
     return found[1] if found else None
 
 
 @dataclass(frozen=True)
 class Storage:
-    """How the files of a table are reached. ``is_remote``: they are on S3. ``options``: of deltalog. ``settings``: of
-    Spark's scans. Its text shows neither, since both can hold secrets."""
+    """How to access the files of a table. Its repr omits options and settings, which can hold secrets."""
 
+    #: Whether they are on S3.
     is_remote: bool = False
+    #: For deltalog.
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Hadoop settings for Spark's scans.
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, spark: SparkSession, snapshot: deltalog.Snapshot) -> Storage:
-        """Of the table of a snapshot, however it was opened. Cost: 1 command of Spark for a table on S3."""
+        """The storage of a snapshot's table, however it was opened. Cost: 1 Spark command for a table on S3."""
         files = snapshot.reader.files
         buckets = [bucket for url in (snapshot.url, *files.allowed_paths) if (bucket := bucket_of(url)) is not None]
         if not buckets:
@@ -60,13 +62,13 @@ class Storage:
         options = _options_of(files.store)
         plain = {name: value for name, value in options.items() if name not in _OF_COMMITS}
         if plain == of_session(spark, snapshot.url):
-            return cls(True, plain)  # Spark has these already
+            return cls(True, plain)  # the session has these settings already
         return cls(True, plain, s3a_settings(plain, buckets))
 
     @property
     def source(self) -> Callable[[str], Any]:
-        """From the absolute path or URL of a file to what pyarrow reads. It can be sent to workers, which need deltalog
-        for tables on S3 only. It raises ObjectNotFoundError, StoreError."""
+        """A function that opens an absolute path or URL for pyarrow. It can be pickled to workers, which need deltalog
+        only for tables on S3. It raises ObjectNotFoundError, StoreError."""
         if not self.is_remote:
             return str
         open_store, options, opened = deltalog.open_store, dict(self.options), dict[str, Any]()
@@ -89,7 +91,7 @@ def _options_of(store: Any) -> Mapping[str, Any]:
 
 
 def s3a_settings(options: Mapping[str, Any], buckets: Iterable[str]) -> dict[str, str]:
-    """Options as settings of S3A, for each of the buckets. Those that only deltalog knows are left out. Pure."""
+    """Options as S3A settings for these buckets. Options without a counterpart are left out. Pure."""
     client = options.get("client_kwargs") or {}
     s3 = (options.get("config_kwargs") or {}).get("s3") or {}
     endpoint = options.get("endpoint_url") or client.get("endpoint_url")
@@ -106,7 +108,7 @@ def s3a_settings(options: Mapping[str, Any], buckets: Iterable[str]) -> dict[str
     if endpoint:
         is_secure = not endpoint.startswith("http://")
         found.update({_ENDPOINT: endpoint, _SSL: _flag(is_secure), _PATH_STYLE: "true"})
-        found[_REGION] = region or _DEFAULT_REGION  # S3A takes one from the endpoint of AWS only
+        found[_REGION] = region or _DEFAULT_REGION  # S3A derives a region from AWS endpoints only
     elif region:
         found[_REGION] = region
     if s3.get("addressing_style"):
@@ -117,7 +119,7 @@ def s3a_settings(options: Mapping[str, Any], buckets: Iterable[str]) -> dict[str
 
 
 def deltalog_options(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of S3A, by their names after ``fs.s3a.``, as options of deltalog. Pure."""
+    """S3A settings (names after ``fs.s3a.``) as options of deltalog. Pure."""
     options: dict[str, Any] = {}
     providers = settings.get(_PROVIDER, "")
     if "Anonymous" in providers:
@@ -140,16 +142,16 @@ def deltalog_options(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def of_session(spark: SparkSession, url: str) -> dict[str, Any]:
-    """The session's settings of S3A (``fs.s3a.…`` and ``spark.hadoop.fs.s3a.…``, those of the bucket first) as options
-    for a table there. Cost: 1 command, and 1 query for each setting that is set."""
+    """The session's S3A settings (``fs.s3a.…`` and ``spark.hadoop.fs.s3a.…``; per-bucket settings take precedence) as
+    options for a table. Cost: 1 command, and 1 query for every setting that is set."""
     return options_in(session_settings(spark, bucket_of(url)), url)
 
 
 def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str, str]:
-    """The session's settings of S3A that have a counterpart here, by their whole names: those of all buckets, or of
-    one and those for all. Cost: 1 command, and 1 query for each setting that is set."""
+    """The session's S3A settings in ``_KNOWN``, by full name: all of them, or with ``bucket`` those that apply to it.
+    Cost: 1 command, and 1 query for every setting that is set."""
     found: dict[str, str] = {}
-    # Names only: this command redacts values that look like secrets.
+    # Only the names: this command redacts values that look like secrets.
     for row in spark.sql("SET").collect():
         name = str(row[0])
         of_bucket = _SETTING.fullmatch(name)
@@ -162,7 +164,7 @@ def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str
 
 
 def options_in(session: Mapping[str, str], url: str) -> dict[str, Any]:
-    """Options for a table from what ``session_settings`` returned. Pure."""
+    """The options for a table from the result of ``session_settings``. Pure."""
     of_bucket = f"fs.s3a.bucket.{bucket_of(url)}."
     settings: dict[str, str] = {}
     for prefix in ("spark.hadoop.fs.s3a.", "fs.s3a.", f"spark.hadoop.{of_bucket}", of_bucket):
@@ -171,11 +173,11 @@ def options_in(session: Mapping[str, str], url: str) -> dict[str, Any]:
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a caller. Raises CallError for one by which only deltalog would reach the store."""
+    """A copy of a caller's options. Raises CallError for an option that Spark cannot follow."""
     for name in _OTHER_CLIENTS:
         if name in options:
             raise deltalog.CallError(
-                f"The storage option {name} selects a client that Spark does not have. Give the options of s3fs."
+                f"The storage option {name} selects a client that Spark does not have. Use the options of s3fs."
             )
     return dict(options)
 

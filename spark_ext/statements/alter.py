@@ -1,4 +1,4 @@
-"""ALTER TABLE, RESTORE, VACUUM and OPTIMIZE in SQL: read, and carried out by the verbs of the table."""
+"""ALTER TABLE, RESTORE, VACUUM, ANALYZE and OPTIMIZE in SQL: parsed, and executed by the methods of the table."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from spark_ext.statements.context import Context, Target
 from spark_ext.types import from_spark
 from spark_ext.writing.table_builder import type_of
 
-_KNOWN = (
-    "Known are ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
+_SUPPORTED = (
+    "Supported: ADD COLUMNS, RENAME COLUMN, DROP COLUMNS, ALTER COLUMN, CLUSTER BY, SET and UNSET TBLPROPERTIES, ADD "
     "and DROP CONSTRAINT, DROP FEATURE, RENAME TO, SET LOCATION"
 )
 
 
 def alter(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``ALTER TABLE t …``. Returns no rows; None for a table of Spark. Raises as the method of ``DeltaTable`` of
-    deltalog for the change."""
+    """``ALTER TABLE t …``. Returns no rows; None for a Spark table. Raises as the method of ``deltalog.DeltaTable``
+    that makes the change."""
     cursor.expect("alter")
     if not cursor.accept("table"):
         return None
     found = context.target(cursor)
     if found is None:
         return None
-    for words, move in _MOVES.items():
+    for words, change_name in _NAME_CHANGES.items():
         if cursor.accept(*words):
-            move(context, cursor, found)
+            change_name(context, cursor, found)
             return context.nothing()
     for words, change in _CHANGES.items():
         if cursor.accept(*words):
             change(context, cursor, found.core)
             return context.nothing()
-    raise cursor.error(f"ALTER TABLE cannot do this for a table of deltalog. {_KNOWN}")
+    raise cursor.error(f"ALTER TABLE of a deltalog table does not support this. {_SUPPORTED}")
 
 
 def _add_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
@@ -65,7 +65,7 @@ def _rename_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable)
 
 def _drop_columns(context: Context, cursor: Cursor, table: deltalog.DeltaTable) -> None:
     if cursor.accept("if", "exists"):
-        raise cursor.error("IF EXISTS cannot be given for columns")
+        raise cursor.error("DROP COLUMNS does not support IF EXISTS")
     found = cursor.names() if cursor.word() == "(" else [cursor.path()]
     while cursor.accept(","):
         found.append(cursor.path())
@@ -101,13 +101,13 @@ def _alter_column(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
         table.set_column(name, sync_identity=True)
     else:
         raise cursor.error(
-            "ALTER COLUMN of a table of deltalog can be followed by TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, FIRST, "
-            "AFTER and SYNC IDENTITY. Defaults are given with CREATE TABLE. This is"
+            "ALTER COLUMN of a deltalog table supports TYPE, COMMENT, SET NOT NULL, DROP NOT NULL, FIRST, AFTER and "
+            "SYNC IDENTITY. Set defaults with CREATE TABLE. Unsupported"
         )
 
 
 def _is_whole(cursor: Cursor) -> bool:
-    """Whether a definition follows the name of a column, as in Hive's CHANGE COLUMN: a name and a type."""
+    """Whether a whole column definition (name and type) follows the column name, as in Hive's CHANGE COLUMN."""
     known = ("type", "comment", "drop", "set", "sync")
     is_change = any(token.word == "change" for token in cursor.statement.tokens[: cursor.at])
     return is_change and cursor.word() not in known and not cursor.is_at_end
@@ -157,7 +157,7 @@ def _unset_properties(context: Context, cursor: Cursor, table: deltalog.DeltaTab
     known = table.snapshot().metadata.configuration
     missing = [key for key in found if key not in known]
     if missing and not if_exists:
-        raise deltalog.InvalidPropertyError(
+        raise deltalog.errors.InvalidPropertyError(
             f"The table at {table.url} has no property {missing[0]}. Use UNSET TBLPROPERTIES IF EXISTS.", key=missing[0]
         )
     table.unset_properties(found)
@@ -187,7 +187,8 @@ def _drop_feature(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
     DeltaTable(context.spark, table).dropFeatureSupport(name, truncates)
 
 
-_MOVES: dict[tuple[str, ...], Callable[[Context, Cursor, Target], None]] = {
+# Changes of the catalog, not of the table.
+_NAME_CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, Target], None]] = {
     ("rename", "to"): drop.rename,
     ("set", "location"): drop.set_location,
 }
@@ -210,8 +211,8 @@ _CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, deltalog.DeltaTable],
 
 
 def restore(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``RESTORE [TABLE] t TO VERSION|TIMESTAMP AS OF value``. Returns as ``DeltaTable.restoreToVersion``; None for a
-    table of Spark."""
+    """``RESTORE [TABLE] t TO VERSION|TIMESTAMP AS OF value``. Returns the DataFrame of
+    ``DeltaTable.restoreToVersion``; None for a Spark table."""
     cursor.expect("restore")
     cursor.accept("table")
     found = context.target(cursor)
@@ -220,7 +221,7 @@ def restore(context: Context, cursor: Cursor) -> DataFrame | None:
     cursor.expect("to")
     kind = cursor.accept_one("version", "timestamp")
     if not kind:
-        raise cursor.error("VERSION or TIMESTAMP is expected")
+        raise cursor.error("expected VERSION or TIMESTAMP")
     cursor.expect("as", "of")
     if kind == "version":
         text = cursor.string() if cursor.token.kind == "string" else cursor.expression("the version of RESTORE")
@@ -232,13 +233,13 @@ def restore(context: Context, cursor: Cursor) -> DataFrame | None:
     moment = cursor.expression("the timestamp of RESTORE")
     cursor.finish()
     value = context.spark.sql(f"select cast(({moment}) as string) as text").collect()[0]["text"]
-    timestamp_ms(context.spark, value, "TIMESTAMP AS OF")  # an error has the name of the clause
+    timestamp_ms(context.spark, value, "TIMESTAMP AS OF")  # raises an error that names the clause
     return found.table.restoreToTimestamp(value)
 
 
 def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``VACUUM t [LITE | FULL] [RETAIN n HOURS] [DRY RUN]``, in any order. Returns the paths: of the files that would
-    be deleted with DRY RUN, else of the table, as delta-spark does; None for a table of Spark. Raises as
+    """``VACUUM t [LITE | FULL] [RETAIN n HOURS] [DRY RUN]``, clauses in any order. As delta-spark, returns the path of
+    the table, or with DRY RUN the paths of the files that would be deleted; None for a Spark table. Raises as
     ``DeltaTable.vacuum``."""
     cursor.expect("vacuum")
     cursor.accept("table")
@@ -252,9 +253,9 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
             try:
                 hours = float(text)
             except ValueError:
-                raise cursor.error(f"RETAIN is followed by a number of hours, not {text!r}") from None
+                raise cursor.error(f"RETAIN takes a number of hours, not {text!r}") from None
             if not cursor.accept_one("hours", "hour"):
-                raise cursor.error("HOURS is expected")
+                raise cursor.error("expected HOURS")
         elif not is_dry and cursor.accept("dry", "run"):
             is_dry = True
         elif full is None and (kind := cursor.accept_one("lite", "full")):
@@ -271,8 +272,8 @@ def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def analyze(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``ANALYZE TABLE t COMPUTE DELTA STATISTICS``. Returns no rows; None for other statistics, which are Spark's own,
-    and for a table of Spark. Raises as ``DeltaTable.compute_statistics`` of deltalog."""
+    """``ANALYZE TABLE t COMPUTE DELTA STATISTICS``. Returns no rows; None for Spark's own statistics and for a Spark
+    table. Raises as ``deltalog.DeltaTable.compute_statistics``."""
     cursor.expect("analyze")
     if not cursor.accept("table"):
         return None
@@ -285,8 +286,8 @@ def analyze(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns as ``DeltaTable.optimize``; None for a table
-    of Spark."""
+    """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns the metrics, as ``executeCompaction``; None
+    for a Spark table."""
     cursor.expect("optimize")
     found = context.target(cursor)
     if found is None:

@@ -1,4 +1,4 @@
-"""Definitions of columns and properties in SQL, for CREATE TABLE and ALTER TABLE."""
+"""Parses the column definitions and properties of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spark_ext.parse.table_references import unquoted
 from spark_ext.writing.table_builder import type_of
 
 _AFTER_TYPE = ("not", "comment", "default", "generated", "first", "after", ",", ")")
-_PLACED = "the place of a column can be chosen by ALTER TABLE alone: write the columns in their order"
+_PLACED = "only ALTER TABLE can choose the position of a column: write the columns in their order"
 
 
 def columns(cursor: Cursor, places: dict[str, str | None] | None = None) -> list[spark_types.StructField]:
     """``(name type [NOT NULL] [DEFAULT value] [GENERATED ALWAYS AS (value)] [COMMENT text], …)``. Raises CallError,
-    UnsupportedFeatureError for identity columns. ``places``: takes up what FIRST and AFTER say, as the argument
-    ``after`` of ``DeltaTable.add_columns``; None: these are an error."""
+    UnsupportedFeatureError for identity columns. ``places``: receives the positions that FIRST and AFTER ask for, in
+    the form of the argument ``after`` of ``DeltaTable.add_columns``; if it is None, FIRST and AFTER are errors."""
     cursor.expect("(")
     found = [column(cursor, places)]
     while cursor.accept(","):
@@ -28,7 +28,7 @@ def columns(cursor: Cursor, places: dict[str, str | None] | None = None) -> list
 
 
 def column(cursor: Cursor, places: dict[str, str | None] | None = None) -> spark_types.StructField:
-    """One of ``columns``; its name is a path as it is written where it has dots. Raises as ``columns``."""
+    """One column definition. A dotted name is returned as written. Raises as ``columns``."""
     start = cursor.at
     written = cursor.path()
     is_path = cursor.at > start + 1
@@ -53,14 +53,14 @@ def column(cursor: Cursor, places: dict[str, str | None] | None = None) -> spark
 
 
 def place(cursor: Cursor) -> dict[str, Any] | None:
-    """FIRST or AFTER and a column, as arguments of ``DeltaTable.set_column``; None where neither is next."""
+    """``FIRST`` or ``AFTER column`` as arguments of ``DeltaTable.set_column``; None if neither is next."""
     if cursor.accept("first"):
         return {"first": True}
     return {"after": cursor.identifier()} if cursor.accept("after") else None
 
 
 def type_text(cursor: Cursor) -> str:
-    """Read a type, as it is written. Raises CallError."""
+    """The text of a data type. Raises CallError."""
     start, depth = cursor.at, 0
     while not cursor.is_at_end:
         word = cursor.word()
@@ -77,7 +77,8 @@ def _generated(cursor: Cursor, name: str) -> str:
     if cursor.accept("by", "default") or cursor.word(2) == "identity":
         raise deltalog.UnsupportedFeatureError(
             f"Column {name} is an identity column, whose values spark_ext does not generate. Create the table with "
-            "deltalog.DeltaTable.create and deltalog.identity_column, use GENERATED ALWAYS AS (…), or give the values.",
+            "deltalog.DeltaTable.create and deltalog.schema.identity_column, use GENERATED ALWAYS AS (…), or write the "
+            "values yourself.",
             features=("identityColumns",),
         )
     cursor.expect("always", "as")
@@ -103,5 +104,5 @@ def properties(cursor: Cursor) -> dict[str, str]:
 
 
 def property_key(cursor: Cursor) -> str:
-    """The name of a property, as a string or with dots."""
+    """A property key, written as a string or as a dotted name."""
     return cursor.string() if cursor.token.kind == "string" else cursor.path()

@@ -1,4 +1,4 @@
-"""What statements of SQL that change tables share: the table that they name, and how a query in them runs."""
+"""Shared by the SQL statements: how they resolve the table that they name, and run a query inside them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,50 @@ from spark_ext.session.paths import Location
 
 @dataclass(frozen=True)
 class Named:
-    """A table as a statement names it. ``path``: None for a name; ``name``: as written. ``location``: of a table of the
-    session's catalog that exists. ``qualifier``: the name that columns can have in front."""
+    """A table as a statement names it, by path or by name."""
 
+    #: None for a table by name.
     path: str | None
+    #: The name or the path as it is written.
     name: str
+    #: The location of a table in the session's catalog; None if the catalog does not have it.
     location: Location | None
+    #: The name that can qualify its columns.
     qualifier: str | None
 
 
 @dataclass(frozen=True)
 class Target:
-    """A table that a statement changes. ``qualifier``: the name that its columns can have in front. ``name``: as it is
-    written; None for a path."""
+    """A deltalog table that a statement reads or changes."""
 
     core: deltalog.DeltaTable
     table: DeltaTable
+    #: The name that can qualify its columns.
     qualifier: str | None
+    #: The name as it is written; None for a table by path.
     name: str | None
 
     @property
-    def schema(self) -> deltalog.StructType:
-        """That of the latest version."""
+    def schema(self) -> deltalog.schema.StructType:
+        """The schema of the latest version."""
         return self.core.snapshot().schema
 
 
 @dataclass(frozen=True)
 class Context:
-    """``tables``: those of the session's catalog that the statement may name, by ``schema.table``. ``storage``: options
-    of their stores. ``query``: runs a query with tables of deltalog in it."""
+    """The session and the arguments with which a statement runs."""
 
     spark: SparkSession
+    #: The tables of the session's catalog that the statement names, by ``schema.table``.
     tables: Mapping[str, Location]
+    #: The options of the stores of tables by path.
     storage: Mapping[str, Any] | None
     allowed_paths: str | Sequence[str]
+    #: Runs a query over deltalog tables.
     query: Callable[[str], DataFrame]
 
     def named(self, cursor: Cursor) -> Named:
-        """Read the name of a table. Raises CallError."""
+        """Parse the name of a table. Raises CallError."""
         statement, at = cursor.statement, cursor.at
         if statement.head == "vacuum" and not cursor.is_at_end and cursor.token.kind == "string":
             return Named(cursor.string(), cursor.text(at, cursor.at), None, None)
@@ -64,20 +70,20 @@ class Context:
             return Named(statement.path(at), cursor.text(at, at + 3), None, None)
         found = statement.name(at)
         if found is None:
-            raise cursor.error("the name of a table is expected")
+            raise cursor.error("expected the name of a table")
         full, cursor.at = found
         last = unquoted(statement.tokens[cursor.at - 1].text)
         written = "".join(token.text for token in statement.tokens[at : cursor.at])
         return Named(None, written, self.tables.get(full), last)
 
     def target(self, cursor: Cursor) -> Target | None:
-        """Read the name of a table that is there. None for a name that the session's catalog does not have. Raises
+        """Parse the name of a table and open it; None if the session's catalog does not have the name. Raises
         TableNotFoundError, CallError."""
         found = self.named(cursor)
         if found.path is None and found.location is None:
             return None
         location = found.path if found.location is None else found.location
-        # A table of the catalog was opened with the options of its store.
+        # A table of the catalog is open already.
         storage = stores.checked(self.storage or {}) if found.path is not None else None
         assert location is not None
         core = paths.open_table(self.spark, location, self.allowed_paths, storage)
@@ -85,7 +91,7 @@ class Context:
         return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
 
     def numbers(self, **columns: int | None) -> DataFrame:
-        """One row with numbers, as delta-spark's statements return them."""
+        """One row of numbers, as delta-spark's statements return."""
         schema = ", ".join(f"{name} bigint" for name in columns)
         return self.spark.createDataFrame([tuple(columns.values())], schema)
 
@@ -94,13 +100,13 @@ class Context:
         return self.spark.range(0).select()
 
 
-def default_of(schema: deltalog.StructType, column: str) -> str:
-    """The default of a column as SQL, NULL where it has none."""
+def default_of(schema: deltalog.schema.StructType, column: str) -> str:
+    """The default of a column as SQL; NULL if it has none."""
     field = schema.find(unquoted(column))
     return "NULL" if field is None else str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
 
 
 def duplicates(found: Sequence[str]) -> list[str]:
-    """The names that occur twice, up to case."""
+    """The names that repeat an earlier one, compared without case."""
     lower = [name.lower() for name in found]
     return [name for at, name in enumerate(found) if name.lower() in lower[:at]]

@@ -14,7 +14,7 @@ from spark_ext.session.stores import checked
 from spark_ext.statements import column_definitions
 from spark_ext.statements.context import Context, Named
 
-# Those of the metrics of a CLONE, as delta-spark's statement returns them.
+# The metrics that a CLONE returns, by delta-spark's column name.
 _CLONED = {
     "source_table_size": "sourceTableSize",
     "source_num_of_files": "sourceNumOfFiles",
@@ -26,8 +26,8 @@ _CLONED = {
 
 
 def convert(context: Context, cursor: Cursor) -> DataFrame:
-    """``CONVERT TO DELTA parquet.`path` [NO STATISTICS] [PARTITIONED BY (name type, …)]``. Returns no rows. Statistics
-    are collected in any case. Raises as ``DeltaTable.convertToDelta``."""
+    """``CONVERT TO DELTA parquet.`path` [NO STATISTICS] [PARTITIONED BY (name type, …)]``. Returns no rows. NO
+    STATISTICS is ignored: statistics are always collected. Raises as ``DeltaTable.convertToDelta``."""
     cursor.expect("convert", "to", "delta")
     start = cursor.at
     cursor.expect("parquet", ".")
@@ -48,17 +48,18 @@ def is_clone(cursor: Cursor) -> bool:
 
 
 def clone(context: Context, cursor: Cursor, kind: str, named: Named) -> DataFrame:
-    """What follows the name in ``CREATE TABLE [IF NOT EXISTS] t [SHALLOW|DEEP] CLONE s [VERSION|TIMESTAMP AS OF value]
-    [TBLPROPERTIES (…)]``. Returns a row of metrics, as delta-spark does. Raises as ``DeltaTable.clone``."""
+    """The part of ``CREATE TABLE [IF NOT EXISTS] t [SHALLOW|DEEP] CLONE s [VERSION|TIMESTAMP AS OF value]
+    [TBLPROPERTIES (…)]`` after the name. Returns a row of metrics, as delta-spark does. Raises as
+    ``DeltaTable.clone``."""
     if named.path is None:
-        raise cursor.error("a clone is made at a path: write delta.`path` for its name")
+        raise cursor.error("a clone needs a path: write delta.`path` instead of a name")
     if kind not in ("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"):
         raise cursor.error("a clone cannot replace a table")
     shallow = cursor.accept_one("shallow", "deep") == "shallow"
     cursor.expect("clone")
     source = context.target(cursor)
     if source is None:
-        raise cursor.error("the source of a clone is a table of deltalog")
+        raise cursor.error("the source of a clone must be a deltalog table")
     point: dict[str, Any] = {}
     what = cursor.accept_one("version", "timestamp")
     if what:
@@ -73,8 +74,8 @@ def clone(context: Context, cursor: Cursor, kind: str, named: Named) -> DataFram
     ):
         return context.nothing()
     storage = checked(context.storage or {})
-    made = cloned(context.spark, source.core, named.path, shallow, properties, storage, **point)
-    metrics = made.history(1)[0].operation_metrics or {}
+    target = cloned(context.spark, source.core, named.path, shallow, properties, storage, **point)
+    metrics = target.history(1)[0].operation_metrics or {}
     return context.numbers(**{name: int(metrics[key]) for name, key in _CLONED.items()})
 
 
@@ -82,12 +83,12 @@ def _point(context: Context, cursor: Cursor, what: str, value: str) -> dict[str,
     if what == "timestamp":
         return {"timestamp": timestamp_ms(context.spark, value, "TIMESTAMP AS OF")}
     if not value.isdecimal():
-        raise cursor.error(f"the version of CLONE is a number, not {value!r}")
+        raise cursor.error(f"the version of CLONE must be a number, not {value!r}")
     return {"version": int(value)}
 
 
 def generate(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``GENERATE symlink_format_manifest FOR TABLE t``. Returns no rows; None for a table of Spark. Raises as
+    """``GENERATE symlink_format_manifest FOR TABLE t``. Returns no rows; None for a Spark table. Raises as
     ``DeltaTable.generate``."""
     cursor.expect("generate")
     mode = cursor.identifier()

@@ -1,4 +1,4 @@
-"""DROP TABLE, TRUNCATE TABLE, REORG TABLE in SQL, and the names of tables in ALTER TABLE."""
+"""DROP TABLE, TRUNCATE TABLE and REORG TABLE in SQL; RENAME TO and SET LOCATION of ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spark_ext.writing.targets import NameNotRegisteredError
 
 
 def drop(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``DROP TABLE [IF EXISTS] t``: the catalog of the session forgets the name, and the files stay. Returns no rows;
-    None for a table of Spark. Raises CallError for a table by its path, and as ``TransactionManager.drop_table``."""
+    """``DROP TABLE [IF EXISTS] t``: removes the name from the session's catalog; the files stay. Returns no rows; None
+    for a Spark table. Raises CallError for a table by path, and as ``TransactionManager.drop_table``."""
     cursor.expect("drop")
     if not cursor.accept("table"):
         return None
@@ -21,21 +21,21 @@ def drop(context: Context, cursor: Cursor) -> DataFrame | None:
     named = context.named(cursor)
     if named.path is not None:
         raise deltalog.CallError(
-            "DROP TABLE cannot drop a table by its path, which has no name to forget. Delete the directory "
-            f"{named.path} if nothing reads it any more, or its rows with DELETE or TRUNCATE TABLE."
+            "DROP TABLE removes a name from the catalog, and cannot drop a table by path. If nothing reads the table "
+            f"any more, delete the directory {named.path}; to delete its rows use DELETE or TRUNCATE TABLE."
         )
     if named.location is None:
         return None
     if cursor.accept("purge"):
-        raise cursor.error("PURGE is not available: DROP TABLE keeps the files")
+        raise cursor.error("PURGE is not supported: DROP TABLE keeps the files")
     cursor.finish()
     _manager(context.spark, named.name).drop_table(names.full_name(named.name))
     return context.nothing()
 
 
 def truncate(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``TRUNCATE TABLE t``: removes all rows, in one commit that reads none. Returns no rows; None for a table of
-    Spark. Raises as ``DeltaTable.overwrite`` of deltalog, and CallError for PARTITION."""
+    """``TRUNCATE TABLE t``: removes all files in one commit, without reading rows. Returns no rows; None for a Spark
+    table. Raises as ``deltalog.DeltaTable.overwrite``, and CallError for PARTITION."""
     cursor.expect("truncate", "table")
     found = context.target(cursor)
     if found is None:
@@ -50,8 +50,8 @@ def truncate(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def reorg(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``REORG TABLE t [WHERE condition] APPLY (PURGE)``: rewrites the files with deletion vectors. Returns as
-    ``DeltaTable.optimize``; None for a table of Spark."""
+    """``REORG TABLE t [WHERE condition] APPLY (PURGE)``: rewrites files that have deletion vectors. Returns the
+    metrics, as ``executeCompaction``; None for a Spark table."""
     cursor.expect("reorg")
     cursor.accept("table")
     found = context.target(cursor)
@@ -62,27 +62,27 @@ def reorg(context: Context, cursor: Cursor) -> DataFrame | None:
         builder = builder.where(cursor.expression("the condition of REORG", "apply"))
     cursor.expect("apply", "(")
     if not cursor.accept("purge"):
-        raise cursor.error("only PURGE can be applied to a table of deltalog")
+        raise cursor.error("only APPLY (PURGE) is supported for a deltalog table")
     cursor.expect(")")
     cursor.finish()
     return builder.purged()
 
 
 def rename(context: Context, cursor: Cursor, found: Target) -> None:
-    """``RENAME TO name``: another name in the catalog; files stay where they are. Raises TableExistsError for a name
-    that is taken, NameNotRegisteredError where only the old name was removed."""
+    """``RENAME TO name``: renames the table in the catalog; its files stay. Raises TableExistsError if the name is
+    taken, NameNotRegisteredError if the old name was removed but the new one could not be registered."""
     old = _name_of(cursor, found, "RENAME TO")
     named = context.named(cursor)
     cursor.finish()
     if named.path is not None:
         raise cursor.error("RENAME TO takes a name, not a path")
     new = names.full_name(named.name)
-    _move(context.spark, found, old, new, found.core.url)
+    _reregister(context.spark, found, old, new, found.core.url)
 
 
 def set_location(context: Context, cursor: Cursor, found: Target) -> None:
-    """``SET LOCATION 'path'``: the name of another table, which has the same columns. Raises SchemaMismatchError,
-    TableNotFoundError, NameNotRegisteredError where only the old location was removed."""
+    """``SET LOCATION 'path'``: makes the name refer to another table with the same columns. Raises SchemaMismatchError,
+    TableNotFoundError, NameNotRegisteredError if the name was removed but could not be registered again."""
     name = _name_of(cursor, found, "SET LOCATION")
     location = cursor.string()
     cursor.finish()
@@ -92,9 +92,9 @@ def set_location(context: Context, cursor: Cursor, found: Target) -> None:
     if _shape(other) != _shape(ours):
         raise deltalog.SchemaMismatchError(
             f"The table at {location} has other columns than {name}: {other.schema.names} instead of "
-            f"{ours.schema.names}, or other types or partition columns. Give the table another name."
+            f"{ours.schema.names}, or other types or partition columns. Register it under another name."
         )
-    _move(context.spark, found, name, name, location)
+    _reregister(context.spark, found, name, name, location)
 
 
 def _shape(snapshot: deltalog.Snapshot) -> object:
@@ -103,15 +103,15 @@ def _shape(snapshot: deltalog.Snapshot) -> object:
 
 def _name_of(cursor: Cursor, found: Target, what: str) -> str:
     if found.name is None:
-        raise deltalog.CallError(f"{what} changes what the catalog says of a name, and {found.core.url} is a path.")
+        raise deltalog.CallError(f"{what} changes a name in the catalog, and {found.core.url} is a path.")
     return names.full_name(found.name)
 
 
-def _move(spark: SparkSession, found: Target, old: str, new: str, url: str) -> None:
-    """Register a table under a name instead of another one. The catalog has no call that does both at once."""
+def _reregister(spark: SparkSession, found: Target, old: str, new: str, url: str) -> None:
+    """Remove the name ``old`` and register the table at ``url`` as ``new``. The catalog has no atomic call for both."""
     manager = _manager(spark, new)
     if new != old and any(record.name == new for record in manager.list_tables()):
-        raise deltalog.TableExistsError(f"The catalog {names.catalog_of(spark)} has a table {new} already.")
+        raise deltalog.TableExistsError(f"The catalog {names.catalog_of(spark)} already has a table {new}.")
     manager.drop_table(old)
     try:
         manager.register_table(new, url)
@@ -119,16 +119,16 @@ def _move(spark: SparkSession, found: Target, old: str, new: str, url: str) -> N
         try:
             manager.register_table(old, found.core.url)
         except deltalog.DeltaLogError:
-            raise NameNotRegisteredError(_half_moved(spark, old, new, url, error), name=new, url=url) from error
-        raise  # as it was before
+            raise NameNotRegisteredError(_half_done(spark, old, new, url, error), name=new, url=url) from error
+        raise  # the old name is registered again
 
 
-def _half_moved(spark: SparkSession, old: str, new: str, url: str, error: deltalog.DeltaLogError) -> str:
+def _half_done(spark: SparkSession, old: str, new: str, url: str, error: deltalog.DeltaLogError) -> str:
     catalog = names.catalog_of(spark)
     return (
-        f"The name {old} was removed from the catalog {catalog}, and {new} was not entered for the table at {url}: "
-        f"{error.message} Its rows are where they were. Call deltalog.TransactionManager({catalog!r}).register_table("
-        f"{new!r}, {url!r})."
+        f"The name {old} was removed from the catalog {catalog}, but {new} could not be registered for the table at "
+        f"{url}: {error.message} The table itself is unchanged. Call deltalog.TransactionManager({catalog!r})"
+        f".register_table({new!r}, {url!r})."
     )
 
 

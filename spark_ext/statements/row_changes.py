@@ -1,4 +1,4 @@
-"""DELETE, UPDATE and MERGE in SQL: read, and carried out by ``DeltaTable``. Results are those of delta-spark."""
+"""DELETE, UPDATE and MERGE in SQL: parsed, and executed by ``DeltaTable``. Results are those of delta-spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_ext.statements.context import Context, default_of, duplicates
 
 
 def delete(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``DELETE FROM t [AS alias] [WHERE condition]``. Returns num_affected_rows; None for a table of Spark."""
+    """``DELETE FROM t [AS alias] [WHERE condition]``. Returns num_affected_rows; None for a Spark table."""
     cursor.expect("delete", "from")
     found = _target(context, cursor, "where")
     if found is None:
@@ -42,7 +42,7 @@ def update(context: Context, cursor: Cursor) -> DataFrame | None:
 
 def merge(context: Context, cursor: Cursor) -> DataFrame | None:
     """``MERGE [WITH SCHEMA EVOLUTION] INTO t [AS alias] USING source [AS alias] ON condition WHEN …``. Returns the
-    numbers of rows that were updated, deleted and inserted; None for a table of Spark."""
+    numbers of updated, deleted and inserted rows; None for a Spark table."""
     cursor.expect("merge")
     evolves = cursor.accept("with", "schema", "evolution")
     cursor.expect("into")
@@ -63,17 +63,17 @@ def merge(context: Context, cursor: Cursor) -> DataFrame | None:
     builder = found[0].merge(rows if alias is None else rows.alias(alias), condition)
     builder = builder.withSchemaEvolution() if evolves else builder
     for clause in clauses:
-        builder = clause.added(builder)
+        builder = clause.add_to(builder)
     return builder.execute().rows()
 
 
 class _Clause:
-    """A WHEN clause. ``sets``: None for all columns."""
+    """A WHEN clause. ``sets``: assignments; None for ``*``."""
 
     def __init__(self, group: str, action: str, condition: str | None, sets: Mapping[str, str] | None) -> None:
         self.group, self.action, self.condition, self.sets = group, action, condition, sets
 
-    def added(self, builder: DeltaMergeBuilder) -> DeltaMergeBuilder:
+    def add_to(self, builder: DeltaMergeBuilder) -> DeltaMergeBuilder:
         """The builder with the clause."""
         condition, sets = self.condition, self.sets
         if self.group == "matched":
@@ -92,7 +92,7 @@ class _Clause:
         return builder.whenNotMatchedBySourceUpdate(condition, sets)
 
 
-def _clauses(cursor: Cursor, schema: deltalog.StructType) -> list[_Clause]:
+def _clauses(cursor: Cursor, schema: deltalog.schema.StructType) -> list[_Clause]:
     found = list[_Clause]()
     while cursor.accept("when"):
         group = "matched"
@@ -109,12 +109,12 @@ def _clauses(cursor: Cursor, schema: deltalog.StructType) -> list[_Clause]:
         cursor.expect("then")
         found.append(_action(cursor, schema, group, condition))
     if not found:
-        raise cursor.error("WHEN is expected")
+        raise cursor.error("expected WHEN")
     cursor.finish()
     return found
 
 
-def _action(cursor: Cursor, schema: deltalog.StructType, group: str, condition: str | None) -> _Clause:
+def _action(cursor: Cursor, schema: deltalog.schema.StructType, group: str, condition: str | None) -> _Clause:
     if group == "not matched":
         cursor.expect("insert")
         sets = None if cursor.accept("*") else _inserted(cursor, schema)
@@ -127,14 +127,14 @@ def _action(cursor: Cursor, schema: deltalog.StructType, group: str, condition: 
     return _Clause(group, "update", condition, _assignments(cursor, schema, "when"))
 
 
-def _inserted(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
+def _inserted(cursor: Cursor, schema: deltalog.schema.StructType) -> dict[str, str]:
     start = cursor.at
     columns = cursor.names()
     cursor.expect("values")
     values = cursor.inside()
     if len(values) != len(columns):
         cursor.at = start
-        raise cursor.error(f"INSERT names {len(columns)} columns and has {len(values)} values")
+        raise cursor.error(f"INSERT has {len(columns)} columns but {len(values)} values")
     twice = duplicates(columns)
     if twice:
         cursor.at = start
@@ -145,7 +145,7 @@ def _inserted(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
     }
 
 
-def _assignments(cursor: Cursor, schema: deltalog.StructType, *stops: str) -> dict[str, str]:
+def _assignments(cursor: Cursor, schema: deltalog.schema.StructType, *stops: str) -> dict[str, str]:
     """``column = value, …``. Raises CallError."""
     found: dict[str, str] = {}
     while True:
@@ -161,8 +161,8 @@ def _assignments(cursor: Cursor, schema: deltalog.StructType, *stops: str) -> di
             return found
 
 
-def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, deltalog.StructType] | None:
-    """The table with its alias, that which is given or its name; and its schema."""
+def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, deltalog.schema.StructType] | None:
+    """The table under its alias (by default its name), and its schema."""
     found = context.target(cursor)
     if found is None:
         return None
@@ -173,7 +173,7 @@ def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, 
 
 
 def _source_alias(cursor: Cursor, start: int, end: int) -> str | None:
-    """The name by which columns of the source of MERGE are qualified."""
+    """The alias of the source of a MERGE; None if it has none."""
     statement, tokens = cursor.statement, cursor.statement.tokens
     last = end - 1
     if tokens[last].text == ")":

@@ -1,7 +1,7 @@
 """SQL over tables by path and by name, with time travel, for Spark without an extension.
 
-Each reference ``deltalog.`path```, and each name of a table in the session's catalog, is replaced by the argument
-``{tN}`` of ``spark.sql``, a DataFrame over the table; the rest of the statement goes to Spark as it is.
+References ``deltalog.`path``` and names of tables in the session's catalog are replaced by arguments ``{tN}`` of
+``spark.sql``, DataFrames over these tables. Spark gets the rest of the statement unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import deltalog
 from spark_ext.errors import explained
-from spark_ext.parse.cursor import Cursor, bound, string_value
+from spark_ext.parse.cursor import Cursor, string_value, with_literals
 from spark_ext.parse.queries import query_of
 from spark_ext.parse.table_references import QUERY_STARTS, Reference, Statement, View, tokens_of
 from spark_ext.reading import log_counts, pruning
@@ -30,7 +30,8 @@ from spark_ext.statements.context import Context
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# The verbs for which there is a call that does the same. {0}: a path or an address; {1}, {2}: how it is saved and read.
+# What to call instead of a refused statement. {0}: path or address of the table; {1}, {2}: the calls that save and load
+# it.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
@@ -39,7 +40,7 @@ _CALLS = {
     "show": "SHOW COLUMNS, TBLPROPERTIES and PARTITIONS can; spark_ext.detail and spark_ext.history have the rest",
     "begin": "Run the statements of the script one at a time",
 }
-# The options of a table that is open.
+# The options of ``resolve`` for a table that is already open.
 _OPENED: Mapping[str, Any] = {"allowed_paths": (), "storage": None}
 _STATEMENTS = {
     "delete": row_changes.delete,
@@ -63,8 +64,9 @@ _STATEMENTS = {
     "generate": copies.generate,
     "convert": copies.convert,
 }
-# Those whose target is a reference that is marked as one.
-_TOLD = ("describe", "desc", "show", "drop", "truncate", "reorg")
+# Statements about one table, ``Statement.subject_at``.
+_ABOUT_ONE_TABLE = ("describe", "desc", "show", "drop", "truncate", "reorg")
+# Statements whose target was already parsed as a Reference.
 _WRITING = ("delete", "update", "merge", "insert", "with")
 _VERBS = QUERY_STARTS | {"insert", "merge", "update", "delete", "describe", "desc"}
 
@@ -80,26 +82,28 @@ def sql(
     storage_options: Mapping[str, Any] | None = None,
     **frames: DataFrame,
 ) -> DataFrame:
-    """Run a statement in which ``deltalog.`path``` or ``delta.`path``` names a table, also with ``VERSION AS OF 3``,
-    ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks. So do
-    ``table`` and ``schema.table`` where the session's catalog (``use_catalog``) has a table of this name, unless it is
-    that of a CTE; a temporary view or a table of Spark with the same name is an error. Other names are Spark's.
+    """Run a SQL statement over Delta tables.
 
-    Statements: queries, and EXPLAIN of one; DESCRIBE, SHOW COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; those that
-    write another table from a query (INSERT, CREATE TABLE … AS, MERGE, UPDATE, DELETE); DESCRIBE HISTORY with LIMIT,
-    DESCRIBE DETAIL; DELETE, UPDATE, MERGE, INSERT, CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, ANALYZE TABLE
-    … COMPUTE DELTA STATISTICS and GENERATE of such a table, CREATE TABLE … CLONE of one, as ``DeltaTable``, ``write``
-    and ``deltalog.DeltaTable`` have them; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on it
-    are refused. A statement without such a table goes to Spark unchanged. WHERE leaves out files as ``Reader.where``
-    does, and a count of rows alone comes from the log where ``Reader.count`` does.
+    ``deltalog.`path``` or ``delta.`path``` names a table by its path, with time travel by ``VERSION AS OF 3``,
+    ``TIMESTAMP AS OF '2026-01-31 10:00:00'``, ``FOR SYSTEM_TIME AS OF``, or ``path@v3`` inside the backticks. ``table``
+    and ``schema.table`` name tables of the session's catalog (``use_catalog``); CTEs take precedence, and a temporary
+    view or Spark table of the same name is an error. Spark resolves all other names.
 
-    ``args`` fill ``:name`` markers, also in the clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. The
-    moment may be a string, ``:name``, ``timestamp'…'``, ``date'…'``, a function call, or any constant expression
-    in parentheses. Text in the session time zone, as for ``timestampAsOf``. Each reference is resolved when this
-    is called. The other arguments are for all these tables: a moment before the first or after the last commit
-    means that commit where ``can_return_…`` is true; ``allowed_paths`` and ``storage_options`` are those of ``read``.
-    Raises CallError, and the errors of a load. Cost: for each table as a load; where the session has a catalog, 1 call
-    of it for each other name.
+    Statements on such tables: queries and EXPLAIN; DESCRIBE, DESCRIBE HISTORY with LIMIT, DESCRIBE DETAIL, SHOW
+    COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; INSERT, CREATE TABLE … AS, MERGE, UPDATE and DELETE, also on other
+    tables with these in the query; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE … CLONE,
+    ANALYZE TABLE … COMPUTE DELTA STATISTICS, as the methods of ``DeltaTable``, ``write`` and ``deltalog.DeltaTable``;
+    CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused. A statement without such
+    a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a bare row count comes from the log
+    where ``Reader.count`` answers from it.
+
+    ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
+    timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
+    ``date'…'``, a function call, or any constant expression in parentheses. References are resolved by this call, not
+    when rows are read. The other arguments apply to all these tables: ``can_return_earliest_commit`` and
+    ``can_return_last_commit`` allow timestamps before the first and after the last commit; ``allowed_paths`` and
+    ``storage_options`` are those of ``read``. Raises CallError, and the errors of ``Reader.load``. Cost: a load of each
+    table; if the session has a catalog, 1 call to it for each other name.
     """
     options = {
         "can_return_earliest_commit": can_return_earliest_commit,
@@ -134,16 +138,16 @@ def sql(
     view = None if statement.is_explained else statement.temporary_view()
     if view is None:
         return _run(spark, statement, tables, 0, len(query), args, frames, options)
-    # In a view that Spark makes, the arguments are views of this one call, which end with it.
+    # If Spark created the view itself, it would refer to the arguments of this call, which are dropped after it.
     rows = _run(spark, statement, tables, view.query_start, view.query_end, args, frames, options, "({}\n)")
     _create(rows, view)
     return spark.range(0).select()
 
 
 def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
-    """The tables of the session's catalog that a statement may name, by ``schema.table``. Raises CallError for a name
-    that Spark knows too. Cost: 1 call of the catalog for each other name, and for each of these tables as
-    ``DeltaTable.open`` and 1 command of Spark."""
+    """The tables of the session's catalog that a statement names, by ``schema.table``. Raises CallError for a name that
+    Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, that of ``DeltaTable.open``
+    and 1 Spark command."""
     catalog = spark.conf.get(names.CATALOG, None) if statement.other_names else None
     found: dict[str, Location] = {}
     for name, written in statement.other_names if catalog else ():
@@ -154,24 +158,25 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
             found[name] = table
         if spark.catalog.tableExists(written):
             raise deltalog.CallError(
-                f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. Write "
-                f"deltalog.`catalog:{catalog}#{name}` for the former. For the latter drop or rename the view, or write "
-                "the table's name with its catalog in Spark in front, as in spark_catalog.default.t."
+                f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. For the former "
+                f"write deltalog.`catalog:{catalog}#{name}`. For the latter drop or rename the view, or qualify the "
+                "table's name with its Spark catalog, as in spark_catalog.default.t."
             )
     return found
 
 
 def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[str, Any]) -> Location | None:
-    """The table of this name, which can have ``@v…`` or ``@…`` after it; None if the catalog does not have it."""
+    """The table registered under a name, which may end in a version ``@v…`` or timestamp ``@…``; None if there is
+    none."""
     plain = without_suffix(catalog + name).removeprefix(catalog)
     for each in dict.fromkeys((name, plain)):
         if names.can_be_registered(each):
             try:
                 table = paths.open_table(spark, catalog + each, options["allowed_paths"], options["storage"])
             except deltalog.TableNotFoundError as error:
-                if isinstance(error.__cause__, deltalog.EntityNotFoundError):
+                if isinstance(error.__cause__, deltalog.errors.EntityNotFoundError):
                     continue
-                raise  # the catalog has the name, and there is no table
+                raise  # the name is registered, but its table is gone
             return table if each == name else catalog + name
     return None
 
@@ -182,7 +187,7 @@ def _about_a_table(
     tables: Mapping[str, Location],
     storage_options: Mapping[str, Any] | None,
 ) -> DataFrame | None:
-    """DESCRIBE HISTORY and DESCRIBE DETAIL of a table by path or by name; None for any other statement."""
+    """The result of DESCRIBE HISTORY or DESCRIBE DETAIL of a deltalog table; None for any other statement."""
     verb, what = statement.words(0, 2)
     if verb not in ("describe", "desc") or what not in ("history", "detail"):
         return None
@@ -193,7 +198,7 @@ def _about_a_table(
         name, end = statement.name(2) or ("", 2)
         if name not in tables:
             return None
-        path, storage_options = tables[name], None  # it was opened with them
+        path, storage_options = tables[name], None  # it is open already
     rest = [token.text.lower() for token in statement.tokens[end:] if token.text != ";"]
     if what == "detail" and not rest:
         return detail(spark, path, storage_options=storage_options)
@@ -202,8 +207,8 @@ def _about_a_table(
     if what == "history" and len(rest) == 2 and rest[0] == "limit" and rest[1].isdecimal():
         return history(spark, path, int(rest[1]), storage_options=storage_options)
     raise deltalog.CallError(
-        f"{' '.join(rest)} cannot follow DESCRIBE {what.upper()} with a table. Only LIMIT and a number can, after "
-        "DESCRIBE HISTORY."
+        f"DESCRIBE {what.upper()} of a table cannot be followed by {' '.join(rest)}. Only DESCRIBE HISTORY takes a "
+        "clause: LIMIT and a number."
     )
 
 
@@ -215,19 +220,19 @@ def _changed(
     given: Mapping[str, Any],
     query: Callable[[str], DataFrame],
 ) -> DataFrame | None:
-    """Carry out a statement that changes a table of deltalog; None for any other statement."""
+    """Execute a statement that deltalog handles; None for any other statement."""
     run = _STATEMENTS.get(statement.head)
     if run is None or statement.is_explained:
         return None
     defines = statement.head == "convert" or (statement.head in ("create", "replace") and statement.defines_table)
     lists = statement.words(0, 2) == ["show", "tables"] and spark.conf.get(names.CATALOG, None) is not None
-    if not (statement.references or defines or statement.tells or lists):
+    if not (statement.references or defines or statement.has_known_subject or lists):
         return None
-    if statement.head in _TOLD and not (statement.tells or lists):
+    if statement.head in _ABOUT_ONE_TABLE and not (statement.has_known_subject or lists):
         return None
     if statement.head in _WRITING and not any(reference.is_target for reference in statement.references):
         return None
-    text = bound(statement, args)
+    text = with_literals(statement, args)
     tokens = tokens_of(text)
     assert tokens is not None
     statement = Statement(text, tokens, tables)
@@ -237,8 +242,8 @@ def _changed(
 
 
 def _refuse_views(spark: SparkSession, statement: Statement) -> None:
-    """Refuse to write to a temporary view over a table of deltalog: Spark fails with an internal error, or writes files
-    that no version of the table names. Cost: for such statements 2 commands of Spark."""
+    """Refuse to write to a temporary view over a deltalog table. Spark would fail with an internal error, or write
+    files that no version of the table contains. Cost: for statements that write, 2 Spark commands."""
     if statement.head not in _WRITING or statement.is_explained:
         return
     written = statement.other_target()
@@ -249,23 +254,23 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
             return
         urls = sorted(read_urls(spark.table(written)))
     except PySparkException:
-        return  # Spark does not know it, and says so
+        return  # Spark reports that it does not exist
     if urls:
         raise deltalog.CallError(
-            f"{written} is a temporary view of rows of {', '.join(urls)}, and {statement.head.upper()} cannot change a "
-            "table through a view. Name the table: delta.`path`, or its name in the catalog."
+            f"{written} is a temporary view over {', '.join(urls)}, and {statement.head.upper()} cannot change a table "
+            "through a view. Name the table: delta.`path`, or its name in the catalog."
         )
 
 
 def _check(spark: SparkSession, statement: Statement) -> None:
-    """Refuse statements that would write a table by path or name, or that cannot use one."""
+    """Raise CallError for a statement that Spark would run on a deltalog table but cannot."""
     head, second = statement.words(statement.start, statement.start + 2)
     for reference in statement.references:
         if reference.is_target:
             verb = head if head in _CALLS else "insert"
             what = f"the table {reference.path}" if reference.is_name else "a table by its path"
             raise deltalog.CallError(f"{verb.upper()} cannot write {what} in SQL. {_call(spark, verb, reference)}.")
-    if head in _VERBS or not (statement.names_tables or statement.references):
+    if head in _VERBS or not (statement.has_paths or statement.references):
         return
     if (head, second) in (("show", "columns"), ("set", "var"), ("set", "variable")):
         return
@@ -273,8 +278,8 @@ def _check(spark: SparkSession, statement: Statement) -> None:
         if (statement.temporary_view() is not None and not statement.is_explained) or statement.defines_table:
             return
         raise deltalog.CallError(
-            "Spark cannot keep a query of a table of deltalog in what this statement creates. CREATE TEMPORARY VIEW "
-            "and CREATE TABLE … AS can have one."
+            "Spark cannot store a query over a deltalog table in the object that this statement creates. Use CREATE "
+            "TEMPORARY VIEW or CREATE TABLE … AS."
         )
     named = next((reference for reference in statement.references if reference.is_name), None)
     what = "a table by its path" if named is None else f"the table {named.path} of the catalog of deltalog"
@@ -283,7 +288,7 @@ def _check(spark: SparkSession, statement: Statement) -> None:
 
 
 def _call(spark: SparkSession, verb: str, reference: Reference | None) -> str:
-    """The call that does what a statement cannot do."""
+    """The Python call to use instead of a refused statement."""
     if reference is None or not reference.is_name:
         return _CALLS[verb].format("path", "save(path)", "load(path)")
     name, address = repr(reference.path), repr(f"catalog:{names.catalog_of(spark)}#{reference.path}")
@@ -313,8 +318,8 @@ def _run(
     options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run a part of a statement's text, with arguments in place of its references; ``form`` is put around it.
-    ``tables``: those by name. ``options``: those of ``resolve``."""
+    """Run ``text[start:end]`` of a statement with arguments in place of its references, in the template ``form``.
+    ``tables``: tables of the catalog, by name. ``options``: of ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
@@ -358,7 +363,7 @@ def _count(spark: SparkSession, snapshot: deltalog.Snapshot, count: int, name: s
 
 
 def _literal(text: str, has_fields: bool) -> str:
-    """Text between references; its braces are the caller's own fields only when the caller gave frames."""
+    """Text between references, with braces escaped unless the caller passed frames and so uses them for arguments."""
     return text if has_fields else text.replace("{", "{{").replace("}", "}}")
 
 
@@ -370,7 +375,7 @@ def _free_name(taken: Mapping[str, Any]) -> str:
 
 
 def _point(spark: SparkSession, reference: Reference, args: Args) -> Any:
-    """The version, or the moment in ms, that a reference names."""
+    """The version, or the timestamp in ms, of a reference with time travel."""
     tokens = reference.point
     if reference.clause is None:
         return None

@@ -1,4 +1,4 @@
-"""DESCRIBE TABLE and SHOW in SQL, answered by the log, with the rows of delta-spark's answers."""
+"""DESCRIBE TABLE and SHOW in SQL, answered from the log with the rows that delta-spark returns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _Row = tuple[str | None, ...]
 
 
 def describe(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``DESCRIBE [TABLE] [EXTENDED | FORMATTED] t``. None for a table of Spark, and where more follows the name, such
-    as a column. Raises as ``Reader.load``."""
+    """``DESCRIBE [TABLE] [EXTENDED | FORMATTED] t``. None for a Spark table, and if something follows the name, such as
+    a column. Raises as ``Reader.load``."""
     cursor.accept_one("describe", "desc")
     cursor.accept("table")
     is_extended = bool(cursor.accept_one("extended", "formatted"))
@@ -74,7 +74,7 @@ def _details(snapshot: deltalog.Snapshot, named: Named) -> list[_Row]:
 
 
 def _properties(snapshot: deltalog.Snapshot) -> list[tuple[str, str]]:
-    """Those of the table, its features where the protocol lists some, and the versions of the protocol, by name."""
+    """The table properties, listed table features and protocol versions, sorted by key."""
     protocol = snapshot.protocol
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     return sorted(
@@ -88,8 +88,9 @@ def _properties(snapshot: deltalog.Snapshot) -> list[tuple[str, str]]:
 
 
 def show(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``SHOW TBLPROPERTIES t [(key)]``, ``SHOW PARTITIONS t``, ``SHOW TABLES [IN schema] [[LIKE] pattern]``; SHOW
-    CREATE TABLE is refused. None for other statements and for a table of Spark. Raises as ``Reader.load``."""
+    """``SHOW TBLPROPERTIES t [(key)]``, ``SHOW PARTITIONS t``, ``SHOW TABLES [IN schema] [[LIKE] pattern]``. None for
+    other statements and for a Spark table. Raises UnsupportedFeatureError for SHOW CREATE TABLE, and as
+    ``Reader.load``."""
     cursor.expect("show")
     if cursor.accept("tblproperties"):
         return _show_properties(context, cursor)
@@ -101,7 +102,7 @@ def show(context: Context, cursor: Cursor) -> DataFrame | None:
         named = context.named(cursor)
         if named.path is not None or named.location is not None:
             raise deltalog.UnsupportedFeatureError(
-                "SHOW CREATE TABLE is not available for tables of deltalog, as in delta-spark. DESCRIBE EXTENDED has "
+                "SHOW CREATE TABLE is not supported for deltalog tables, as in delta-spark. DESCRIBE EXTENDED shows "
                 "the columns and the location, SHOW TBLPROPERTIES the properties.",
                 features=("SHOW CREATE TABLE",),
             )
@@ -128,7 +129,7 @@ def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:
     if snapshot is None:
         return None
     if cursor.accept("partition"):
-        raise cursor.error("SHOW PARTITIONS of a table of deltalog shows all partitions: leave PARTITION out")
+        raise cursor.error("SHOW PARTITIONS of a deltalog table shows all partitions: leave PARTITION out")
     cursor.finish()
     if not snapshot.partition_columns:
         raise deltalog.CallError(
@@ -144,7 +145,7 @@ def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
-    """Spark's tables, and those of the catalog of deltalog."""
+    """Spark's tables and those of the session's deltalog catalog."""
     spark = context.spark
     schema = cursor.identifier() if cursor.accept_one("in", "from") else None
     cursor.accept("like")
@@ -162,7 +163,7 @@ def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_like(name: str, pattern: str | None) -> bool:
-    """As Spark compares: ``*`` for any text, ``|`` between patterns, whatever the case."""
+    """Match as Spark does: ``*`` is any text, ``|`` separates patterns, case is ignored."""
     if pattern is None:
         return True
     parts = [re.sub(r"([\[\]?])", r"[\1]", part.strip()) for part in pattern.lower().split("|")]

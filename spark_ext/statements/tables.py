@@ -1,4 +1,4 @@
-"""CREATE TABLE, REPLACE TABLE and INSERT in SQL: read, and carried out by the builder and the writer."""
+"""CREATE TABLE, REPLACE TABLE and INSERT in SQL: parsed, and executed by the table builder and the writer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _QUERIES = ("select", "values", "with", "table", "from")
 
 @dataclass
 class _Definition:
-    """What follows the name of a table that is created."""
+    """The clauses of a CREATE TABLE after the name."""
 
     columns: list[spark_types.StructField] = field(default_factory=list)
     partition_columns: list[str] = field(default_factory=list)
@@ -42,9 +42,9 @@ class _Definition:
 
 
 def create(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS]`` and ``REPLACE TABLE``, with columns or AS and a query, or a clone.
-    Returns no rows, but for a clone; None for what is not a table of deltalog. Raises as ``DeltaTableBuilder.execute``
-    and ``write_to``."""
+    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS]`` and ``REPLACE TABLE``, with a list of columns, ``AS`` a query, or
+    ``CLONE``. Returns no rows, except for a clone; None if the table is not one of deltalog. Raises as
+    ``DeltaTableBuilder.execute`` and ``write_to``."""
     if cursor.accept("replace"):
         kind = "REPLACE TABLE"
     else:
@@ -63,7 +63,7 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
         return copies.clone(context, cursor, kind, named)
     definition = _definition(cursor)
     if definition.location is not None and named.path is not None:
-        raise cursor.error("LOCATION cannot be given for a table by its path")
+        raise cursor.error("a table by path cannot have a LOCATION")
     if definition.query is None:
         _build(context, kind, named, definition)
     else:
@@ -72,16 +72,16 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
-    """Whether the table is one of deltalog: by its path or its name, or by USING where the session has a catalog."""
+    """Whether deltalog creates the table: it has a path, a name that the catalog knows, or USING selects deltalog."""
     start = cursor.at
     cursor.skip("using", "as", *QUERY_STARTS - {"("})
     used = cursor.word(1) if cursor.word() == "using" else ""
     cursor.at = start
     if named.path is not None or named.location is not None:
         if cursor.word() == "like":
-            raise cursor.error(f"CREATE TABLE {cursor.word().upper()} is not available for tables of deltalog")
+            raise cursor.error(f"CREATE TABLE {cursor.word().upper()} is not supported for deltalog tables")
         if used not in ("", *_FORMATS):
-            raise cursor.error(f"USING {used} cannot make a table of deltalog: use delta or deltalog")
+            raise cursor.error(f"USING {used} cannot create a deltalog table: use delta or deltalog")
         return True
     has_catalog = context.spark.conf.get(names.CATALOG, None) is not None
     return used == "deltalog" or (used == "delta" and has_catalog)
@@ -105,12 +105,12 @@ def _definition(cursor: Cursor) -> _Definition:
         elif cursor.accept("location"):
             found.location = cursor.string()
         elif cursor.word() in ("clustered", "options", "skewed", "stored"):
-            raise cursor.error(f"the clause {cursor.word().upper()} cannot be given for a table of deltalog")
+            raise cursor.error(f"the clause {cursor.word().upper()} is not supported for deltalog tables")
         elif cursor.accept("as") or cursor.word() in _QUERIES:
             found.query = cursor.text(cursor.at, cursor.skip())
             cursor.finish()
             if found.columns:
-                raise cursor.error("a table that is created AS a query takes its columns: give no list of columns")
+                raise cursor.error("CREATE TABLE … AS takes the columns of the query: leave out the list of columns")
         else:
             cursor.finish()
     return found
@@ -158,8 +158,8 @@ def _save(context: Context, kind: str, named: Named, definition: _Definition) ->
 
 
 def insert(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)|BY NAME] [REPLACE WHERE condition] query``, also
-    with a WITH before it. Returns no rows; None for a table of Spark. Raises as ``Writer.save``."""
+    """``[WITH …] INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)|BY NAME] [REPLACE WHERE condition] query``.
+    Returns no rows; None for a Spark table. Raises as ``Writer.save``."""
     start = cursor.at
     cursor.skip("insert")
     prefix = cursor.text(start, cursor.at)
@@ -186,7 +186,7 @@ def insert(context: Context, cursor: Cursor) -> DataFrame | None:
     query = _with_defaults(cursor, schema, expected)
     rows = context.query(f"{prefix} {query}" if prefix else query)
     if not by_name:
-        rows = _positioned(rows, expected, found.core.url, columns is not None)
+        rows = _renamed(rows, expected, found.core.url, columns is not None)
     for name, value in partition.items():
         rows = rows.withColumn(name, F.expr(value))
     if partition and overwrites:
@@ -204,13 +204,13 @@ def _replaced(cursor: Cursor, overwrites: bool) -> str | None:
     if not cursor.accept("replace"):
         return None
     if overwrites:
-        raise cursor.error("REPLACE WHERE follows INSERT INTO")
+        raise cursor.error("REPLACE WHERE needs INSERT INTO, not INSERT OVERWRITE")
     cursor.expect("where")
     return cursor.expression("the condition of REPLACE WHERE", *_QUERIES)
 
 
-def _partition(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
-    """The columns of PARTITION that have a value, and these."""
+def _partition(cursor: Cursor, schema: deltalog.schema.StructType) -> dict[str, str]:
+    """The static values of ``PARTITION (…)``, by column."""
     found: dict[str, str] = {}
     cursor.expect("(")
     while True:
@@ -224,7 +224,7 @@ def _partition(cursor: Cursor, schema: deltalog.StructType) -> dict[str, str]:
             break
     cursor.expect(")")
     if cursor.accept("if", "not", "exists"):
-        raise cursor.error("IF NOT EXISTS cannot follow PARTITION")
+        raise cursor.error("PARTITION does not support IF NOT EXISTS")
     return found
 
 
@@ -233,8 +233,8 @@ def _equal(name: str, value: str) -> str:
     return f"{quoted} IS NULL" if value.lower() == "null" else f"{quoted} = {value}"
 
 
-def _with_defaults(cursor: Cursor, schema: deltalog.StructType, columns: Sequence[str]) -> str:
-    """The query, with the columns' defaults in place of DEFAULT in VALUES."""
+def _with_defaults(cursor: Cursor, schema: deltalog.schema.StructType, columns: Sequence[str]) -> str:
+    """The query, with DEFAULT in VALUES replaced by the defaults of the columns."""
     is_values, pieces, depth, column = cursor.word() == "values", list[str](), 0, 0
     if cursor.is_at_end:
         raise cursor.error("the query is missing")
@@ -253,18 +253,18 @@ def _with_defaults(cursor: Cursor, schema: deltalog.StructType, columns: Sequenc
     return "".join([*pieces, cursor.statement.text[position : tokens[cursor.at - 1].end]])
 
 
-def _positioned(rows: DataFrame, columns: Sequence[str], url: str, are_listed: bool) -> DataFrame:
+def _renamed(rows: DataFrame, columns: Sequence[str], url: str, are_listed: bool) -> DataFrame:
     if len(rows.columns) != len(columns):
-        what = "INSERT names" if are_listed else f"The table at {url} has"
+        what = "The INSERT lists" if are_listed else f"The table at {url} has"
         raise deltalog.SchemaMismatchError(
-            f"{what} {len(columns)} columns ({', '.join(columns)}) and the query has {len(rows.columns)}."
+            f"{what} {len(columns)} columns ({', '.join(columns)}), but the query has {len(rows.columns)}."
         )
     return rows.toDF(*columns)
 
 
-def _fitted(rows: DataFrame, schema: deltalog.StructType, by_name: bool, url: str) -> DataFrame:
-    """The rows with the names and types of the table's columns, as a checked cast makes them; columns that it lacks
-    stay. ``by_name``: also the fields of structs are found by their names. Raises SchemaMismatchError."""
+def _fitted(rows: DataFrame, schema: deltalog.schema.StructType, by_name: bool, url: str) -> DataFrame:
+    """The rows cast to the table's columns, with checked casts. Columns that the table lacks are kept. ``by_name``:
+    struct fields are matched by name, otherwise by position. Raises SchemaMismatchError."""
     known = {name: schema.find(name) for name in rows.columns}
     twice = duplicates(rows.columns)
     if twice:

@@ -1,8 +1,8 @@
-"""Writes the micro-batches of a stream from ``foreachBatch``, each exactly once: with every version of Spark, and with
-Parquet files that Spark writes natively.
+"""Writes the micro-batches of ``foreachBatch`` exactly once, with every version of Spark, whose Parquet writer writes
+the files.
 
-The commit of a batch records the id of the application and of the batch (the action txn). A batch that Spark repeats
-after a failure is found there, and writes nothing.
+The commit of a batch records the ids of application and batch in a txn action. A batch that Spark repeats after a
+failure is recognised by it, and writes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OWN_OPTIONS = ("txnappid", "txnversion", "path")
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """What ``stream_writer`` returns; its fields are the arguments of that. Call it with a batch and its id."""
+    """Returned by ``stream_writer``, whose arguments are its fields. Call it with a batch and its id."""
 
     location: Location
     app_id: str
@@ -36,8 +36,8 @@ class StreamWriter:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:
-        """Write one batch as one commit, or nothing if the table has it. Raises as ``Writer.save``, and CallError for
-        an id before the last one that the table has. Cost: as ``Writer.save``."""
+        """Write one batch as one commit, or nothing if the table has recorded it. Raises as ``Writer.save``, and
+        CallError for a batch before the last recorded one. Cost: as ``Writer.save``."""
         writer = Writer(df).mode(_MODES[self.output_mode]).options(**self.options)
         writer.options(txnAppId=self.app_id, txnVersion=batch_id).storage_options(**self.storage_options)
         if self.partition_by:
@@ -58,16 +58,16 @@ def stream_writer(
     options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> StreamWriter:
-    """A function for ``DataStreamWriter.foreachBatch`` that writes each batch to the table at ``location`` exactly
+    """A function for ``DataStreamWriter.foreachBatch`` that writes every batch to the table at ``location`` exactly
     once, and creates the table if there is none.
 
-    ``app_id``: a name for the query, the same after each restart, and another one for each checkpoint. ``output_mode``:
-    ``append``, or ``complete``, where each batch replaces the rows of the table; the query must have the same.
-    ``partition_by``: of a table that is created. ``options``: those of ``Writer``. ``storage_options``: of the table's
-    store. Raises CallError. Cost: none.
+    ``app_id``: a name for the query; the same after restarts, different for different checkpoints. ``output_mode``:
+    that of the query, ``append``, or ``complete``, with which every batch replaces the rows of the table.
+    ``partition_by``: for a new table. ``options``: of ``Writer``. ``storage_options``: of the table's store. Raises
+    CallError. Cost: none.
     """
     if not isinstance(app_id, str) or not app_id:
-        raise deltalog.CallError(f"app_id is a text that is not empty, not {app_id!r}.")
+        raise deltalog.CallError(f"app_id must be a non-empty string, not {app_id!r}.")
     if output_mode not in _MODES:
         raise deltalog.CallError(
             f"The output mode is {output_mode!r}. Known: append, complete. For update, merge the batch in a function "

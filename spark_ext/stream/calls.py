@@ -1,8 +1,8 @@
-"""Calls of ``readStream`` and ``writeStream`` that Spark does not pass on to a Python data source: ``partitionBy``,
-``clusterBy``, and ``table`` and ``toTable`` with names. ``register`` adds them, once for a class of Spark.
+"""Patches the methods of ``readStream`` and ``writeStream`` that Spark does not pass to Python data sources:
+``partitionBy``, ``clusterBy``, and ``table`` and ``toTable`` with names.
 
-Spark gives a Python sink the options alone, so that the columns of ``partitionBy`` would be lost. Here they become an
-option. A name is one of the session's catalog of deltalog, and becomes the address of its table.
+Spark passes only options to a Python sink, so the columns of ``partitionBy`` and ``clusterBy`` become options. A name
+in the session's deltalog catalog becomes the address of its table. ``register`` patches every class of Spark once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from spark_ext.session import names, paths
 from spark_ext.writing.write_options import column_names
 
 _FORMAT = "deltalog"
-_CALLS = "_deltalog_calls"  # on an object of Spark: what was called on it
-_DONE = "_deltalog_has_calls"  # on a class of Spark
+_CALLS = "_deltalog_calls"  # set on readers and writers: the arguments of earlier calls
+_DONE = "_deltalog_has_calls"  # set on patched classes
 
 
 def add_calls(spark: SparkSession) -> None:
-    """Add them to the classes of a session. Cost: none."""
+    """Patch the stream reader and writer classes of a session. Cost: none."""
     over_connect = type(spark).__module__.startswith("pyspark.sql.connect")
     module: Any = importlib.import_module(
         "pyspark.sql.connect.streaming.readwriter" if over_connect else "pyspark.sql.streaming.readwriter"
@@ -65,7 +65,7 @@ def _columns_of(call: str) -> Callable[..., Any]:
 
 
 def _with_columns(writer: Any) -> Any:
-    """Give the columns as options, which is all that a Python sink gets."""
+    """Pass the columns as options."""
     called = _called(writer)
     if called.get("format") == _FORMAT:
         for call in ("partitionBy", "clusterBy"):
@@ -96,29 +96,29 @@ def _session_of(of: Any) -> SparkSession:
         found = getattr(of, name, None)
         if found is not None and hasattr(found, "conf"):
             return found
-    raise deltalog.CallError("The session of the stream is not known. Give the table by its path.")
+    raise deltalog.CallError("The session of the stream is not known. Use the path of the table.")
 
 
 def _address(spark: SparkSession, name: str, call: str) -> str:
-    """The address of a table that the session's catalog has. Raises CallError, TableNotFoundError."""
+    """The address of an existing table in the session's catalog. Raises CallError, TableNotFoundError."""
     address = names.address_of(spark, name)
     try:
         paths.open_table(spark, address)
     except deltalog.TableNotFoundError as error:
         raise deltalog.TableNotFoundError(
-            f"{call}({name!r}): {error} A stream does not enter a name into the catalog: create the table first, with "
+            f"{call}({name!r}): {error} A stream does not register names in the catalog: create the table first, with "
             f"DeltaTable.create(spark).tableName({name!r})."
         ) from error
     return address
 
 
 def _is_ours(spark: SparkSession, name: str) -> bool:
-    """Whether the session's catalog of deltalog has a table of this name, and Spark does not."""
+    """Whether the session's deltalog catalog has a table of this name, and Spark does not."""
     if not spark.conf.get(names.CATALOG, None) or not names.is_name(name):
         return False
     try:
         paths.open_table(spark, names.address_of(spark, name))
-    except deltalog.NotFoundError:
+    except deltalog.errors.NotFoundError:
         return False
     return not spark.catalog.tableExists(name)
 

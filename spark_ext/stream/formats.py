@@ -1,4 +1,4 @@
-"""The Python data source ``deltalog``: for streams only. Batches are read and written natively by ``spark_ext``."""
+"""The Python data source ``deltalog``, for streams only: ``spark_ext`` reads and writes batches natively."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_ext.stream.source import columns_of, source
 
 
 class StreamFormat(DataSource):
-    """What ``register`` gives Spark, in a subclass that has the defaults of a session."""
+    """The data source. ``register`` registers a subclass with the defaults of a session."""
 
     session_time_zone = "UTC"
     default_storage = DefaultStorage()
@@ -25,7 +25,7 @@ class StreamFormat(DataSource):
         return "deltalog"
 
     def schema(self) -> StructType:
-        """The columns of a stream that reads."""
+        """The columns of a source."""
         return columns_of(self._source_options().open())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -37,13 +37,13 @@ class StreamFormat(DataSource):
         return sink(sink_options(self.options, self.default_storage), schema, overwrite)
 
     def reader(self, schema: StructType) -> NoReturn:
-        """Refuses batches."""
+        """Raise CallError: batch reads are not supported."""
         raise deltalog.CallError(
             "format('deltalog') is for streams. Read a batch with spark_ext.read(spark).load(path)."
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuses batches."""
+        """Raise CallError: batch writes are not supported."""
         raise deltalog.CallError(
             "format('deltalog') is for streams. Write a batch with spark_ext.write(df).save(path)."
         )

@@ -1,5 +1,5 @@
-"""The options of streams with ``format("deltalog")``, by their names in Spark, where they arrive as text; and which
-batches of a stream a table has."""
+"""Parses the options of ``format("deltalog")``, which Spark passes as text; finds the last recorded batch of a
+stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITING = (
     "queryName",
 )
 _SHARED = ("path", "storageOptions", "allowedPaths")
-# Options of delta-spark that have no counterpart, and what to do instead.
+# Options of delta-spark that are not supported, and what to do instead.
 _REFUSED = {
     "ignorefiledeletion": "use ignoreDeletes, or skipChangeCommits",
     "excluderegex": "filter the rows of the stream",
@@ -45,18 +45,18 @@ _REFUSED = {
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-#: Where neither limit is given, as in delta-spark.
+#: delta-spark's default, if neither limit is set.
 DEFAULT_MAX_FILES = 1000
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Where a table is and how it is opened. ``is_given``: whether ``storage`` are options of the caller, not settings
-    of the session."""
+    """How to open a table."""
 
     url: str
     allowed_paths: tuple[str, ...] = ()
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Whether ``storage`` has the caller's options, not settings of the session.
     is_given: bool = True
 
     def open(self) -> deltalog.DeltaTable:
@@ -66,20 +66,21 @@ class TableOptions:
         except deltalog.CallError:
             if self.is_given or not self.storage or not is_address(self.url):
                 raise
-            # The session has settings for S3, and the table of the catalog is elsewhere.
+            # The session has S3A settings, but the table of the catalog is not on S3.
             return deltalog.DeltaTable.open(self.url, allowed_paths=self.allowed_paths)
 
 
 @dataclass(frozen=True)
 class DefaultStorage:
-    """The storage options of streams that have none. ``given``: those of ``register``; ``session``: the settings of S3A
-    that the session had then. Its text shows neither, since both can hold secrets."""
+    """The default storage options of streams. Its repr omits them, since they can hold secrets."""
 
+    #: The options of ``register``.
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: The session's S3A settings at that time.
     session: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def of(self, url: str) -> Mapping[str, Any]:
-        """The options for the store at a location, as reads and writes of batches have them. Pure."""
+    def options_for(self, url: str) -> Mapping[str, Any]:
+        """The options for the store at a location, the same as for batch reads and writes. Pure."""
         if self.given:
             return self.given
         return options_in(self.session, url) if is_address(url) or bucket_of(url) else {}
@@ -87,9 +88,10 @@ class DefaultStorage:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options of a stream that reads; ``stream``: the arguments of ``DeltaTable.stream``."""
+    """The options of a source."""
 
     table: TableOptions
+    #: The arguments of ``DeltaTable.stream``.
     stream: Mapping[str, Any]
     max_files: int | None
     max_bytes: int | None
@@ -101,7 +103,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Options of a stream that writes. ``checkpoint``: the location of the query's checkpoint."""
+    """The options of a sink. ``checkpoint``: the location of the query's checkpoint."""
 
     table: TableOptions
     partition_by: tuple[str, ...] = ()
@@ -114,7 +116,7 @@ class SinkOptions:
 
 
 def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
-    """The options of ``readStream``. ``default``: where they have none of the store. Raises CallError,
+    """The options of ``readStream``. ``default``: storage options, if ``given`` has none. Raises CallError,
     InvalidTimestampError."""
     found = _named(given, (*_SHARED, *_READING))
     stream: dict[str, Any] = {argument: _flag(name, found[name]) for name, argument in _FLAGS.items() if name in found}
@@ -137,13 +139,13 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
     cased = next((name for name in given if name.lower().startswith("delta.")), None)
     if cased is not None:
         raise deltalog.CallError(
-            f"Spark gives Python sinks the names of options in lower case, so that {cased} names no property. Give "
+            f"Spark passes option names to Python sinks in lower case, so {cased} cannot name a property. Set "
             """option('properties', '{"delta.appendOnly": "true"}'), a JSON object of all, or create the table first."""
         )
     found = _named(given, (*_SHARED, *_WRITING))
     app_id = found.get("txnAppId")
     if app_id == "":
-        raise deltalog.CallError("txnAppId is a text that is not empty.")
+        raise deltalog.CallError("txnAppId must not be empty.")
     return SinkOptions(
         _table(found, default),
         _names("partitionBy", found.get("partitionBy", "[]")),
@@ -157,31 +159,32 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The last batch that the table has of an application. ``what`` and ``option``: how its id is called in messages.
+    """The last batch of an application that the table has recorded. ``what`` and ``option``: the words for the
+    application and its id in messages.
 
-    Raises CallError for a ``batch`` before that one: Spark repeats the last batch only, so that an earlier one belongs
-    to another stream, whose rows would be left out.
+    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier one comes from another
+    stream, whose rows would be lost.
     """
     recorded = snapshot.transaction_version(app_id)
     if recorded is not None and batch < recorded:
         raise deltalog.CallError(
             f"{snapshot.url} has batch {recorded} of the {what} {app_id!r}, and this is batch {batch}: a stream with "
             "another checkpoint, whose batches have other rows. Nothing was written. Start it with the checkpoint of "
-            f"that {what}, or give it {option} of its own."
+            f"that {what}, or with {option} of its own."
         )
     return recorded
 
 
 def timestamp_ms(text: str, time_zone: str) -> int:
-    """Milliseconds since 1970 of a date, or a date and a time, rounded up; without an offset in ``time_zone``. Raises
-    InvalidTimestampError. Pure."""
+    """A date, or a date and a time, in milliseconds since 1970, rounded up. Without an offset it is in ``time_zone``.
+    Raises InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))
     except ValueError:
         raise deltalog.InvalidTimestampError(
-            f"startingTimestamp {text!r} is not a timestamp. Give text such as '2026-01-31', '2026-01-31 10:00:00.123' "
-            "(session time zone) or '2026-01-31T10:00:00.123Z'."
+            f"startingTimestamp {text!r} is not a timestamp. Use a string such as '2026-01-31', "
+            "'2026-01-31 10:00:00.123' (session time zone) or '2026-01-31T10:00:00.123Z'."
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=_zone(time_zone))
@@ -192,7 +195,7 @@ def timestamp_ms(text: str, time_zone: str) -> int:
 
 
 def _six_digits(iso: str) -> str:
-    """Fractions of a second with six digits, which is what Python before 3.11 reads."""
+    """Pad or cut fractions of a second to six digits, as Python before 3.11 needs."""
     return re.sub(r"\.(\d{1,6})\d*", lambda match: "." + match[1].ljust(6, "0"), iso)
 
 
@@ -206,7 +209,7 @@ def _zone(name: str) -> datetime.tzinfo:
         return datetime.timezone.utc if name in ("Z", "UTC", "GMT") else zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
         raise deltalog.InvalidTimestampError(
-            f"The session time zone {name!r} is not known here. Give startingTimestamp with an offset or Z."
+            f"The session time zone {name!r} is not known here. Set startingTimestamp with an offset or Z."
         ) from None
 
 
@@ -224,7 +227,7 @@ def _named(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
 def _refuse(key: str, known: tuple[str, ...]) -> NoReturn:
     instead = _REFUSED.get(key.lower())
     if instead is not None:
-        raise deltalog.CallError(f"The option {key} of delta-spark is not available here: {instead}.")
+        raise deltalog.CallError(f"The option {key} of delta-spark is not supported: {instead}.")
     raise deltalog.CallError(f"Unknown option {key!r} of a stream. Known: {', '.join(sorted(known))}.")
 
 
@@ -232,7 +235,7 @@ def _table(found: Mapping[str, str], default: DefaultStorage) -> TableOptions:
     if not found.get("path"):
         raise deltalog.CallError("The stream has no path: load(path), start(path), or option('path', …).")
     url, given = found["path"], _json("storageOptions", found.get("storageOptions", "{}"))
-    storage = given or dict(default.of(url))
+    storage = given or dict(default.options_for(url))
     allowed = _names("allowedPaths", found.get("allowedPaths", "[]"))
     return TableOptions(url, allowed, storage, bool(given or default.given))
 
@@ -243,12 +246,12 @@ def _json(name: str, text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise deltalog.CallError(f"{name} is the text of a JSON object.")
+        raise deltalog.CallError(f"{name} must be a JSON object, as a string.")
     return value
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
-    """Several texts as a JSON list, or one as it is."""
+    """The strings of a JSON list; any other text is a single string."""
     if not text.lstrip().startswith("["):
         return (text,)
     try:
@@ -256,24 +259,24 @@ def _names(name: str, text: str) -> tuple[str, ...]:
     except ValueError:
         values = None
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-        raise deltalog.CallError(f"{name} is one text or a JSON list of texts, not {text!r}.")
+        raise deltalog.CallError(f"{name} must be a string or a JSON list of strings, not {text!r}.")
     return tuple(values)
 
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise deltalog.CallError(f"{name} is {text!r}. It takes true or false.")
+        raise deltalog.CallError(f"{name} is {text!r}, but must be true or false.")
     return text.lower() == "true"
 
 
 def _whole(name: str, text: str, least: int) -> int:
     if not re.fullmatch(r"\d+", text.strip()) or int(text) < least:
-        raise deltalog.CallError(f"{name} is {text!r}. It takes a whole number from {least} on.")
+        raise deltalog.CallError(f"{name} is {text!r}, but must be a whole number of at least {least}.")
     return int(text)
 
 
 def _size(name: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None or found[2] not in _UNITS or int(found[1]) == 0:
-        raise deltalog.CallError(f"{name} is {text!r}. It takes a number of bytes, or a size such as 64m or 1g.")
+        raise deltalog.CallError(f"{name} is {text!r}, but must be a number of bytes, or a size such as 64m or 1g.")
     return int(found[1]) * _UNITS[found[2]]

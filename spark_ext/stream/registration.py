@@ -1,4 +1,4 @@
-"""Registers ``format("deltalog")`` for streams: Spark's Python data source, of Spark 4.0 and newer."""
+"""Registers ``format("deltalog")`` for streams, as a Python data source of Spark 4.0 or newer."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from spark_ext.session import stores
 
 
 def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Make ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` known to a session.
+    """Register ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` in a session.
 
-    ``storage_options``: of the stores of the tables, as for ``DeltaTable.open(url, **options)``; without them tables on
-    S3 are accessed with the S3A settings that the session has now (``fs.s3a.…``, those of the table's bucket first), as
-    by ``read`` and ``write``. Times without a zone in options of streams are in the time zone that the session has now.
-    Call it again after a change of these settings. ``partitionBy`` and ``clusterBy`` of ``writeStream``, which Spark
-    does not pass on to Python sinks, and ``readStream.table`` and ``toTable`` with names of the session's catalog, work
-    in this process from then on. Spark's driver and executors need deltalog, spark_ext, pyarrow and pandas. Raises
-    UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2 commands, and 1 query for each setting of S3A.
+    ``storage_options``: of the tables' stores, as for ``DeltaTable.open(url, **options)``. By default tables on S3 use
+    the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), as ``read`` and ``write``. These
+    settings, and the session time zone for times without a zone in stream options, are captured now: call this again
+    after changing them. From then on, in this process, ``partitionBy`` and ``clusterBy`` of ``writeStream`` work, which
+    Spark does not pass to Python sinks, and so do ``readStream.table`` and ``toTable`` with names of the session's
+    catalog. Spark's driver and executors need deltalog, spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError
+    before Spark 4.0, CallError. Cost: 2 commands, and 1 query for every S3A setting that is set.
     """
     if find_spec("pyspark.sql.datasource") is None:
         raise deltalog.UnsupportedFeatureError(
-            f"PySpark {pyspark.__version__} has no Python data sources, which format('deltalog') needs: Spark 4.0 and "
-            "newer. Write streams with foreachBatch(spark_ext.stream_writer(…)), which works with every version.",
+            f"PySpark {pyspark.__version__} has no Python data sources, which format('deltalog') needs (Spark 4.0 or "
+            "newer). Write streams with foreachBatch(spark_ext.stream_writer(…)), which works with every version.",
             features=("Python data source",),
         )
     from spark_ext.stream.calls import add_calls

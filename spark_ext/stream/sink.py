@@ -1,8 +1,8 @@
-"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits them once.
+"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits a batch once.
 
-A commit records the id of the query and of the batch (the action txn). A batch that Spark repeats is found there, and
-its new files are removed. Files are removed only where no commit can name them: of a batch that was committed before,
-of a commit that certainly failed, and of a batch with a failed task, which Spark never commits.
+The commit of a batch records the ids of query and batch in a txn action, by which a repeated batch is recognised; its
+new files are removed. Staged files are removed only if no commit can name them: after a repeated batch, after a commit
+that certainly failed, and after a failed task, since Spark never commits such a batch.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from spark_ext.session.stores import bucket_of
 from spark_ext.stream.options import SinkOptions, TableOptions, recorded_batch
 from spark_ext.types import from_spark
 
-_METADATA = "metadata"  # the file of a checkpoint that has the id of the query
+_METADATA = "metadata"  # the file in a checkpoint with the id of the query
 
 
 class Staged(WriterCommitMessage):
-    """What a task has staged, as the JSON of ``deltalog.StagedFiles``."""
+    """The files that a task has staged, as the JSON of ``deltalog.StagedFiles``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @property
     def files(self) -> deltalog.StagedFiles:
-        """The files."""
+        """The staged files."""
         return deltalog.StagedFiles.from_json(self.text)
 
 
 class _Sink(DataSourceStreamWriter):
-    """Made anew for each call in another process: of tasks, and of the driver for each commit."""
+    """Spark creates one in every task, and in a process of the driver for every commit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
@@ -47,20 +47,20 @@ class _Sink(DataSourceStreamWriter):
         self._overwrite = overwrite
         if options.app_id is None and options.checkpoint is None:
             raise deltalog.CallError(
-                "The stream has neither checkpointLocation nor txnAppId as an option, so that its batches could not be "
-                "distinguished from those of other queries. Give option('checkpointLocation', …)."
+                "The stream has neither the option checkpointLocation nor txnAppId, so its batches could not be "
+                "distinguished from those of other queries. Set option('checkpointLocation', …)."
             )
         prepare(options, schema)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        """Commit what the tasks have staged, or nothing if the table has this batch. Raises as Transaction.commit, and
-        CallError for an id before the last one that the table has."""
+        """Commit what the tasks have staged, or nothing if the table has recorded this batch. Raises as
+        ``Transaction.commit``, and CallError for a batch before the last recorded one."""
         staged = [message.files for message in messages if message is not None]
         table = self._options.table.open()
         app_id = self._options.app_id or query_id(self._options)
         try:
-            # What the table has recorded is read with the version that the commit is based on: if another driver
-            # commits the same batch after that, the commit is a conflict.
+            # The recorded batch is read from the version on which the commit is based, so a concurrent commit of the
+            # same batch by another driver is a conflict.
             with table.transaction() as transaction:
                 if not self._is_recorded(transaction, app_id, batchId) and (
                     self._overwrite or any(each.files for each in staged)
@@ -68,13 +68,13 @@ class _Sink(DataSourceStreamWriter):
                     self._commit(transaction, staged, app_id, batchId)
                     return
         except deltalog.DeltaLogError as error:
-            if error.outcome is not deltalog.Outcome.UNKNOWN:  # else the commit may name the files
+            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may name the files
                 _discard(table, staged)
             raise
         _discard(table, staged)
 
     def _is_recorded(self, transaction: deltalog.Transaction, app_id: str, batch: int) -> bool:
-        """Whether the table has this batch. Raises CallError as ``recorded_batch``."""
+        """Whether the table has recorded this batch. Raises CallError as ``recorded_batch``."""
         assert transaction.snapshot is not None
         return recorded_batch(transaction.snapshot, app_id, batch, "query", "a txnAppId") == batch
 
@@ -83,7 +83,7 @@ class _Sink(DataSourceStreamWriter):
     ) -> None:
         assert transaction.snapshot is not None
         if any(each.table != transaction.metadata for each in staged):
-            raise deltalog.MetadataChangedError(
+            raise deltalog.errors.MetadataChangedError(
                 f"{transaction.snapshot.url}: columns or properties of the table have changed while batch {batch} was "
                 "written. Nothing was committed; restart the stream, which repeats the batch.",
                 winning_version=transaction.snapshot.version,
@@ -107,8 +107,8 @@ class _Sink(DataSourceStreamWriter):
         transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
-        """Remove the files of a batch with a failed task, best effort. Where every task has succeeded, the commit may
-        have been tried, and nothing is removed here."""
+        """Remove the files of a batch with a failed task, best effort. If all tasks have succeeded, a commit may have
+        been attempted, and nothing is removed."""
         if any(message is None for message in messages):
             staged = [message.files for message in messages if message is not None]
             if staged:
@@ -121,7 +121,7 @@ def _stage(table: TableOptions, batches: Iterator[pa.RecordBatch], schema: pa.Sc
 
 
 class RowSink(_Sink):
-    """The writer with Spark 4.0, whose tasks have rows."""
+    """The sink for Spark 4.0, whose tasks receive rows."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of a task."""
@@ -132,7 +132,7 @@ class RowSink(_Sink):
 if hasattr(datasource, "DataSourceStreamArrowWriter"):
 
     class ArrowSink(_Sink, datasource.DataSourceStreamArrowWriter):
-        """The writer with Spark 4.1 and newer."""
+        """The sink for Spark 4.1 and newer, whose tasks receive Arrow batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             """Stage the rows of a task."""
@@ -143,22 +143,22 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 
 
 def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-    """The writer that this version of Spark takes. ``overwrite``: the output mode is complete."""
+    """The sink for this version of Spark. ``overwrite``: the output mode is complete."""
     has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
     kind = ArrowSink if has_arrow else RowSink
     return kind(options, schema, overwrite)
 
 
 def prepare(options: SinkOptions, schema: StructType) -> None:
-    """Create the table if there is none, and with ``mergeSchema`` add the columns that it lacks. Raises
-    SchemaMismatchError where the rows do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
+    """Create the table if there is none, and with ``mergeSchema`` add missing columns. Raises SchemaMismatchError if
+    the layout or the columns do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
     columns = from_spark(schema)
     table = _opened(options)
     if table is None:
         try:
             deltalog.DeltaTable.create(
                 options.table.url,
-                deltalog.StructType(tuple(_nullable(field) for field in columns.fields)),
+                deltalog.schema.StructType(tuple(_nullable(field) for field in columns.fields)),
                 partition_by=options.partition_by,
                 cluster_by=options.cluster_by,
                 properties=options.properties,
@@ -178,11 +178,11 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 
 def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
-    """Refuse columns other than those of the table; their case does not matter."""
+    """Raise SchemaMismatchError for columns other than those of the table, compared without case."""
     if given and [name.lower() for name in given] != [name.lower() for name in have]:
         raise deltalog.SchemaMismatchError(
-            f"{table.url} is {how} by {', '.join(have) or 'nothing'}, and the stream says {', '.join(given)}. Leave "
-            f"{call} out."
+            f"{table.url} is {how} by {', '.join(have) or 'nothing'}, but {call} of the stream has {', '.join(given)}. "
+            f"Leave {call} out."
         )
 
 
@@ -193,12 +193,12 @@ def _opened(options: SinkOptions) -> deltalog.DeltaTable | None:
         return None
 
 
-def _nullable(field: deltalog.StructField) -> deltalog.StructField:
-    return deltalog.StructField(field.name, field.data_type, True, field.metadata)
+def _nullable(field: deltalog.schema.StructField) -> deltalog.schema.StructField:
+    return deltalog.schema.StructField(field.name, field.data_type, True, field.metadata)
 
 
 def query_id(options: SinkOptions) -> str:
-    """The id of a query, which its checkpoint has and keeps over restarts. Raises CallError. Cost: 1 GET."""
+    """The id of the query, from its checkpoint, where it is the same after restarts. Raises CallError. Cost: 1 GET."""
     root = str(options.checkpoint)
     try:
         store = deltalog.open_store(root.removeprefix("file:"), **_of_store(root, options.table))
@@ -206,21 +206,21 @@ def query_id(options: SinkOptions) -> str:
     except (deltalog.DeltaLogError, ValueError, KeyError, TypeError, OSError) as error:
         where = posixpath.join(root, _METADATA)
         raise deltalog.CallError(
-            f"The id of the query cannot be read from {where}: {error}. Give the stream option('txnAppId', …), a name "
-            "that stays the same after each restart, and is another one for each checkpoint. Nothing was written."
+            f"The id of the query cannot be read from {where}: {error}. Set option('txnAppId', …) of the stream, to a "
+            "name that is the same after every restart but differs between checkpoints. Nothing was written."
         ) from error
     return str(found)
 
 
 def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
-    """The options of the table's store, where the checkpoint is on S3 like the table."""
+    """The storage options for the checkpoint: those of the table if both are on S3."""
     if bucket_of(root) is None or bucket_of(table.url) is None:
         return {}
     return {name: value for name, value in table.storage.items() if name != "commit"}
 
 
 def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
-    """Remove staged files, best effort; none if a version names one of them."""
+    """Remove staged files, best effort, unless a version of the table has one of them."""
     with contextlib.suppress(Exception):
         table.discard_staged(staged)
 

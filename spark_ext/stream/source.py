@@ -1,8 +1,8 @@
-"""The source of ``readStream.format("deltalog")``: deltalog plans batches on the driver, tasks read their files with
-deltalog and give Spark Arrow data.
+"""The source of ``readStream.format("deltalog")``: deltalog plans batches on the driver, and tasks read their files
+with deltalog into Arrow.
 
-Offsets, files and errors are those of ``deltalog.TableStream``. Limits need Spark 4.2, the first one that tells a
-Python source where a batch begins.
+Offsets, files and errors are those of ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version
+that tells a Python source where a batch begins.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ try:
 except ImportError:  # Spark 4.0 and 4.1
     limits = None
 
-# A task begins no further file after this many bytes, as Spark's own scans do.
+# The size of a task, as in Spark's own scans.
 _TASK_BYTES = 128 << 20
-# What opening a file costs, in bytes: as spark.sql.files.openCostInBytes.
+# The cost of opening a file, in bytes, as spark.sql.files.openCostInBytes.
 _OPEN_BYTES = 4 << 20
-# Batches of less than _TASKS times as much have fewer tasks: each costs a Python worker's round trip.
+# The minimum size of a task, each of which costs a round trip to a Python worker: small batches have fewer than _TASKS.
 _LEAST_BYTES = 8 * _OPEN_BYTES
 _TASKS = 8
 
 
 class FilesOfTask(InputPartition):
-    """The files that one task reads, with what reads them."""
+    """The files that one task reads, and their reader."""
 
-    def __init__(self, reader: deltalog.StreamReader, files: Sequence[deltalog.StreamFile]) -> None:
+    def __init__(self, reader: deltalog.engine.StreamReader, files: Sequence[deltalog.engine.StreamFile]) -> None:
         self.reader = reader
         self.files = files
 
 
 class _Reader(DataSourceStreamReader):
-    """Its planning runs in one process of the driver for the time of a query, ``read`` in tasks."""
+    """Plans in one process of the driver as long as the query runs; ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": None, "_schema": self._schema}  # tasks have what they need in their partition
+        return {"_options": None, "_schema": self._schema}  # tasks get the rest from their partition
 
     @cached_property
     def _stream(self) -> deltalog.TableStream:
@@ -59,27 +59,27 @@ class _Reader(DataSourceStreamReader):
         found, given = columns_of(stream).simpleString(), self._schema.simpleString()
         if found != given:
             raise deltalog.SchemaMismatchError(
-                f"{stream.snapshot.url} has the columns {found} at version {stream.snapshot.version}, and the stream "
-                f"was made with {given}. Restart the stream, and give it no schema of its own."
+                f"{stream.snapshot.url} has the columns {found} at version {stream.snapshot.version}, but the stream "
+                f"was started with {given}. Restart the stream, without a schema of its own."
             )
         return stream
 
     @cached_property
-    def _first(self) -> deltalog.StreamOffset:
+    def _first(self) -> deltalog.engine.StreamOffset:
         return self._stream.first_offset()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """The offset at which a query without a checkpoint begins."""
         return self._first.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files of a batch, shared out among tasks."""
-        first, last = (deltalog.StreamOffset.from_json(each) for each in (start, end))
+        """The files of a batch, distributed to tasks."""
+        first, last = (deltalog.engine.StreamOffset.from_json(each) for each in (start, end))
         files = self._stream.files(first, last)
-        return [FilesOfTask(self._stream.reader, each) for each in shared_out(files)]
+        return [FilesOfTask(self._stream.reader, each) for each in grouped_into_tasks(files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of the files of a task."""
+        """The rows of a task's files."""
         assert isinstance(partition, FilesOfTask)
         wanted = _arrow_schema(self._schema)
         for batch in partition.reader.batches(partition.files):
@@ -87,44 +87,44 @@ class _Reader(DataSourceStreamReader):
 
 
 class StreamSource(_Reader):
-    """The reader with Spark 4.0 and 4.1: a batch has all that there is."""
+    """The source for Spark 4.0 and 4.1: a batch has all available rows."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.max_files is not None or options.max_bytes is not None:
             raise deltalog.UnsupportedFeatureError(
                 f"maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2; this is {pyspark.__version__}, which does "
-                "not tell a Python source where a batch begins. Leave them out, and each batch has all that there is.",
+                "not tell a Python source where a batch begins. Without them, a batch has all available rows.",
                 features=("limits of a Python data source",),
             )
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch. Spark asks for it first, also where it has a checkpoint, so that the
-        beginning in it may be a later one."""
+        """The end of the next batch. Spark asks for it before it passes the offset of the checkpoint, from which the
+        batch may begin later."""
         return self._stream.latest_offset(self._first).to_json()
 
 
 if limits is not None:
 
     class LimitedStreamSource(_Reader, limits.SupportsTriggerAvailableNow):
-        """The reader with Spark 4.2 and newer."""
+        """The source for Spark 4.2 and newer."""
 
-        _until: deltalog.StreamOffset | None = None
+        _until: deltalog.engine.StreamOffset | None = None
 
         def getDefaultReadLimit(self) -> Any:
-            """What Spark passes on to ``latestOffset``, where the trigger has batches of limited size."""
+            """The limit that Spark passes to ``latestOffset``, for triggers with limited batches."""
             options = self._options
             if options.max_files is None and options.max_bytes is not None:
                 return limits.ReadMaxBytes(options.max_bytes)
             return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """The query ends with what is there now."""
+            """Let the query end at the present latest offset."""
             self._until = self._stream.latest_offset()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             """The end of the batch that begins at ``start``."""
-            first = deltalog.StreamOffset.from_json(start)
+            first = deltalog.engine.StreamOffset.from_json(start)
             files = size = None
             if not isinstance(limit, limits.ReadAllAvailable):
                 files = getattr(limit, "max_files", self._options.max_files)
@@ -138,12 +138,12 @@ if limits is not None:
 
 
 def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """The reader that this version of Spark takes."""
+    """The source for this version of Spark."""
     return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
 
 
 def columns_of(stream: deltalog.TableStream) -> StructType:
-    """The columns of a stream in Spark. Raises UnsupportedFeatureError for variants."""
+    """The Spark schema of a stream. Raises UnsupportedFeatureError for variants."""
     schema = to_spark(stream.schema)
     variants = [field.name for field in schema.fields if "variant" in field.dataType.simpleString()]
     if variants:
@@ -155,11 +155,11 @@ def columns_of(stream: deltalog.TableStream) -> StructType:
     return StructType([type(field)(field.name, field.dataType, field.nullable) for field in schema.fields])
 
 
-def shared_out(files: Sequence[deltalog.StreamFile]) -> list[list[deltalog.StreamFile]]:
-    """Files as tasks have them, in order: a task has about _TASK_BYTES, and small batches more than one task."""
+def grouped_into_tasks(files: Sequence[deltalog.engine.StreamFile]) -> list[list[deltalog.engine.StreamFile]]:
+    """Files grouped by task, in order: at most about _TASK_BYTES per task, and up to _TASKS tasks in small batches."""
     weight = sum(file.size_bytes + _OPEN_BYTES for file in files)
     most = max(_LEAST_BYTES, min(_TASK_BYTES, weight // _TASKS))
-    tasks: list[list[deltalog.StreamFile]] = []
+    tasks: list[list[deltalog.engine.StreamFile]] = []
     held = most
     for file in files:
         if held + file.size_bytes // 2 >= most:
@@ -171,7 +171,7 @@ def shared_out(files: Sequence[deltalog.StreamFile]) -> list[list[deltalog.Strea
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark checks batches against."""
+    """The Arrow schema that Spark expects of batches."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:  # Spark 4.0

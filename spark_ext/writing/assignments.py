@@ -1,7 +1,4 @@
-"""Columns of a table as expressions of its rows: what an UPDATE sets, or a clause of a MERGE. Spark evaluates them.
-
-Values become those of their columns' types by ``casts``.
-"""
+"""The assignments of an UPDATE or of a clause of a MERGE, as Spark columns in the types of the table (``casts``)."""
 
 from __future__ import annotations
 
@@ -21,24 +18,24 @@ from spark_ext.reading.table_columns import named, quoted
 from spark_ext.types import spark_type
 from spark_ext.writing.casts import Fitting, Missing, Value, extended, is_same, positioned, struct_text, typed
 
-# What a caller may give for a value or a condition: SQL text, or a column of Spark.
+# A value or a condition: SQL text, or a Spark Column.
 Expression = Any
 Path = tuple[str, ...]
 _NEW = "__deltalog_new_{}_{}"
 
 
 def as_column(expression: Expression, what: str) -> Column:
-    """The column of an expression. Raises ArgumentTypeError for anything but text and columns, CallError for text that
+    """An expression as a Column. Raises ArgumentTypeError for anything but text and columns, CallError for text that
     Spark cannot parse."""
     arguments.expression(what, expression)
     if not isinstance(expression, str):
         return expression
-    with explained(f"{what}, {expression!r}, is no expression"):
+    with explained(f"{what}, {expression!r}, is not an expression"):
         return F.expr(expression)
 
 
 def text_of(expression: Expression) -> str:
-    """An expression as the log and messages have it."""
+    """An expression as text, for the log and for messages."""
     if isinstance(expression, str):
         return expression
     text = str(expression)
@@ -47,38 +44,40 @@ def text_of(expression: Expression) -> str:
 
 @dataclass(frozen=True)
 class Assignments:
-    """What a statement sets: the new values of columns, or fields of structs, by their paths. ``missing``: what becomes
-    of fields of structs that a value lacks."""
+    """The new values that a statement assigns."""
 
+    #: By the path of a column or of a struct field.
     values: Mapping[Path, Column]
+    #: How to treat struct fields that a value lacks.
     missing: Missing = "refused"
 
     @property
     def columns(self) -> set[str]:
-        """The columns that are set, or of which fields are."""
+        """The columns that are assigned as a whole or in part."""
         return {path[0] for path in self.values}
 
 
-def targets(given: Mapping[str, Expression], schema: deltalog.StructType, alias: str | None) -> dict[Path, Column]:
-    """The columns, or fields of structs, that are set, by their paths. ``alias``: a qualifier that their names may
-    have. Raises CallError."""
+def targets(
+    given: Mapping[str, Expression], schema: deltalog.schema.StructType, alias: str | None
+) -> dict[Path, Column]:
+    """The assignments of ``given``, by path. ``alias``: a qualifier that names may have. Raises CallError."""
     if not isinstance(given, Mapping) or not given:
-        raise deltalog.CallError("set is a dict that is not empty, from names of columns to their new values.")
+        raise deltalog.CallError("set must be a non-empty dict from column names to new values.")
     found: dict[Path, Column] = {}
     for name, expression in given.items():
         path = _path(name, schema, alias)
         if any(path[: len(other)] == other or other[: len(path)] == path for other in found):
-            raise deltalog.CallError(f"{name} is set twice. Give each column one value.")
+            raise deltalog.CallError(f"{name} is set twice. Set every column once.")
         found[path] = as_column(expression, f"The value of {name}")
     return found
 
 
-def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
+def _path(name: Any, schema: deltalog.schema.StructType, alias: str | None) -> Path:
     if not isinstance(name, str):
-        raise deltalog.CallError(f"The columns to set are named by text, not by {name!r}.")
+        raise deltalog.CallError(f"The keys of set must be column names, not {name!r}.")
     path, level = list[str](), schema
     for part in parts_of(name, alias, schema):
-        field = level.find(part) if isinstance(level, deltalog.StructType) else None
+        field = level.find(part) if isinstance(level, deltalog.schema.StructType) else None
         if field is None:
             raise deltalog.CallError(f"There is no column {name} to set. The table has {', '.join(schema.names)}.")
         path.append(field.name)
@@ -86,8 +85,9 @@ def _path(name: Any, schema: deltalog.StructType, alias: str | None) -> Path:
     return tuple(path)
 
 
-def parts_of(name: str, alias: str | None, schema: deltalog.StructType) -> list[str]:
-    """The parts of a dotted name, without an alias in front; which it is not where the schema has such a column."""
+def parts_of(name: str, alias: str | None, schema: deltalog.schema.StructType) -> list[str]:
+    """The parts of a dotted name, without a leading alias. A leading part that is a column of the schema is not an
+    alias."""
     parts = _parts(name)
     if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
         return parts[1:]
@@ -95,7 +95,7 @@ def parts_of(name: str, alias: str | None, schema: deltalog.StructType) -> list[
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a dotted name, of which some may be in backticks."""
+    """The parts of a dotted name, without backticks."""
     parts, rest = list[str](), name
     while rest:
         if rest.startswith("`"):
@@ -103,7 +103,7 @@ def _parts(name: str) -> list[str]:
             while end != -1 and rest[end : end + 2] == "``":
                 end = rest.find("`", end + 2)
             if end == -1:
-                raise deltalog.CallError(f"{name!r} is not the name of a column: a backtick is not closed.")
+                raise deltalog.CallError(f"{name!r} is not a column name: a backtick is not closed.")
             parts.append(rest[1:end].replace("``", "`"))
             rest = rest[end + 1 :].removeprefix(".")
         else:
@@ -114,8 +114,11 @@ def _parts(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NewValues:
-    """The new values of one statement, or of one outcome of it, as columns of a frame that are ``named`` by ``number``
-    and have types once the frame is there."""
+    """The new values of a statement, or of one of its outcomes, as extra columns of a frame.
+
+    ``named`` adds them to the frame under names with ``number``; then their types are known, and ``value_of`` casts
+    them.
+    """
 
     sets: Assignments
     number: int = 0
@@ -126,17 +129,19 @@ class NewValues:
         return [_NEW.format(self.number, n) for n in range(len(self.sets.values))]
 
     def named(self, when: Column | None = None) -> Iterator[Column]:
-        """The columns. ``when``: they are computed only in rows for which this is true: a new value that fails for an
-        unchanged row must not fail the job."""
+        """The columns. ``when``: compute them only in rows for which this is true, so that an expression that fails on
+        an unchanged row does not fail the job."""
         for name, value in zip(self.names, self.sets.values.values(), strict=True):
             yield (value if when is None else F.when(when, value)).alias(name)
 
-    def of(
-        self, column: deltalog.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
+    def value_of(
+        self, column: deltalog.schema.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
     ) -> Column | None:
-        """The new value of a column of the table, in its type; None where nothing of it is set. ``types``: of the
-        columns of the frame, which have the old values under the names of the table's columns; ``has_old``: also this
-        one's. A sentence in ``problems`` for each reason why a value does not fit."""
+        """The new value of a column of the table, in its type; None if neither it nor a field of it is assigned.
+
+        ``types``: of the frame's columns; old values have the table's column names. ``has_old``: whether the frame has
+        the old value of this column. Reasons why a value does not fit are added to ``problems``.
+        """
         path, want = (column.name,), spark_type(column.data_type)
         old = Value(quoted(column.name), types[column.name]) if has_old else None
         new = {
@@ -162,16 +167,19 @@ class NewValues:
 
 def changed(
     rows: DataFrame,
-    fields: Sequence[deltalog.StructField],
+    fields: Sequence[deltalog.schema.StructField],
     sets: Assignments,
     carried: Sequence[Column],
     url: str,
     column_of: Callable[[str], Column | None] = named,
     left_out: Collection[str] = (),
 ) -> DataFrame:
-    """Rows with the new values, in the types of the table's ``fields``; without columns that have neither a new nor an
-    old value. ``carried``: columns that follow. ``column_of``: the old value of a column; None where the rows do not
-    have it. ``left_out``: columns that have to be computed again. Raises SchemaMismatchError."""
+    """Rows with the new values, in the types of the table's ``fields``. Columns with neither a new nor an old value are
+    left out.
+
+    ``carried``: further columns, appended. ``column_of``: returns the old value of a column; None if the rows lack it.
+    ``left_out``: columns whose old value is dropped, since it must be computed again. Raises SchemaMismatchError.
+    """
     new, problems = NewValues(sets), list[str]()
     old = {each.name: column_of(each.name) for each in fields if each.name not in left_out}
     kept = [value.alias(name) for name, value in old.items() if value is not None]
@@ -180,7 +188,7 @@ def changed(
     columns = []
     for each in fields:
         has_old = old.get(each.name) is not None
-        value = new.of(each, types, has_old, problems)
+        value = new.value_of(each, types, has_old, problems)
         if value is not None:
             columns.append(value.alias(each.name))
         elif has_old:
@@ -192,9 +200,9 @@ def changed(
         return frame.select(*columns, *map(quoted, others))
 
 
-def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], url: str) -> DataFrame:
-    """Rows whose columns are given for ``fields``, in which the fields of structs have the table's names of their
-    positions, at every depth. Columns that are not in ``fields`` stay. Raises SchemaMismatchError."""
+def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructField], url: str) -> DataFrame:
+    """Rows with struct fields renamed by position to those of ``fields``, at every depth. Columns that are not in
+    ``fields`` are unchanged. Raises SchemaMismatchError."""
     problems, columns = list[str](), []
     wanted = {each.name: spark_type(each.data_type) for each in fields}
     for each in rows.schema.fields:
@@ -205,9 +213,11 @@ def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.StructField], 
     return rows.select(*columns)
 
 
-def inserted(rows: DataFrame, fields: Sequence[deltalog.StructField], carried: Sequence[str], url: str) -> DataFrame:
-    """Rows whose columns are given for ``fields``, in their types. Fields of structs are found by their names; those
-    that the table lacks stay. The columns ``carried`` follow. Raises SchemaMismatchError."""
+def inserted(
+    rows: DataFrame, fields: Sequence[deltalog.schema.StructField], carried: Sequence[str], url: str
+) -> DataFrame:
+    """Rows cast to the types of ``fields``. Struct fields are matched by name; those that the table lacks are kept.
+    ``carried``: further columns, appended. Raises SchemaMismatchError."""
     fitting, columns = Fitting(), []
     have = {each.name: each.dataType for each in rows.schema.fields}
     for each in fields:
@@ -220,7 +230,7 @@ def inserted(rows: DataFrame, fields: Sequence[deltalog.StructField], carried: S
 
 
 def refuse(problems: Sequence[str], url: str) -> None:
-    """Raise SchemaMismatchError where there are reasons why new values do not fit."""
+    """Raise SchemaMismatchError if there are problems."""
     if problems:
         found = "\n".join(f"- {each}" for each in dict.fromkeys(problems))
         raise deltalog.SchemaMismatchError(f"The new values do not fit the table at {url}:\n{found}")
@@ -228,7 +238,7 @@ def refuse(problems: Sequence[str], url: str) -> None:
 
 @contextlib.contextmanager
 def explained_casts(url: str) -> Iterator[None]:
-    """Turns Spark's error for a cast that there is not, as from numbers to dates, into a SchemaMismatchError."""
+    """Raise Spark's error for an unsupported cast, such as from numbers to dates, as SchemaMismatchError."""
     try:
         yield
     except AnalysisException as error:

@@ -1,7 +1,7 @@
-"""Values in the types of a table's columns, as SQL over columns that are there. Fields of structs are matched by name.
+"""Casts values to the types of a table's columns, as SQL expressions. Struct fields are matched by name. Pure.
 
-A value becomes one of its type as in a checked cast, at every depth: one that does not fit fails the job, also in
-sessions without ANSI mode, whose own casts make it null or another value. Pure.
+Casts are checked at every depth: a value that does not fit fails the job, even without ANSI mode, where Spark's own
+casts return null or another value.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql import types as spark_types
 from spark_ext.reading.table_columns import quoted
 from spark_ext.writing.row_rules import refusal
 
-# What becomes of the fields of structs that a new value lacks: the change is refused; they are null; they keep their
-# old values, but for structs in lists and maps, of which no old value belongs to a new one.
+# How to treat struct fields that a new value lacks: refuse the change, set them to null, or keep their old values
+# (except in lists and maps, whose elements have no old value).
 Missing = Literal["refused", "null", "kept"]
 NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
 
@@ -31,7 +31,7 @@ class Value:
     data_type: Any
 
     def child(self, name: str) -> Value | None:
-        """The field of a struct, by its name up to case; None where it has none, or is no struct."""
+        """A struct field, by name without case; None if there is none or the value is not a struct."""
         if not isinstance(self.data_type, spark_types.StructType):
             return None
         found = _found(self.data_type, name)
@@ -40,18 +40,19 @@ class Value:
 
 @dataclass
 class Fitting:
-    """Fits values, and collects a sentence in ``problems`` for each reason why one cannot be."""
+    """Casts values, and collects in ``problems`` the reasons why a value cannot be cast."""
 
     missing: Missing = "refused"
     problems: list[str] = field(default_factory=list)
     _num_variables: int = 0
 
     def column(self, value: Value, want: Any, where: str, old: Value | None = None) -> Column:
-        """``value`` in the type ``want``. ``where``: the column, for messages. ``old``: what ``kept`` keeps."""
+        """``value`` cast to ``want``. ``where``: the column, for messages. ``old``: the value from which ``kept`` takes
+        missing fields."""
         return typed(self.text(value, want, where, old), value, want)
 
     def text(self, value: Value, want: Any, where: str, old: Value | None = None) -> str:
-        """As ``column``, as SQL: in a type that Spark casts to ``want`` by the positions of fields."""
+        """As ``column``, but SQL text of a type that Spark casts to ``want`` by position."""
         have = value.data_type
         if isinstance(have, spark_types.NullType):
             return "null"
@@ -67,7 +68,7 @@ class Fitting:
         if isinstance(have, NESTED) or isinstance(want, (*NESTED, spark_types.NullType)):
             self.problems.append(
                 f"the new value of column {where} is {have.simpleString()}, and the column is {want.simpleString()}. "
-                "Give a value of the column's type."
+                "Use a value of the column's type."
             )
             return "null"
         cast = f"try_cast({value.text} as {_type_name(want)})"
@@ -122,7 +123,7 @@ class Fitting:
         if lacking and self.missing == "refused":
             self.problems.append(
                 f"the new value of column {where} lacks the field {', '.join(lacking)}, and all fields of a struct "
-                "must be there. Give them, or set single fields by their paths; a merge WITH SCHEMA EVOLUTION keeps "
+                "must be there. Add them, or set single fields by their paths; a merge WITH SCHEMA EVOLUTION keeps "
                 "the fields that its source lacks in UPDATE SET *."
             )
 
@@ -132,8 +133,8 @@ class Fitting:
 
 
 def typed(text: str, value: Value | None, want: Any) -> Column:
-    """What ``Fitting.text`` returned for a column, in the type ``want``, of which anything may be null: Spark does not
-    cast to what must not, and the writer checks that."""
+    """The result of ``Fitting.text`` as a Column of the type ``want``, with everything nullable: Spark does not cast to
+    NOT NULL types, and the writer checks NOT NULL."""
     return F.expr(text) if value is not None and text == value.text else F.expr(text).cast(_nullable(want))
 
 
@@ -150,14 +151,14 @@ def _nullable(data_type: Any) -> Any:
 
 
 def struct_text(fields: Iterable[tuple[str, str]]) -> str:
-    """A struct as SQL, of the names and values of its fields."""
+    """A struct as SQL, from the names and values of its fields."""
     return f"named_struct({', '.join(part for name, text in fields for part in (_literal(name), text))})"
 
 
 def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
-    """The type ``have`` with the names of the fields that ``want`` has at the same places; a cast to it renames the
-    fields of a value. Fields beyond these keep their names. A sentence in ``problems`` for each struct with fewer
-    fields, and for each that has those of ``want`` in another order, which are meant by name perhaps."""
+    """The type ``have`` with struct fields renamed by position to those of ``want``; a cast to it renames the fields of
+    a value. Extra fields keep their names. A struct with fewer fields, or with the fields of ``want`` in another order
+    (probably meant by name), is added to ``problems``."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         element = positioned(have.elementType, want.elementType, f"{where}.element", problems)
         return spark_types.ArrayType(element, have.containsNull)
@@ -171,13 +172,13 @@ def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
     if len(given) < len(own):
         problems.append(
             f"column {where} has {len(own)} fields ({', '.join(want.names)}), and the value has {len(given)} "
-            f"({', '.join(have.names)}). Give all of them."
+            f"({', '.join(have.names)}). Add the missing ones."
         )
     elif given != own and sorted(given) == sorted(own):
         problems.append(
-            f"INSERT takes the fields of structs by their positions, and the value of column {where} has the fields of "
-            f"the column in another order: {', '.join(have.names)} instead of {', '.join(want.names)}. Give them in "
-            "this order, or write by names: INSERT INTO … BY NAME, saveAsTable."
+            f"INSERT matches struct fields by position, and the value of column {where} has the fields of the column "
+            f"in another order: {', '.join(have.names)} instead of {', '.join(want.names)}. Use the order of the "
+            "column, or write by name: INSERT INTO … BY NAME, saveAsTable."
         )
     fields = []
     for at, field_ in enumerate(have.fields):
@@ -188,7 +189,7 @@ def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
 
 
 def extended(have: Any, want: Any) -> Any:
-    """The type ``want`` with the fields that only ``have`` has, at the end of structs at every depth."""
+    """The type ``want``, with the fields that only ``have`` has appended to structs at every depth."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         return spark_types.ArrayType(extended(have.elementType, want.elementType), want.containsNull)
     if isinstance(have, spark_types.MapType) and isinstance(want, spark_types.MapType):
@@ -205,7 +206,7 @@ def extended(have: Any, want: Any) -> Any:
 
 
 def is_same(have: Any, want: Any) -> bool:
-    """Whether two types differ in nothing but what may be null."""
+    """Whether two types are equal up to nullability."""
     if isinstance(have, spark_types.StructType) and isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=False)
         return have.names == want.names and all(is_same(one.dataType, other.dataType) for one, other in pairs)
@@ -217,14 +218,14 @@ def is_same(have: Any, want: Any) -> bool:
 
 
 def _found(struct: Any, name: str) -> Any:
-    """A field by its name, else by its name up to case."""
+    """A field by exact name, otherwise by name without case."""
     exact = [each for each in struct.fields if each.name == name]
     alike = exact or [each for each in struct.fields if each.name.lower() == name.lower()]
     return alike[0] if alike else None
 
 
 def _lacks(have: Any, want: Any) -> bool:
-    """Whether a struct lacks a field of another one, also below structs."""
+    """Whether a struct lacks a field of another struct, nested structs included."""
     if not (isinstance(have, spark_types.StructType) and isinstance(want, spark_types.StructType)):
         return False
     found = [(_found(have, each.name), each) for each in want.fields]
@@ -240,11 +241,11 @@ def _literal(text: str) -> str:
 
 
 def _type_name(data_type: Any) -> str:
-    """By a name that does not depend on the session (spark.sql.timestampType)."""
+    """The SQL name of a type. "timestamp" alone would depend on the session (spark.sql.timestampType)."""
     name = str(data_type.simpleString())
     return "timestamp_ltz" if name == "timestamp" else name
 
 
 def _table_type(data_type: Any) -> str:
-    """As a table names it."""
+    """The name of a type in a Delta schema."""
     return str(data_type.simpleString() if isinstance(data_type, spark_types.DecimalType) else data_type.typeName())

@@ -32,7 +32,7 @@ class Job(Protocol):
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """Write the rows of ``frame``, as ``file_rows`` returns them, and stage the files of successful tasks in the
         transaction. Returns their add actions.
 
@@ -52,7 +52,7 @@ def job_of(url: str) -> Job:
 
 
 @contextlib.contextmanager
-def explained(rules: deltalog.TableRules, replaced: str | None, job: Job) -> Iterator[None]:
+def explained(rules: deltalog.engine.TableRules, replaced: str | None, job: Job) -> Iterator[None]:
     """Raise Spark's errors about the rows, the store or the cluster as errors of deltalog. ``replaced``: the condition
     of ``replaceWhere``."""
     try:

@@ -24,12 +24,12 @@ from spark_ext.writing.row_rules import refuse
 
 def new_rows(
     rows: DataFrame,
-    data: deltalog.StructType,
+    data: deltalog.schema.StructType,
     files: NewFiles,
-    rules: deltalog.TableRules,
+    rules: deltalog.engine.TableRules,
     is_native: bool,
     *,
-    replacement: deltalog.Replacement | None = None,
+    replacement: deltalog.engine.Replacement | None = None,
     carried: Sequence[str] = (),
     is_inserted: bool = True,
 ) -> DataFrame:
@@ -88,9 +88,9 @@ def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carr
 
 
 def _ready(
-    rows: DataFrame, data: deltalog.StructType, files: NewFiles, is_native: bool, is_inserted: bool
+    rows: DataFrame, data: deltalog.schema.StructType, files: NewFiles, is_native: bool, is_inserted: bool
 ) -> Iterator[Column | str]:
-    """The columns of data that has the table's types: a name where the column is as files hold it."""
+    """The columns of data that already has the table's types; just the name if a column needs no expression."""
     exact = {field.name for field in rows.schema.fields if not field.metadata}
     for field in files.schema.fields:
         in_path = field.name in files.partition_columns
@@ -100,33 +100,35 @@ def _ready(
             yield _stored(field, named(data.field(field.name).name), in_path, is_native, is_inserted)
 
 
-def _is_ready(given: deltalog.StructField | None, field: deltalog.StructField) -> bool:
-    """Whether the column of the data is the table's already: each step more that PySpark builds costs milliseconds."""
+def _is_ready(given: deltalog.schema.StructField | None, field: deltalog.schema.StructField) -> bool:
+    """Whether the data's column needs no cast. Every expression that PySpark builds costs milliseconds."""
     return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
-def _declared(column: Column, field: deltalog.StructField) -> Column:
-    """The column under its name. Because of the declared type Spark pads the literals in the table's conditions."""
+def _declared(column: Column, field: deltalog.schema.StructField) -> Column:
+    """The column under its name, with its declared char type, so that Spark pads the literals in conditions."""
     declared = field.metadata.get(CHAR_VARCHAR)
     return column.alias(field.name, metadata={} if declared is None else {CHAR_VARCHAR: declared})
 
 
-def _filled(field: deltalog.StructField, is_new: bool) -> Column:
+def _filled(field: deltalog.schema.StructField, is_new: bool) -> Column:
     column = named(field.name)
     return _declared(_length_checked(column, field) if is_new else column, field)
 
 
-def _stored(field: deltalog.StructField, column: Column, in_path: bool, in_directory: bool, is_new: bool) -> Column:
+def _stored(
+    field: deltalog.schema.StructField, column: Column, in_path: bool, in_directory: bool, is_new: bool
+) -> Column:
     if in_path:
         column = _partition_value(column, field, in_directory)
     column = _checked_not_null(column, field, field.name, in_path)
     return (_checked_below(column, field) if is_new else column).alias(field.name, metadata={})
 
 
-def _checked_below(column: Column, field: deltalog.StructField) -> Column:
-    """The same values, in which no NOT NULL field is null, also where the struct above it is. delta-spark takes the
-    field for a null then, and can neither delete, update nor compact in a file with such a row."""
-    if not isinstance(field.data_type, deltalog.StructType):
+def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column:
+    """The column; the job fails if a NOT NULL field is null because a struct above it is null. delta-spark could not
+    delete, update or compact a file with such a row."""
+    if not isinstance(field.data_type, deltalog.schema.StructType):
         return column
     checked = column
     for path in (each for below in field.data_type.fields for each in required_paths(below)):
@@ -137,10 +139,10 @@ def _checked_below(column: Column, field: deltalog.StructField) -> Column:
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """A value as the table's type: struct fields by name in the table's order, absent ones null."""
+    """A value cast to the table's type. Struct fields are matched by name; absent ones are null."""
     if _fits(have, want):
         return column
-    if isinstance(want, deltalog.StructType):
+    if isinstance(want, deltalog.schema.StructType):
         fields = []
         for field in want.fields:
             given = have.find(field.name)
@@ -151,17 +153,17 @@ def _value(column: Column, have: Any, want: Any) -> Column:
             )
             fields.append(_checked_not_null(value, field, field.name).alias(field.name))
         return F.when(column.isNotNull(), F.struct(*fields))
-    if isinstance(want, deltalog.ArrayType):
-        element = deltalog.StructField("element", want.element_type, want.contains_null)
+    if isinstance(want, deltalog.schema.ArrayType):
+        element = deltalog.schema.StructField("element", want.element_type, want.contains_null)
 
         def each(item: Column) -> Column:
             return _checked_not_null(_value(item, have.element_type, want.element_type), element, "element")
 
         return F.transform(column, each)
-    if isinstance(want, deltalog.MapType):
+    if isinstance(want, deltalog.schema.MapType):
         if not _fits(have.key_type, want.key_type):
             column = F.transform_keys(column, lambda key, _: _value(key, have.key_type, want.key_type))
-        entry = deltalog.StructField("value", want.value_type, want.value_contains_null)
+        entry = deltalog.schema.StructField("value", want.value_type, want.value_contains_null)
 
         def every(_: Column, item: Column) -> Column:
             return _checked_not_null(_value(item, have.value_type, want.value_type), entry, "value")
@@ -173,33 +175,33 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _fits(have: Any, want: Any) -> bool:
-    """Same names in the same order and case, same types, and no NOT NULL that must be checked inside."""
-    if isinstance(want, deltalog.StructType) and isinstance(have, deltalog.StructType):
+    """Whether a value needs no cast: same names, order, case and types, and no nested NOT NULL to check."""
+    if isinstance(want, deltalog.schema.StructType) and isinstance(have, deltalog.schema.StructType):
         return have.names == want.names and all(
             w.nullable and _fits(h.data_type, w.data_type) for h, w in zip(have.fields, want.fields, strict=True)
         )
-    if isinstance(want, deltalog.ArrayType) and isinstance(have, deltalog.ArrayType):
+    if isinstance(want, deltalog.schema.ArrayType) and isinstance(have, deltalog.schema.ArrayType):
         return want.contains_null and _fits(have.element_type, want.element_type)
-    if isinstance(want, deltalog.MapType) and isinstance(have, deltalog.MapType):
+    if isinstance(want, deltalog.schema.MapType) and isinstance(have, deltalog.schema.MapType):
         return (
             want.value_contains_null and _fits(have.key_type, want.key_type) and _fits(have.value_type, want.value_type)
         )
     return bool(have == want)
 
 
-def _checked_not_null(column: Column, field: deltalog.StructField, name: str, in_path: bool = False) -> Column:
+def _checked_not_null(column: Column, field: deltalog.schema.StructField, name: str, in_path: bool = False) -> Column:
     if field.nullable:
         return column
     null = column.isNull()
     if in_path and str(field.data_type) == "string":
-        null = null | (column == "")  # the log represents an empty partition value as null
+        null = null | (column == "")  # the log stores an empty partition value as null
     return F.when(null, refuse(f"column {name} is NOT NULL in the table and the data has a NULL in it")).otherwise(
         column
     )
 
 
-def _length_checked(column: Column, field: deltalog.StructField) -> Column:
-    """char(n) and varchar(n) as Spark stores them: trailing spaces beyond n are cut, char is padded to n."""
+def _length_checked(column: Column, field: deltalog.schema.StructField) -> Column:
+    """char(n) and varchar(n) as Spark stores them: trailing spaces beyond n are cut; char is padded to n."""
     declared = field.metadata.get(CHAR_VARCHAR)
     if declared is None:
         return column
@@ -218,8 +220,9 @@ def _length_checked(column: Column, field: deltalog.StructField) -> Column:
     return F.rpad(checked, limit, " ") if match[1] == "char" else checked
 
 
-def _partition_value(column: Column, field: deltalog.StructField, in_directory: bool) -> Column:
-    """A value that the log, and with ``in_directory`` a directory that Spark names by it, represents exactly."""
+def _partition_value(column: Column, field: deltalog.schema.StructField, in_directory: bool) -> Column:
+    """A partition value that the log, and with ``in_directory`` the directory that Spark names after it, can represent
+    exactly."""
     name = str(field.data_type)
     if name == "binary":
         raise deltalog.UnsupportedFeatureError(
@@ -231,7 +234,7 @@ def _partition_value(column: Column, field: deltalog.StructField, in_directory: 
         message = f"column {field.name} has the value {paths.HIVE_NULL}, which as a partition value means NULL"
         return F.when(column == paths.HIVE_NULL, refuse(message)).otherwise(column)
     if name == "timestamp" and in_directory:
-        # In UTC and without a zone: in the session time zone one hour a year is ambiguous.
+        # In UTC: in the session time zone, one hour a year is ambiguous.
         seconds = (F.unix_micros(column).cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
         epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
         return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)

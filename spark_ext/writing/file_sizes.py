@@ -1,6 +1,6 @@
-"""How large the files of a write become: rows for each file of a target size, and the size of shuffled partitions.
+"""Controls the size of a write's files: the rows per file, and the size of shuffled partitions.
 
-Spark's Parquet writer ends a file by its number of rows only, so sizes are approximate.
+Spark's Parquet writer can only limit the rows of a file, so sizes are approximate.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from spark_ext.types import to_spark
 from spark_ext.writing.write_options import WriteRequest
 
 _PROPERTY = "delta.targetFileSize"
-# The newest files of a table, from which the size of a row is taken.
+# The number of newest files from which the size of a row is estimated.
 _SAMPLE = 1000
-# With these settings a rebalanced write has partitions of a given size (of shuffled rows), and not as many as the
-# cluster has cores.
+# With these settings a rebalance yields partitions of a given size (of shuffled rows) instead of one per core.
 _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _PARALLELISM_FIRST = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
 def rows_per_file(request: WriteRequest, transaction: deltalog.Transaction) -> int | None:
-    """The rows of a file of the target size, which the option ``targetFileSize`` or the table gives; None: no target.
+    """The rows in a file of the target size, from the option ``targetFileSize`` or the table's property; None without a
+    target.
 
-    The size of a row is that in the table's newest files; in a new table, that of the values before they are
-    compressed. Raises CallError. Cost: where there is a target, two columns of ``Snapshot.files``.
+    The size of a row is estimated from the table's newest files, or in a new table from the types of its columns.
+    Raises CallError. Cost: with a target, two columns of ``Snapshot.files``.
     """
     target = request.options.get("targetFileSize")
     if target is None:
@@ -41,7 +41,7 @@ def rows_per_file(request: WriteRequest, transaction: deltalog.Transaction) -> i
 
 
 def shuffle_settings(request: WriteRequest) -> Mapping[str, str]:
-    """The settings of a session for the time of a write with ``optimizeWrite``."""
+    """The session settings during a write with ``optimizeWrite``."""
     size = request.defaults.optimized_bytes
     return {_ADVISORY_SIZE: str(size), _PARALLELISM_FIRST: "false"}
 
@@ -60,7 +60,7 @@ def _row_bytes(transaction: deltalog.Transaction) -> float:
 
 
 def _type_bytes(data_type: Any) -> int:
-    """The size of a value by its type alone, as Spark's optimizer assumes it."""
+    """The size of a value that Spark's optimizer assumes for its type."""
     name = data_type.typeName()
     if name == "struct":
         return sum(_type_bytes(field.dataType) for field in data_type.fields) or 1

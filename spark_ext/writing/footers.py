@@ -1,6 +1,6 @@
-"""Checks by their footers that a job's files have the columns and types that the table needs.
+"""Checks the footers of a job's files: that they have the columns and types that the table needs.
 
-Other threads can change settings of the session while a job runs, and some cannot be set for one write only.
+Other threads can change settings of the session while a job runs, and some settings cannot be set for one write only.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ import deltalog
 from spark_ext.writing.physical_columns import PARQUET_ID
 
 _FIELD_ID = b"PARQUET:field_id"
-# The key by which Spark marks files whose dates and times, other than INT96, are in the calendar of its old versions.
+# Spark sets this key in files whose dates and times (except INT96) are in the hybrid Julian calendar.
 _OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
-def examiner(url: str, stored: deltalog.StructType, has_ids: bool) -> Callable[[str, Any], None]:
-    """A check of a file by its path and footer: that it has exactly the columns ``stored``, in their types and, with
-    ``has_ids``, under their ids where they have one; and neither INT96 nor an old calendar. It raises
-    InvalidDataFileError."""
+def examiner(url: str, stored: deltalog.schema.StructType, has_ids: bool) -> Callable[[str, Any], None]:
+    """A function that checks a file by its path and footer: exactly the columns ``stored`` and their types, with
+    ``has_ids`` their field ids, no INT96, no Julian calendar. It raises InvalidDataFileError."""
 
     def examine(path: str, footer: Any) -> None:
         fault = next(_faults(footer, stored, has_ids), None)
         if fault is not None:
-            raise deltalog.InvalidDataFileError(
+            raise deltalog.errors.InvalidDataFileError(
                 f"{url}: Spark wrote a file that does not fit the table, {path}: {fault}. Nothing was committed. The "
-                "session's Parquet settings were changed while the write ran, or Hadoop's override them: check those "
-                "that contain 'parquet', and write again.",
+                "session's Parquet settings were changed during the write, or Hadoop's settings override them: check "
+                "those that contain 'parquet', and write again.",
                 path=path,
             )
 
     return examine
 
 
-def _faults(footer: Any, stored: deltalog.StructType, has_ids: bool) -> Iterator[str]:
+def _faults(footer: Any, stored: deltalog.schema.StructType, has_ids: bool) -> Iterator[str]:
     for number in range(footer.num_columns):
         column = footer.schema.column(number)
         if column.physical_type == "INT96":
@@ -47,7 +46,7 @@ def _faults(footer: Any, stored: deltalog.StructType, has_ids: bool) -> Iterator
 
 
 def _struct_faults(
-    want: deltalog.StructType, have: Sequence[pa.Field] | pa.Schema, has_ids: bool, above: str
+    want: deltalog.schema.StructType, have: Sequence[pa.Field] | pa.Schema, has_ids: bool, above: str
 ) -> Iterator[str]:
     names = [field.name for field in have]
     if names != list(want.names):
@@ -65,15 +64,15 @@ def _type_faults(want: Any, have: pa.DataType, has_ids: bool, path: str) -> Iter
     if str(want) == "variant":
         parts = {f.name: f.type for f in have.fields} if pa.types.is_struct(have) else {}
         if parts != {"metadata": pa.binary(), "value": pa.binary()}:
-            yield f"column {path} is {have}, and should be a variant that is not shredded, of metadata and value"
-    elif isinstance(want, deltalog.StructType) and pa.types.is_struct(have):
+            yield f"column {path} is {have}, and should be an unshredded variant of metadata and value"
+    elif isinstance(want, deltalog.schema.StructType) and pa.types.is_struct(have):
         yield from _struct_faults(want, have.fields, has_ids, f"{path}.")
-    elif isinstance(want, deltalog.ArrayType) and pa.types.is_list(have):
+    elif isinstance(want, deltalog.schema.ArrayType) and pa.types.is_list(have):
         yield from _type_faults(want.element_type, have.value_type, has_ids, f"{path}.element")
-    elif isinstance(want, deltalog.MapType) and pa.types.is_map(have):
+    elif isinstance(want, deltalog.schema.MapType) and pa.types.is_map(have):
         yield from _type_faults(want.key_type, have.key_type, has_ids, f"{path}.key")
         yield from _type_faults(want.value_type, have.item_type, has_ids, f"{path}.value")
     else:
-        plain = deltalog.StructType((deltalog.StructField("c", want, True),)).to_arrow().field(0).type
+        plain = deltalog.schema.StructType((deltalog.schema.StructField("c", want, True),)).to_arrow().field(0).type
         if plain != have:
             yield f"column {path} is {have}, and should be {plain}"

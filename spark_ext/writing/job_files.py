@@ -1,8 +1,8 @@
-"""The files of a write on the local disk: collected after the job, renamed into place, and removed after a failure.
+"""The files of a job on a local disk: collected after the job, renamed into place, removed after a failure.
 
-A job writes into its own directory, so that it cannot collide with another job. Its files are then renamed into the
-table's Hive directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers
-partitions below one directory only.
+A job writes to its own directory, so that jobs cannot collide. Its files are then renamed into the table's Hive
+directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers partitions below
+one directory only.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import deltalog
 from spark_ext.reading.bounded_footers import schema_of
 from spark_ext.session import paths
 
-# After a job that failed its directory is removed repeatedly, until no task recreates it: the interval, the number of
-# checks that must not find it, and the maximum of checks.
+# After a failed job its directory is removed until no task recreates it: the interval of the checks, the number of
+# successive checks that must not find it, and the maximum number of checks.
 _CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
 
-# A data file: its path below some directory, and its partition values as the log has them.
+# A data file: its relative path, and its partition values as in the log.
 DataFile = tuple[str, dict[str, str | None]]
 
 
 class JobDirectory:
     """The directory of one job below a table, and the files that were renamed out of it.
 
-    Its name is such that no engine takes what a killed process leaves there for data, and a clean-up recognises it.
+    By its name, engines ignore what a killed process leaves there, and vacuum recognises it.
     """
 
     def __init__(self, table_directory: str, name: str) -> None:
@@ -48,11 +48,11 @@ class JobDirectory:
         return os.path.join(self._table, self._name)
 
     def place(self, found: Sequence[DataFile], below: str = "") -> list[DataFile]:
-        """Rename the job's files, by their paths below ``path``, to the same paths below the table, or below a
-        directory in it. Returns them with their paths below the table.
+        """Move the job's files from ``path`` to the same relative paths below the table, or below the directory
+        ``below`` in it. Returns them with their paths relative to the table.
 
-        A file that cannot be renamed stays where it is, and the log names it there. So do files whose new path
-        contains a symbolic link, or exists."""
+        A file that cannot be renamed, or whose new path exists or contains a symbolic link, stays in the job's
+        directory, and the log refers to it there."""
         prefix = f"{below}/" if below else ""
         placed = [(self._placed_at(path, prefix + path), values) for path, values in found]
         if len(self._placed) == len(placed):
@@ -83,9 +83,9 @@ class JobDirectory:
         return True
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, the directories that were created for them if they are empty, and the table's directory
-        if this write created it and it is empty. Best effort. ``stragglers``: tasks of a job that has failed or was
-        cancelled may still run for a moment, and recreate the job's directory."""
+        """Remove the files, and the directories that this job created (that of the table included) if they are empty.
+        Best effort. ``stragglers``: tasks of a failed or cancelled job may still run for a moment, and recreate the
+        job's directory."""
         quiet = 0
         for _ in range(_MAX_CHECKS if stragglers else 0):
             quiet = 0 if os.path.exists(self.path) else quiet + 1
@@ -103,15 +103,15 @@ class JobDirectory:
 
 
 def collect(
-    directory: str, target: deltalog.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
+    directory: str, target: deltalog.schema.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
 ) -> list[DataFile]:
-    """The data files of the job, by paths below its directory; Spark's by-products are removed.
+    """The data files of a job, by paths relative to its directory. Other files of Spark are removed.
 
-    ``stored_columns``: the names that the log has for ``partition_columns``.
+    ``stored_columns``: the names of ``partition_columns`` in the log.
     """
     found: list[DataFile] = []
     for parent, directories, files in os.walk(directory):
-        # An abandoned task may still be writing there; its files are not part of the job.
+        # Skip directories of abandoned tasks, whose files are not part of the job.
         directories[:] = sorted(name for name in directories if not name.startswith(("_", ".")) or "=" in name)
         below = os.path.relpath(parent, directory)
         segments = [] if below == "." else below.split(os.sep)
@@ -135,11 +135,11 @@ def _has_rows(path: str, segments: Sequence[str]) -> bool:
     try:
         return bool(schema_of(path)[1])
     except (pa.ArrowException, OSError, ValueError):
-        return True  # a damaged file is refused, with an error that names it, when it is added
+        return True  # a damaged file is refused when it is added, with an error that names it
 
 
 def _partition_values(
-    segments: Sequence[str], target: deltalog.StructType, partition_columns: Sequence[str]
+    segments: Sequence[str], target: deltalog.schema.StructType, partition_columns: Sequence[str]
 ) -> list[str | None]:
     values: list[str | None] = []
     for segment, name in zip(segments, partition_columns, strict=True):
@@ -149,8 +149,8 @@ def _partition_values(
     return values
 
 
-def _as_logged(text: str, field: deltalog.StructField) -> str:
-    if isinstance(field.data_type, deltalog.DecimalType) and "E" in text:
+def _as_logged(text: str, field: deltalog.schema.StructField) -> str:
+    if isinstance(field.data_type, deltalog.schema.DecimalType) and "E" in text:
         return format(decimal.Decimal(text), "f")
     if str(field.data_type) == "timestamp":
         day, _, time = text.partition(" ")
@@ -160,6 +160,7 @@ def _as_logged(text: str, field: deltalog.StructField) -> str:
 
 
 def rows_of(add: Any) -> int:
+    """The number of rows in the statistics of an add action."""
     return int(json.loads(add.stats).get("numRecords", 0)) if add.stats else 0
 
 

@@ -1,4 +1,4 @@
-"""A Spark job that writes a table's files natively as Parquet, on a disk that this process sees too."""
+"""A Spark job that writes data files with Spark's Parquet writer, on a disk that this process can access."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from spark_ext.writing.job_files import JobDirectory, collect
 from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 
-# Where change data files are.
+# The directory of change data files.
 _CHANGES = "_change_data"
 
 
 class LocalJob:
-    """The job of one write: into its own directory below the table, from which its files are renamed."""
+    """The job of one write. It writes to its own directory below the table, and renames the files afterwards."""
 
     is_native = True
 
     def __init__(self, table_directory: str) -> None:
         self._table = table_directory
-        self._directory = JobDirectory(table_directory, deltalog.job_directory_name(str(uuid.uuid4())))
+        self._directory = JobDirectory(table_directory, deltalog.engine.job_directory_name(str(uuid.uuid4())))
 
     @property
     def destination(self) -> str:
@@ -45,7 +45,7 @@ class LocalJob:
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """As ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
         Parquet writer.
 
@@ -76,7 +76,7 @@ class LocalJob:
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)
         with session_settings(spark, settings):
-            writer = count.of(frame).write.mode("error").options(**all_options)
+            writer = count.observe(frame).write.mode("error").options(**all_options)
             if files.partition_columns:
                 writer = writer.partitionBy(*files.stored_partition_columns)
             cancelled_with_its_caller(spark, lambda: writer.parquet(paths.uri(directory)))

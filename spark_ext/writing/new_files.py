@@ -15,16 +15,16 @@ class NewFiles:
 
     transaction: deltalog.Transaction
     #: The columns of the table after the transaction.
-    schema: deltalog.StructType
+    schema: deltalog.schema.StructType
     partition_columns: list[str]
     #: Columns of the files after those of the table, such as ``_change_type``.
-    extra_columns: tuple[deltalog.StructField, ...] = ()
+    extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     #: Whether these are change data files.
     as_changes: bool = False
 
     @classmethod
     def in_transaction(
-        cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.StructField, ...] = ()
+        cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     ) -> NewFiles:
         """The files of a transaction whose schema is settled."""
         partition_columns = list(transaction.metadata.partition_columns)
@@ -41,12 +41,12 @@ class NewFiles:
         return _has_variant(self.schema)
 
     @property
-    def stored_columns(self) -> deltalog.StructType:
+    def stored_columns(self) -> deltalog.schema.StructType:
         """The columns of the files, under their physical names."""
         fields = [field for field in self.schema.fields if field.name not in self.partition_columns]
-        held = deltalog.StructType(tuple(fields))
+        held = deltalog.schema.StructType(tuple(fields))
         stored = physical_columns.stored_schema(held) if self.is_mapped else held
-        return deltalog.StructType((*stored.fields, *self.extra_columns))
+        return deltalog.schema.StructType((*stored.fields, *self.extra_columns))
 
     @property
     def stored_partition_columns(self) -> list[str]:
@@ -57,10 +57,10 @@ class NewFiles:
 
 
 def _has_variant(data_type: Any) -> bool:
-    if isinstance(data_type, deltalog.StructType):
+    if isinstance(data_type, deltalog.schema.StructType):
         return any(_has_variant(field.data_type) for field in data_type.fields)
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return _has_variant(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         return _has_variant(data_type.key_type) or _has_variant(data_type.value_type)
     return str(data_type) == "variant"

@@ -1,4 +1,4 @@
-"""Column mapping on write: rows under the names and ids that data files have for the columns."""
+"""Column mapping on write: gives columns the physical names and field ids of data files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_ext.reading.table_columns import named, quoted
 from spark_ext.types import spark_type
 
 _MODE = "delta.columnMapping.mode"
-# The metadata key from which Spark's Parquet writer sets the field_id of a column.
+# Spark's Parquet writer takes the field id of a column from this metadata key.
 PARQUET_ID = "parquet.field.id"
 
 
@@ -23,8 +23,8 @@ def is_mapped(transaction: deltalog.Transaction) -> bool:
     return transaction.metadata.configuration.get(_MODE, "none").lower() != "none"
 
 
-def stored_name(field: deltalog.StructField) -> str:
-    """The name that files, paths and the log have for a column of a mapped table. Raises CorruptTableError."""
+def stored_name(field: deltalog.schema.StructField) -> str:
+    """The physical name of a column in a mapped table: in files, paths and the log. Raises CorruptTableError."""
     name = field.metadata.get(PHYSICAL_NAME_KEY)
     if not isinstance(name, str) or not isinstance(field.metadata.get(ID_KEY), int):
         raise deltalog.CorruptTableError(
@@ -33,47 +33,49 @@ def stored_name(field: deltalog.StructField) -> str:
     return name
 
 
-def stored_names(target: deltalog.StructType, columns: Sequence[str]) -> list[str]:
+def stored_names(target: deltalog.schema.StructType, columns: Sequence[str]) -> list[str]:
     """``stored_name`` of columns by their names."""
     return [stored_name(target.field(name)) for name in columns]
 
 
-def under_stored_names(frame: DataFrame, target: deltalog.StructType, carried: Sequence[str] = ()) -> DataFrame:
-    """The rows (columns as in ``target``, then ``carried``) with the names and ids of files, at every depth."""
+def under_stored_names(frame: DataFrame, target: deltalog.schema.StructType, carried: Sequence[str] = ()) -> DataFrame:
+    """The rows (columns of ``target``, then ``carried``) with physical names and field ids, at every depth."""
     stored = stored_schema(target)
     columns = []
     for field, given in zip(stored.fields, target.fields, strict=True):
         column = named(given.name)
         if _has_fields(field.data_type):
-            column = column.cast(spark_type(field.data_type))  # a cast matches fields of structs by position
+            column = column.cast(spark_type(field.data_type))  # a cast matches struct fields by position
         columns.append(column.alias(field.name, metadata=dict(field.metadata)))
     return frame.select(*columns, *map(quoted, carried))
 
 
-def stored_schema(schema: deltalog.StructType) -> deltalog.StructType:
-    """Columns under the names of files, with the ids of files in their metadata."""
-    return deltalog.StructType(
+def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
+    """The schema with physical names, and field ids in the metadata."""
+    return deltalog.schema.StructType(
         tuple(
-            deltalog.StructField(stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[ID_KEY]})
+            deltalog.schema.StructField(
+                stored_name(f), _stored_type(f.data_type), True, {PARQUET_ID: f.metadata[ID_KEY]}
+            )
             for f in schema.fields
         )
     )
 
 
 def _stored_type(data_type: Any) -> Any:
-    if isinstance(data_type, deltalog.StructType):
+    if isinstance(data_type, deltalog.schema.StructType):
         return stored_schema(data_type)
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return replace(data_type, element_type=_stored_type(data_type.element_type), contains_null=True)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
         return replace(data_type, key_type=key, value_type=value, value_contains_null=True)
     return data_type
 
 
 def _has_fields(data_type: Any) -> bool:
-    if isinstance(data_type, deltalog.ArrayType):
+    if isinstance(data_type, deltalog.schema.ArrayType):
         return _has_fields(data_type.element_type)
-    if isinstance(data_type, deltalog.MapType):
+    if isinstance(data_type, deltalog.schema.MapType):
         return _has_fields(data_type.key_type) or _has_fields(data_type.value_type)
-    return isinstance(data_type, deltalog.StructType)
+    return isinstance(data_type, deltalog.schema.StructType)

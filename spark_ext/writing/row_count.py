@@ -1,4 +1,4 @@
-"""The number of rows that a job wrote, counted by the job itself and not from the files that are listed afterwards."""
+"""Counts the rows that a job writes, independently of the files that it leaves."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from spark_ext.session import paths
 from spark_ext.session.settings import is_connect, spark_version
 
 _ROWS, _MARKED, _DIGEST = "rows", "marked", "digest"
-# Spark reports a job's metrics through its listener queue, shortly after the job, and never if the queue overflowed.
+# Spark reports the metrics through its listener queue shortly after the job; if the queue overflowed, never.
 _WAIT_S = 120.0
 
 
 def counts_are_not_sent(spark: SparkSession) -> bool:
-    """Whether a session does not report what a job that writes counts: Spark Connect before 4.1."""
+    """Whether the session does not report the counts of a job that writes: Spark Connect before 4.1."""
     return is_connect(spark) and spark_version(spark) < (4, 1)
 
 
 class Count(Protocol):
     """Counts the rows of one job while it writes them."""
 
-    def of(self, frame: DataFrame) -> DataFrame:
+    def observe(self, frame: DataFrame) -> DataFrame:
         """The same rows, counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job has ended; None where it is not known. ``directory``: that of the job's
-        files, if they have one. Raises StoreError if Spark does not report it."""
+        """The number of rows, after the job; None if it is not known. ``directory``: of the job's files, if they are in
+        one. Raises StoreError if Spark does not report it."""
 
 
 class RowCount:
-    """A count that Spark makes while the job runs. Tasks that are retried, or run twice, count once. ``mark``: a column
-    that the rows have for this count only, with numbers or nulls."""
+    """A count by Spark's ``observe``. Retried and speculative tasks count once. ``mark``: a column of numbers or nulls
+    that ``observe`` counts and drops."""
 
     def __init__(self, mark: str | None = None) -> None:
         self._observation = Observation()
         self._mark = mark
 
-    def of(self, frame: DataFrame) -> DataFrame:
+    def observe(self, frame: DataFrame) -> DataFrame:
         """The same rows without the mark, counted when they are written."""
         rows = F.count(F.lit(1)).alias(_ROWS)
         if self._mark is None:
@@ -52,8 +52,8 @@ class RowCount:
         return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """As ``Count.rows``. Spark Connect before 4.1 does not send the count to the client: there the server counts
-        the rows of the files that it lists; without a directory the number is not known."""
+        """As ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. There the server counts
+        the rows in the files of ``directory``; without a directory the number is not known."""
         metrics = self._metrics()
         if not metrics:
             if directory is None:
@@ -63,19 +63,19 @@ class RowCount:
         return int(metrics[_ROWS])
 
     def marked(self) -> tuple[int, int]:
-        """How many rows have a number as their mark, and these numbers by XOR. After the job, where Spark reports
-        counts. Raises StoreError as ``rows``."""
+        """The number of rows with a mark, and the XOR of their marks. Call it after the job, if Spark reports counts.
+        Raises StoreError as ``rows``."""
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
-                "Spark did not report which rows the job wrote, so its files cannot be checked; nothing was committed. "
-                "Write again.",
+                "Spark did not report the rows that the job wrote, so its files cannot be checked; nothing was "
+                "committed. Write again.",
                 path="",
             )
         return int(metrics[_MARKED]), int(metrics[_DIGEST] or 0)
 
     def _metrics(self) -> dict[str, Any]:
-        """The metrics of the observation, which blocks without limit if Spark does not report them."""
+        """The metrics of the observation. They are read in a thread, since ``Observation.get`` can block forever."""
         received: list[dict[str, Any]] = []
         failed: list[Exception] = []
 
@@ -101,16 +101,16 @@ class RowCount:
 
 
 class SumOfCounts:
-    """The count of a job that writes rows of several kinds, each with a count already: their sum."""
+    """The sum of the counts of the frames that a job writes together."""
 
     def __init__(self, counts: Sequence[Count]) -> None:
         self._counts = counts
 
-    def of(self, frame: DataFrame) -> DataFrame:
-        """The same rows."""
+    def observe(self, frame: DataFrame) -> DataFrame:
+        """The same rows: the counts observe them already."""
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The sum of all counts; None where one is not known."""
+        """The sum of the counts; None if one is not known."""
         found = [each.rows(spark, None) for each in self._counts]
         return None if None in found else sum(number for number in found if number is not None)

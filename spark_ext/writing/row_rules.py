@@ -1,7 +1,7 @@
 """A table's rules for its rows, evaluated by Spark in the job that writes them.
 
-deltalog has checked every expression before, so Spark never runs an expression that deltalog does not support.
-Expressions evaluate times in the session's time zone, as in delta-spark.
+deltalog has parsed every expression first, so Spark never runs one that deltalog does not support. As in delta-spark,
+expressions use the session's time zone.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ import deltalog
 from spark_ext.reading.table_columns import named
 from spark_ext.types import spark_type
 
-# Extracts a refusal that was raised inside a Spark job from Spark's message.
+# Extracts the message of a refusal from the error of the Spark job that raised it.
 REFUSAL = re.compile(r"DELTALOG: (.*?) :DELTALOG", re.DOTALL)
-# How the message of a row begins that a replacement does not select.
+# The start of the message for a row that the condition of a replacement does not select.
 _OUTSIDE = "a row lies outside of the replaced rows, "
 
 
 def refuse(message: str) -> Column:
-    """A value that fails the job, with a message that becomes an error of deltalog."""
+    """An expression that fails the job, with the message of a deltalog error."""
     return F.raise_error(F.lit(refusal(message)))
 
 
 def refusal(message: str) -> str:
-    """The text by which ``REFUSAL`` finds the message in Spark's."""
+    """The message, delimited so that ``REFUSAL`` finds it in Spark's."""
     return f"DELTALOG: {message} :DELTALOG"
 
 
-def filled(df: DataFrame, rules: deltalog.TableRules, target: deltalog.StructType, absent: set[str]) -> DataFrame:
-    """The rows with the columns that the data lacks: defaults first, as generated columns may use them."""
+def filled(
+    df: DataFrame, rules: deltalog.engine.TableRules, target: deltalog.schema.StructType, absent: set[str]
+) -> DataFrame:
+    """The rows with absent columns filled in: defaults first, since generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
             value = F.expr(expression.text).cast(spark_type(target.field(name).data_type))
@@ -41,13 +43,13 @@ def filled(df: DataFrame, rules: deltalog.TableRules, target: deltalog.StructTyp
 
 
 def null_if_empty(value: Column) -> Column:
-    """Text as a partition column holds it: null where it is empty."""
+    """A string as a partition column stores it: null if empty."""
     return F.when(value != "", value)
 
 
-def check_identities(rules: deltalog.TableRules, absent: set[str]) -> None:
-    """Refuse new rows that lack an identity column, whose values no job of Spark makes, or have values for one that
-    takes none. Raises UnsupportedFeatureError, SchemaMismatchError."""
+def check_identities(rules: deltalog.engine.TableRules, absent: set[str]) -> None:
+    """Refuse rows that lack an identity column, since Spark jobs do not generate its values, or that have values for a
+    GENERATED ALWAYS one. Raises UnsupportedFeatureError, SchemaMismatchError."""
     if rules.identities is None:
         return
     missing = sorted(rules.identities.names & absent)
@@ -60,8 +62,8 @@ def check_identities(rules: deltalog.TableRules, absent: set[str]) -> None:
     rules.identities.check_given(rules.identities.names)
 
 
-def checked(df: DataFrame, rules: deltalog.TableRules) -> DataFrame:
-    """The same rows; the job fails at one that violates a condition."""
+def checked(df: DataFrame, rules: deltalog.engine.TableRules) -> DataFrame:
+    """The rows; the job fails at a row that violates a condition."""
     for check in rules.checks:
         condition = F.expr(check.text)
         if check.generates in rules.null_if_empty:
@@ -73,8 +75,8 @@ def checked(df: DataFrame, rules: deltalog.TableRules) -> DataFrame:
     return df
 
 
-def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
-    """The same rows; the job fails at one that the condition of a replacement does not select."""
+def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFrame:
+    """The rows; the job fails at a row that the condition of a replacement does not select."""
     values = [
         F.concat(F.lit(f"{name} = "), F.coalesce(named(name).cast("string"), F.lit("NULL")))
         for name in replacement.columns
@@ -89,12 +91,12 @@ def selected(df: DataFrame, replacement: deltalog.Replacement) -> DataFrame:
 
 
 def too_long(name: str, declared: str) -> Column:
-    """A value that fails the job, for one that is longer than its column char(n) or varchar(n)."""
+    """An expression that fails the job, for a value that is longer than its char(n) or varchar(n) column."""
     return refuse(_too_long(name, declared))
 
 
-def violation(message: str, rules: deltalog.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
-    """The error for the message of a refusal that a job failed with. ``replaced``: the condition of replaceWhere."""
+def violation(message: str, rules: deltalog.engine.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
+    """The error for a job that failed with the refusal ``message``. ``replaced``: the condition of replaceWhere."""
     if replaced is not None and message.startswith(_OUTSIDE):
         return _violation(message, "the condition of the replaced rows", replaced)
     violated = {_violated(check.name, check.text): (check.name, check.text) for check in rules.checks}

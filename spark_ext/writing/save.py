@@ -52,7 +52,7 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
     spark, request = plan.rows.sparkSession, plan.request
     try:
         with lost_session_explained(target.url):
-            result = _committed(plan, job_of(plan.url))
+            result = _execute(plan, job_of(plan.url))
     except deltalog.TableExistsError:
         found = target.existing(spark, request.storage) if request.mode == "ignore" else None
         if found is None:
@@ -63,7 +63,7 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
     return result
 
 
-def _committed(plan: WritePlan, job: Job) -> WriteResult:
+def _execute(plan: WritePlan, job: Job) -> WriteResult:
     """Write the files and commit. If that fails the files are removed, unless the commit may name them."""
     try:
         adds = _write_files(plan, job)
@@ -81,7 +81,7 @@ def _committed(plan: WritePlan, job: Job) -> WriteResult:
     return _commit(plan, job, num_rows, metrics)
 
 
-def _write_files(plan: WritePlan, job: Job) -> list[deltalog.AddFile]:
+def _write_files(plan: WritePlan, job: Job) -> list[deltalog.engine.AddFile]:
     """Run the job, which stages the new files."""
     rules = plan.transaction.row_writer.rules()
     options = {name: plan.request.options[name] for name in _FILE_OPTIONS if name in plan.request.options}
@@ -94,7 +94,7 @@ def _write_files(plan: WritePlan, job: Job) -> list[deltalog.AddFile]:
         return job.write(_rows(plan, rules, job.is_native), plan.files, options)
 
 
-def _rows(plan: WritePlan, rules: deltalog.TableRules, is_native: bool) -> DataFrame:
+def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -> DataFrame:
     """The rows as the files hold them, shuffled for an optimized write."""
     checked = plan.replacement if plan.request.defaults.checks_replacing_rows else None
     frame = file_rows.new_rows(plan.rows, plan.data, plan.files, rules, is_native, replacement=checked)
@@ -136,7 +136,7 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
     try:
         result = plan.transaction.commit(plan.operation, plan.parameters, metrics, user_metadata)
     except deltalog.DeltaLogError as error:
-        if error.outcome is not deltalog.Outcome.UNKNOWN:  # otherwise the commit may name the files
+        if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may name the files
             _discard(plan, job)
         raise
     return WriteResult(

@@ -1,4 +1,4 @@
-"""``DeltaTableBuilder``: a table is created or replaced, with the names and signatures of delta-spark's."""
+"""``DeltaTableBuilder``: creates or replaces a table, with the names and signatures of delta-spark's class."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "C
 
 @dataclass
 class IdentityGenerator:
-    """An identity column, as delta-spark's class of this name describes it."""
+    """The definition of an identity column, as delta-spark's class of this name."""
 
     start: int = 1
     step: int = 1
 
 
 class DeltaTableBuilder(Generic[T]):
-    """The columns and properties of a table that ``execute`` creates or replaces. Each method returns the builder."""
+    """Collects the columns and properties of a table; ``execute`` creates or replaces it. Methods return the
+    builder."""
 
     def __init__(self, spark: SparkSession, kind: Kind, opened: Callable[[deltalog.DeltaTable], T]) -> None:
-        """For ``DeltaTable.create`` and its like."""
+        """Used by ``DeltaTable.create`` and the like."""
         self._spark, self._kind, self._opened = spark, kind, opened
         self._name: str | None = None
         self._location: str | None = None
         self._comment: str | None = None
-        self._fields: list[deltalog.StructField] = []
+        self._fields: list[deltalog.schema.StructField] = []
         self._partition_columns: tuple[str, ...] = ()
         self._clustering_columns: tuple[str, ...] = ()
         self._properties: dict[str, str] = {}
@@ -48,14 +49,14 @@ class DeltaTableBuilder(Generic[T]):
 
     @property
     def _jbuilder(self) -> DeltaTableBuilder[T]:
-        """The builder itself: programs for delta-spark call methods of the one in the JVM that it has under this name,
-        and set it to what they return."""
+        """The builder itself. In delta-spark this is the JVM's builder; programs call its methods, and assign what they
+        return."""
         return self
 
     @_jbuilder.setter
     def _jbuilder(self, builder: DeltaTableBuilder[T]) -> None:
         if builder is not self:
-            raise deltalog.CallError("This builder can only be replaced by itself.")
+            raise deltalog.CallError("_jbuilder can only be set to the builder itself.")
 
     def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
         """The name of the table in the session's catalog (``spark_ext.use_catalog``)."""
@@ -63,12 +64,12 @@ class DeltaTableBuilder(Generic[T]):
         return self
 
     def location(self, location: str) -> DeltaTableBuilder[T]:
-        """Where the table is, or will be."""
+        """The location of the table."""
         self._location = arguments.text("The location of a table", location)
         return self
 
     def storage_options(self, **options: Any) -> DeltaTableBuilder[T]:
-        """The options of the store, as for ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
         self._storage = {**self._storage, **stores.checked(options)}
         return self
 
@@ -86,8 +87,8 @@ class DeltaTableBuilder(Generic[T]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder[T]:
-        """A column. ``dataType``: a type of Spark, or its SQL. ``generatedAlwaysAs``: SQL on other columns. Raises
-        UnsupportedFeatureError for identity columns, CallError."""
+        """Add a column. ``dataType``: a Spark type, or its SQL. ``generatedAlwaysAs``: a SQL expression of other
+        columns. Raises UnsupportedFeatureError for identity columns, CallError."""
         name = arguments.text("The name of a column", colName)
         data_type = type_of(self._spark, dataType)
         arguments.flag(f"nullable of column {name}", nullable)
@@ -100,51 +101,53 @@ class DeltaTableBuilder(Generic[T]):
     def _check_generated(self, name: str, data_type: spark_types.DataType, always: Any, by_default: Any) -> None:
         if always is not None and by_default is not None:
             raise deltalog.CallError(
-                f"Column {name} has generatedAlwaysAs and generatedByDefaultAs, which cannot both be set. Give one."
+                f"Column {name} has generatedAlwaysAs and generatedByDefaultAs, which exclude each other. Set one."
             )
         if by_default is not None and not isinstance(by_default, IdentityGenerator):
-            raise ArgumentTypeError(f"generatedByDefaultAs of column {name} is no IdentityGenerator: {by_default!r}.")
+            raise ArgumentTypeError(
+                f"generatedByDefaultAs of column {name} must be an IdentityGenerator, not {by_default!r}."
+            )
         identity = always if by_default is None else by_default
         if identity is None or isinstance(identity, str):
             return
         if not isinstance(identity, IdentityGenerator):
             raise ArgumentTypeError(
-                f"generatedAlwaysAs of column {name} is SQL text or an IdentityGenerator, not {identity!r}."
+                f"generatedAlwaysAs of column {name} must be SQL text or an IdentityGenerator, not {identity!r}."
             )
         if identity.step == 0:
-            raise deltalog.CallError(f"The step of identity column {name} is 0, so that all ids would be the same.")
+            raise deltalog.CallError(f"The step of identity column {name} is 0, so all values would be the same.")
         wrong = "" if isinstance(data_type, spark_types.LongType) else f" (and of type {data_type.simpleString()})"
         raise ColumnKindError(
             f"Column {name} is an identity column{wrong}, whose values spark_ext does not generate. Create the table "
-            "with deltalog.DeltaTable.create and deltalog.identity_column, use generatedAlwaysAs with SQL, or give "
-            "the values.",
+            "with deltalog.DeltaTable.create and deltalog.schema.identity_column, use generatedAlwaysAs with SQL, or "
+            "write the values yourself.",
             features=("identityColumns",),
         )
 
     def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
-        """Columns of a schema of Spark. Raises CallError, SchemaMismatchError."""
+        """Add the columns of a Spark schema. Raises CallError, SchemaMismatchError."""
         fields: list[Any] = [cols]
         if isinstance(cols, (list, tuple, spark_types.StructType)):
             fields = list(cols.fields if isinstance(cols, spark_types.StructType) else cols)
         if not all(isinstance(field, spark_types.StructField) for field in fields):
-            raise ArgumentTypeError("addColumns takes a StructType of Spark, or a list of its StructFields.")
+            raise ArgumentTypeError("addColumns takes a Spark StructType, or a list of StructFields.")
         self._fields += from_spark(spark_types.StructType(fields)).fields
         return self
 
     def partitionedBy(self, *cols: Any) -> DeltaTableBuilder[T]:
-        """The partition columns, by their names."""
+        """The names of the partition columns."""
         self._partition_columns = column_names("partitionedBy", cols)
         return self
 
     def clusterBy(self, *cols: Any) -> DeltaTableBuilder[T]:
-        """The clustering columns, by their names: ``OPTIMIZE`` orders rows by them. Raises CallError."""
+        """The names of the clustering columns, by which ``OPTIMIZE`` orders rows. Raises CallError."""
         self._clustering_columns = column_names("clusterBy", cols)
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
-        """A property of the table."""
+        """Set a table property."""
         if not isinstance(key, str) or not isinstance(value, str):
-            raise ArgumentTypeError(f"Names and values of properties are text, not {key!r} and {value!r}.")
+            raise ArgumentTypeError(f"Keys and values of properties must be strings, not {key!r} and {value!r}.")
         self._properties[key] = value
         return self
 
@@ -152,7 +155,7 @@ class DeltaTableBuilder(Generic[T]):
         """Create or replace the table, in one commit, and return it.
 
         Raises CallError, TableExistsError, TableNotFoundError, SchemaMismatchError, InvalidPropertyError. Cost: as
-        ``DeltaTable.create``, or the removal of all files.
+        ``DeltaTable.create``; to replace a table, as ``Transaction.remove_all_files``.
         """
         target = self._target()
         table = target.existing(self._spark, self._storage)
@@ -160,8 +163,8 @@ class DeltaTableBuilder(Generic[T]):
         if table is None:
             if self._kind == "REPLACE TABLE":
                 raise MissingTableError(
-                    f"The table{self._called()} cannot be found at {target.url}, so that it cannot be replaced. Create "
-                    "it first."
+                    f"The table{self._called()} cannot be found at {target.url}, so it cannot be replaced. Create it "
+                    "first."
                 )
             self._create(target, properties)
             table = target.existing(self._spark, self._storage)
@@ -181,16 +184,16 @@ class DeltaTableBuilder(Generic[T]):
     def _target(self) -> Target:
         if self._name is None:
             if self._location is None:
-                raise deltalog.CallError("Give the table a name or a location: tableName(…), location(…).")
+                raise deltalog.CallError("The table needs a name or a location: call tableName(…) or location(…).")
             return PathTarget(self._location)
         spark, name = self._spark, self._name
         url = names.location_of(spark, name) if self._location is None else self._location
         return NamedTarget(names.catalog_of(spark), names.full_name(name), url)
 
-    def _schema(self) -> deltalog.StructType:
+    def _schema(self) -> deltalog.schema.StructType:
         if not self._fields:
             raise deltalog.CallError("The table has no columns. Add them with addColumn(…) or addColumns(…).")
-        return deltalog.StructType(tuple(self._fields))
+        return deltalog.schema.StructType(tuple(self._fields))
 
     def _create(self, target: Target, properties: Mapping[str, str]) -> None:
         paths.checked_root(target.url, self._storage)
@@ -223,13 +226,13 @@ class DeltaTableBuilder(Generic[T]):
 
 
 def type_of(spark: SparkSession, data_type: str | spark_types.DataType) -> spark_types.DataType:
-    """A type of Spark by its SQL. Raises CallError for text that is none."""
+    """A Spark type from its SQL. Raises CallError for text that is not a type."""
     if isinstance(data_type, spark_types.DataType):
         return data_type
     if not isinstance(data_type, str):
-        raise ArgumentTypeError(f"The type of a column is a DataType of Spark or its SQL, not {data_type!r}.")
+        raise ArgumentTypeError(f"The type of a column must be a Spark DataType or its SQL, not {data_type!r}.")
     sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
     if sized is not None:
         return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))
-    with explained(f"{data_type!r} is no type of a column"):
+    with explained(f"{data_type!r} is not a column type"):
         return spark.sql(f"SELECT CAST(NULL AS {data_type}) AS c").schema[0].dataType

@@ -1,4 +1,4 @@
-"""``write_to``: what a write does to a table is said by a verb, as with Spark's ``writeTo``."""
+"""``write_to``: the counterpart of Spark's ``writeTo``, with one method for each kind of write."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spark_ext.writing.write_options import WriteRequest, column_names, parsed_o
 
 
 def write_to(df: DataFrame, table: Location) -> TableWriter:
-    """A writer for a DataFrame; the counterpart of ``df.writeTo``. ``table``: a name of the session's catalog
-    (``table``, ``schema.table``), a path with a ``/``, the address of a table of a catalog, or a DeltaTable."""
+    """A writer for a DataFrame; the counterpart of ``df.writeTo``. ``table``: a name in the session's catalog
+    (``table``, ``schema.table``), a path with a ``/``, an address ``catalog:<catalog>#<name>``, or a DeltaTable."""
     return TableWriter(df, table)
 
 
 class TableWriter:
-    """Options and partition columns, then a verb, which writes: each is one commit, or none.
+    """Set options, then call the method that writes, as one commit or none.
 
-    ``option`` and ``options`` take the options of ``Writer``, but for those that a verb stands for: ``replaceWhere``,
-    ``overwriteSchema``, ``partitionOverwriteMode``; and ``path``, where a table with a name is created. The verbs
-    return a WriteResult and raise as ``Writer.save``.
+    The options are those of ``Writer``, except those that methods replace (``replaceWhere``, ``overwriteSchema``,
+    ``partitionOverwriteMode``). ``path``: where to create a table by name. The methods that write return a WriteResult
+    and raise as ``Writer.save``.
     """
 
     def __init__(self, df: DataFrame, table: Location) -> None:
@@ -42,16 +42,15 @@ class TableWriter:
         return self
 
     def partitionedBy(self, *columns: str) -> TableWriter:
-        """The partition columns, by their names, of a table that ``create`` or ``replace`` makes."""
+        """The names of the partition columns, for ``create`` and ``replace``."""
         return self._with(partition_by=column_names("partitionedBy", columns))
 
     def clusterBy(self, *columns: str) -> TableWriter:
-        """The clustering columns, by their names, of a table that ``create`` or ``replace`` makes: ``OPTIMIZE`` orders
-        rows by them."""
+        """The names of the clustering columns, for ``create`` and ``replace``. ``OPTIMIZE`` orders rows by them."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def tableProperty(self, name: str, value: str) -> TableWriter:
-        """A property of a table that ``create`` or ``replace`` makes."""
+        """A table property, for ``create`` and ``replace``."""
         return self._with(properties={**self._request.properties, name: value})
 
     def option(self, key: str, value: Any) -> TableWriter:
@@ -62,8 +61,8 @@ class TableWriter:
         name, parsed = parsed_option(key, value)
         if name in ("replaceWhere", "overwriteSchema", "partitionOverwriteMode"):
             raise deltalog.CallError(
-                f"The option {name} belongs to spark_ext.write. Here the verbs overwrite(condition), replace() and "
-                "overwritePartitions() do that."
+                f"The option {name} belongs to spark_ext.write. Here use the methods overwrite(condition), replace() "
+                "and overwritePartitions()."
             )
         return self._with(options={**self._request.options, name: parsed})
 
@@ -74,7 +73,7 @@ class TableWriter:
         return self
 
     def storage_options(self, **options: Any) -> TableWriter:
-        """The options of the store, as for ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def create(self) -> WriteResult:
@@ -82,12 +81,12 @@ class TableWriter:
         return self._create("CREATE TABLE", mode="error")
 
     def replace(self) -> WriteResult:
-        """Replace rows, schema, partition columns and properties of the table. Earlier versions stay readable. Raises
-        TableNotFoundError."""
+        """Replace the rows, schema, partition columns and properties of the table. Earlier versions stay readable.
+        Raises TableNotFoundError."""
         return self._create("REPLACE TABLE", must_exist=True)
 
     def createOrReplace(self) -> WriteResult:
-        """``replace``, or ``create`` where there is no table."""
+        """``replace`` the table, or ``create`` it if there is none."""
         return self._create("CREATE OR REPLACE TABLE")
 
     def append(self) -> WriteResult:
@@ -95,19 +94,19 @@ class TableWriter:
         return self._change("append")
 
     def overwrite(self, condition: str) -> WriteResult:
-        """Replace the rows for which ``condition`` is true, given as SQL; it must be true for the new rows. Raises
+        """Replace the rows for which ``condition`` (SQL text) is true. It must be true for the new rows. Raises
         TableNotFoundError."""
         if not isinstance(condition, str):
             raise deltalog.CallError(f"overwrite takes the condition as SQL text, not {type(condition).__name__}.")
         return self._change("overwrite", replaceWhere=condition)
 
     def overwritePartitions(self) -> WriteResult:
-        """Replace the rows of the partitions that occur in the DataFrame; of a table without partitions, all rows.
-        Raises TableNotFoundError."""
+        """Replace the partitions that occur in the DataFrame; in an unpartitioned table, all rows. Raises
+        TableNotFoundError."""
         return self._change("overwrite", partitionOverwriteMode=True)
 
     def _create(self, statement: str, mode: str = "overwrite", must_exist: bool = False) -> WriteResult:
-        # Static, whatever the session says: the whole table is replaced.
+        # Static, whatever the session's setting, since the whole table is replaced.
         replaces = {"overwriteSchema": True, "partitionOverwriteMode": False} if mode == "overwrite" else {}
         return self._save(must_exist, replaces, mode=mode, statement=statement)
 
@@ -122,7 +121,7 @@ class TableWriter:
         if isinstance(self._table, str) and names.is_name(self._table):
             return named_target(self._df, self._table, self._path)
         if self._path is not None:
-            raise deltalog.CallError("The option path says where a table with a name is created; this one has a path.")
+            raise deltalog.CallError("The option path is for tables by name; this table is given by path.")
         return PathTarget(self._table)
 
     def _with(self, **changes: Any) -> TableWriter:
@@ -131,6 +130,6 @@ class TableWriter:
 
 
 def named_target(df: DataFrame, name: str, path: str | None) -> Target:
-    """The table of a name in the catalog of the session of ``df``; ``path``: where it is created."""
+    """The table ``name`` in the session's catalog. ``path``: where to create it."""
     spark, full = df.sparkSession, names.full_name(name)
     return NamedTarget(names.catalog_of(spark), full, path or names.location_of(spark, name))

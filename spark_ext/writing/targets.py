@@ -1,4 +1,4 @@
-"""The table that a write goes to: by path, or by its name in the session's catalog. It may have to be created."""
+"""The table of a write: by path or by name in the session's catalog, existing or to be created."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from spark_ext.session.paths import Location
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NameNotRegisteredError(deltalog.DeltaLogError):
-    """The table was created with its rows at ``url``, but its ``name`` was not entered into the catalog: a repeated
-    write would write the rows twice. ``TransactionManager.register_table(name, url)`` enters it. The ``__cause__``
-    says what prevented it."""
+    """The table was created with its rows at ``url``, but its ``name`` could not be registered in the catalog. Do not
+    repeat the write, which would write the rows twice; call ``TransactionManager.register_table(name, url)``. The
+    ``__cause__`` is the error of the registration."""
 
     code = "NAME_NOT_REGISTERED"
-    outcome = deltalog.Outcome.PARTLY_COMMITTED
+    outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
     name: str
     url: str
 
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a table is created with. ``cluster_by``: none: it is not clustered."""
+    """The definition of a new table."""
 
-    schema: deltalog.StructType
+    schema: deltalog.schema.StructType
     partition_by: Sequence[str]
     cluster_by: Sequence[str]
     properties: Mapping[str, str]
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of ``create_transaction`` beside the schema."""
+        """The arguments of ``create_transaction`` other than the schema."""
         return {"partition_by": self.partition_by, "cluster_by": self.cluster_by, "properties": self.properties}
 
 
 class Target(Protocol):
-    """A table that is there, or can be created. ``storage``: the options of its store that the caller gave."""
+    """A table that exists or can be created. ``storage``: the caller's options for its store."""
 
     @property
     def url(self) -> str:
         """Where the table is created."""
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if there is none yet."""
+        """The table; None if it does not exist yet."""
 
     def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
         """A transaction that creates the table."""
@@ -58,7 +58,7 @@ class Target(Protocol):
 
 
 class PathTarget:
-    """A table by path, by its address in a catalog (which must have it), or an open table."""
+    """A table by path, an existing table by its address in a catalog, or an open table."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -69,7 +69,7 @@ class PathTarget:
         return paths.url_of(self._location)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if the path has none. Raises TableNotFoundError for an address."""
+        """The table; None if there is none at the path. Raises TableNotFoundError for an address."""
         try:
             return paths.open_table(spark, self._location, storage=storage)
         except deltalog.TableNotFoundError:
@@ -83,11 +83,11 @@ class PathTarget:
         return deltalog.DeltaTable.create_transaction(self.url, new.schema, **new.options, **options)
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
-        """Nothing remains to be done."""
+        """Do nothing."""
 
 
 class NamedTarget:
-    """A table by its name in a catalog, which will manage it if it is created. ``url``: where it would be created."""
+    """A table by its name in a catalog. If it is created, at ``url``, the catalog manages it."""
 
     def __init__(self, catalog: str, name: str, url: str) -> None:
         self._catalog, self._name, self._url = catalog, name, url
@@ -110,15 +110,15 @@ class NamedTarget:
         return manager.create_transaction(self._name, self.url, new.schema, **new.options)
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
-        """Enter the table into the catalog. Raises NameNotRegisteredError, also where another process has taken the
-        name meanwhile."""
+        """Register the table in the catalog. Raises NameNotRegisteredError, also if another process has taken the name
+        in the meantime."""
         manager = deltalog.TransactionManager(self._catalog, **paths.storage_of(spark, self.url, storage))
         try:
             manager.register_table(self._name, self.url)
         except deltalog.DeltaLogError as error:
             message = (
-                f"The table at {self.url} was created with its rows, but its name {self._name} was not entered into "
-                f"the catalog {self._catalog}: {error.message} Do not write the rows again; call "
+                f"The table at {self.url} was created with its rows, but its name {self._name} could not be registered "
+                f"in the catalog {self._catalog}: {error.message} Do not write the rows again; call "
                 f"deltalog.TransactionManager({self._catalog!r}).register_table({self._name!r}, {self.url!r}), with "
                 "another name if this one is taken."
             )

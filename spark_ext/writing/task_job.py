@@ -1,8 +1,8 @@
-"""A Spark job whose tasks write the files of a table themselves, into any store that deltalog knows.
+"""A Spark job whose tasks write data files with deltalog, to any store that deltalog supports.
 
-Each task returns the add actions of the files that it wrote, and the driver commits those of the attempts whose results
-Spark returns: one of each task, whatever was retried or ran twice. Nothing is listed or renamed. The executors need
-deltalog with the extra of the store.
+Tasks return the add actions of their files. Spark returns the result of one attempt per task, whatever was retried or
+ran speculatively, and the driver commits these. Nothing is listed or renamed. The executors need deltalog with the
+extra of the store.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 
 _RETURNED = "add string, rows long"
-# Settings of the session that Spark's Parquet writer takes where the write does not say otherwise.
+# The session settings that are Spark's defaults for these options.
 _SETTINGS = {
     "compression": "spark.sql.parquet.compression.codec",
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
 }
 
-# In messages of Spark on tasks that failed.
+# In Spark's messages about failed tasks.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
-# How often files are searched for, at most, until none is found.
+# The interval and the maximum number of searches for files of stragglers.
 _CHECK_EVERY_S, _MAX_CHECKS = 0.5, 10
 
 
@@ -55,7 +55,7 @@ class TaskJob:
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
-    ) -> list[deltalog.AddFile]:
+    ) -> list[deltalog.engine.AddFile]:
         """As ``Job.write``; ``frame`` has the table's columns and ``files.extra_columns``.
 
         Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
@@ -69,14 +69,14 @@ class TaskJob:
             extra_columns=files.extra_columns,
             as_changes=files.as_changes,
         )
-        counted = count.of(frame)
+        counted = count.observe(frame)
         if files.partition_columns:
-            # One file is open at a time in a task, so that its memory does not grow with the number of partitions.
+            # Sorted, so that a task has one open file at a time and its memory does not grow with the partitions.
             counted = counted.sortWithinPartitions(*(named(name) for name in files.partition_columns))
         with explained_by_task(self._url):
             job = counted.mapInArrow(_task(tasks.write), _RETURNED)
             returned = cancelled_with_its_caller(spark, job.collect)
-        adds = [deltalog.AddFile.from_json(json.loads(row[0])) for row in returned]
+        adds = [deltalog.engine.AddFile.from_json(json.loads(row[0])) for row in returned]
         transaction.row_writer.take_over(adds, [row[1] for row in returned], count.rows(spark, None))
         if files.as_changes:
             transaction.add_cdc(*adds)
@@ -85,8 +85,8 @@ class TaskJob:
         return adds
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files that tasks wrote, best effort; the transaction has removed those that Spark returned.
-        ``stragglers``: tasks may still write for a moment, so that the store is searched for the job's files."""
+        """Remove the files of tasks, best effort; the transaction has removed those that Spark returned.
+        ``stragglers``: tasks may still be writing, so search the store for files of the job."""
         if not stragglers or self._tasks is None:
             return
         with contextlib.suppress(Exception):
@@ -98,8 +98,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Errors of deltalog in tasks as errors of deltalog here. ``work``: what these do with files of the table;
-    ``outcome``: what it means for the table if they fail."""
+    """Raise errors of deltalog in tasks as errors of deltalog here. ``work``: a verb for what tasks do with the files;
+    ``outcome``: a sentence on what the failure means for the table."""
     try:
         yield
     except ImportError as error:
@@ -128,7 +128,7 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does: it has plain values and what deltalog pickles, so that executors need no spark_ext."""
+    """The function that a task runs. It captures nothing of spark_ext, so that executors need only deltalog."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json
@@ -138,7 +138,7 @@ def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Ite
 
         context = TaskContext.get()
         adds, rows = write(batches, context.partitionId(), context.taskAttemptId())
-        # Nothing is deleted from here on: the driver may have the names.
+        # From here on nothing is deleted, since the driver may commit the files.
         texts = pyarrow.array([json.dumps(add.to_json()) for add in adds], pyarrow.string())
         yield pyarrow.RecordBatch.from_arrays([texts, pyarrow.array(rows, pyarrow.int64())], ["add", "rows"])
 

@@ -1,4 +1,4 @@
-"""The request of a caller: the mode of a write, its options as values, and which of them contradict each other."""
+"""The mode and the options of a write: parsed, and checked against each other."""
 
 from __future__ import annotations
 
@@ -46,47 +46,48 @@ _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write as its caller describes it.
-
-    ``options``: values by name (``parsed_option``). ``properties``: those that the table has if the write creates it.
-    ``partition_by`` and ``cluster_by`` are None where they were not given. ``defaults``: the settings of the session
-    that apply. ``storage``: options of the table's store. ``statement``: for a write that creates or replaces the table
-    as a whole, the statement of SQL that does the same; ``description``: the comment of that table.
-    """
+    """A write as its caller describes it."""
 
     mode: str = "error"
+    #: None if the caller did not set them.
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
+    #: Parsed values, by name (``parsed_option``).
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Table properties, for a write that creates the table.
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: The session's settings.
     defaults: SessionDefaults = field(default_factory=SessionDefaults)
+    #: The options of the table's store.
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: For a write that creates or replaces the whole table: the equivalent SQL statement.
     statement: str | None = None
+    #: The comment of a new table.
     description: str | None = None
 
     def having(self, **changes: Any) -> WriteRequest:
-        """The same request with other values."""
+        """A copy with changed values."""
         return replace(self, **changes)
 
     @property
     def mode_name(self) -> str:
-        """The mode as the log has it."""
+        """The name of the mode in the log."""
         return _MODE_NAMES[self.mode]
 
     def with_defaults_of(self, spark: SparkSession) -> WriteRequest:
-        """With the session's settings for the options that were not given. Raises CallError."""
+        """A copy with the session's settings as defaults of the options. Raises CallError."""
         defaults = SessionDefaults.of(spark)
         return replace(self, defaults=defaults, options=defaults.options(self.mode, self.options))
 
     def check(self) -> None:
-        """Raises CallError for options that contradict each other or the mode."""
+        """Raise CallError for options that contradict each other or the mode."""
         options = self.options
         if ("txnAppId" in options) != ("txnVersion" in options):
-            raise deltalog.CallError("txnAppId and txnVersion belong together. Give both, or none.")
+            raise deltalog.CallError("txnAppId and txnVersion belong together. Set both, or neither.")
         if options.get("overwriteSchema") and self.mode != "overwrite":
             raise deltalog.CallError("overwriteSchema needs mode('overwrite'); to add columns use mergeSchema.")
         if options.get("overwriteSchema") and options.get("mergeSchema"):
-            raise deltalog.CallError("overwriteSchema and mergeSchema contradict each other. Give one of them.")
+            raise deltalog.CallError("overwriteSchema and mergeSchema exclude each other. Set one of them.")
         partial = [name for name in ("replaceWhere", "partitionOverwriteMode") if options.get(name)]
         if partial and self.mode != "overwrite":
             raise deltalog.CallError(f"{partial[0]} needs mode('overwrite').")
@@ -102,7 +103,7 @@ def parsed_mode(mode: str) -> str:
 
 
 def parsed_option(key: str, value: Any) -> tuple[str, Any]:
-    """An option by its name, which may be in any case, and its value. Raises CallError."""
+    """The canonical name and the parsed value of an option. Names are case-insensitive. Raises CallError."""
     name = _OPTIONS.get(key.lower())
     if name is None:
         raise deltalog.CallError(
@@ -113,22 +114,22 @@ def parsed_option(key: str, value: Any) -> tuple[str, Any]:
 
 
 def column_names(call: str, columns: Sequence[Any]) -> tuple[str, ...]:
-    """The names that a call like ``partitionBy`` was given, one by one or as a list. Raises CallError."""
+    """The column names passed to a call such as ``partitionBy``, as arguments or as one list. Raises CallError."""
     listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
-    if len(columns) == 1 and type(columns[0]).__name__ == "JavaObject":  # a Seq of Scala, as PySpark makes it
+    if len(columns) == 1 and type(columns[0]).__name__ == "JavaObject":  # a Scala Seq from PySpark
         listed = [columns[0].apply(at) for at in range(columns[0].size())]
     if not all(isinstance(name, str) for name in listed):
-        raise ArgumentTypeError(f"{call} takes column names, as text, not {listed!r}.")
+        raise ArgumentTypeError(f"{call} takes column names as strings, not {listed!r}.")
     return tuple(listed)
 
 
 def as_text(value: Any) -> str:
-    """A value as Spark's own options have it."""
+    """A value as Spark writes option values."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parameter_text(value: Any) -> str:
-    """A list or a mapping as the parameters of an operation in the log have it."""
+    """A list or a mapping as JSON, as in the operation parameters of the log."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -136,9 +137,9 @@ def _parsed(name: str, value: Any) -> Any:
     text = as_text(value)
     if name == "dataChange" and text.lower() == "false":
         raise deltalog.CallError(
-            "The option dataChange is false, which says that rows are only moved into other files. deltalog does not "
-            "say that of rows of a DataFrame, which it cannot compare with those of the table. Rewrite files with "
-            "spark_ext.DeltaTable.optimize(), whose commits say so."
+            "The option dataChange is false, which declares that the write only rearranges existing rows. deltalog "
+            "cannot verify that for a DataFrame. Rewrite files with spark_ext.DeltaTable.optimize(), whose commits "
+            "have dataChange=false."
         )
     if name in ("dataChange", "mergeSchema", "optimizeWrite", "overwriteSchema"):
         if text.lower() not in ("true", "false"):
@@ -146,7 +147,7 @@ def _parsed(name: str, value: Any) -> Any:
         return text.lower() == "true"
     if name in ("expectedVersion", "txnVersion", "maxRecordsPerFile"):
         if not re.fullmatch(r"\d{1,18}", text):
-            raise deltalog.CallError(f"The option {name} is {value!r}, but must be a number that is not negative.")
+            raise deltalog.CallError(f"The option {name} is {value!r}, but must be a non-negative number.")
         return int(text)
     if name == "targetFileSize":
         return bytes_of(f"The option {name}", text)

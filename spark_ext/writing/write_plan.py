@@ -19,7 +19,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.targets import NewTable, Target
 from spark_ext.writing.write_options import WriteRequest, parameter_text
 
-# Properties that a table keeps when it is replaced: readers of its earlier and later versions depend on them.
+# Properties that a table keeps when it is replaced, since readers of all its versions depend on them.
 _KEPT = (
     "delta.columnMapping.",
     "delta.enableInCommitTimestamps",
@@ -43,11 +43,11 @@ class WritePlan:
     #: The root of the table.
     url: str
     #: The schema of ``rows``, as a table stores it.
-    data: deltalog.StructType
+    data: deltalog.schema.StructType
     #: The files to write. Their transaction has the schema and the properties of the table after the write.
     files: NewFiles
     #: With ``replaceWhere``: the rows of the table that are replaced.
-    replacement: deltalog.Replacement | None = None
+    replacement: deltalog.engine.Replacement | None = None
     #: Whether deltalog checks that the new rows satisfy ``replaceWhere``, besides Spark.
     is_checked_again: bool = False
 
@@ -153,7 +153,7 @@ def ignored(table: deltalog.DeltaTable) -> WriteResult:
     return WriteResult(table.version, False, "mode ignore: there is a table")
 
 
-def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltalog.StructType) -> WritePlan:
+def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltalog.schema.StructType) -> WritePlan:
     """A write that creates the table."""
     if "expectedVersion" in request.options:
         raise deltalog.CallError(f"There is no table at {target.url}, but expectedVersion names a version of it.")
@@ -163,19 +163,21 @@ def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltal
     try:
         new = NewTable(data, columns, request.cluster_by or (), {**defaults, **request.properties})
         transaction = target.create(df.sparkSession, request.storage, new)
-    except deltalog.InvalidPropertyError as error:
+    except deltalog.errors.InvalidPropertyError as error:
         key = error.key
         if key is None or key not in defaults or key in request.properties:
             raise
         setting = PROPERTY_DEFAULTS + key.removeprefix("delta.")
         message = f"{setting} in this session sets a default for new tables that deltalog cannot apply. {error.message}"
-        raise deltalog.InvalidPropertyError(message, key=key) from error
+        raise deltalog.errors.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
     return WritePlan(df, request, target.url, data, NewFiles.in_transaction(transaction))
 
 
-def _change(df: DataFrame, request: WriteRequest, table: deltalog.DeltaTable, data: deltalog.StructType) -> WritePlan:
+def _change(
+    df: DataFrame, request: WriteRequest, table: deltalog.DeltaTable, data: deltalog.schema.StructType
+) -> WritePlan:
     """A write to an existing table."""
     expected = request.options.get("expectedVersion")
     reads = _reads(df, table) if expected is None else ()
@@ -186,13 +188,13 @@ def _change(df: DataFrame, request: WriteRequest, table: deltalog.DeltaTable, da
         _check_properties(request, snapshot)
     is_append_only = snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true"
     if request.mode == "overwrite" and is_append_only:
-        raise deltalog.InvalidActionError(
+        raise deltalog.errors.InvalidActionError(
             f"{table.url} is append-only (delta.appendOnly=true) and cannot be overwritten. Use mode('append')."
         )
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        # A statement replaces the table as a whole, its clustering columns included.
+        # A statement replaces the whole table, including its clustering columns.
         others = None if request.statement is None else ()
         set_layout(transaction, data, names, others if request.cluster_by is None else request.cluster_by)
         if request.statement is not None:
@@ -215,14 +217,14 @@ def _change(df: DataFrame, request: WriteRequest, table: deltalog.DeltaTable, da
     return WritePlan(df, request, table.url, data, files, replacement, is_checked_again)
 
 
-def _change_columns(replacement: deltalog.Replacement | None) -> tuple[deltalog.StructField, ...]:
+def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[deltalog.schema.StructField, ...]:
     if replacement is None or replacement.change_column is None:
         return ()
-    return (deltalog.StructField(replacement.change_column, deltalog.PrimitiveType("string")),)
+    return (deltalog.schema.StructField(replacement.change_column, deltalog.schema.PrimitiveType("string")),)
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """As ``reads_of``. Constants that do not fit fail already when Spark plans the rows."""
+    """As ``reads_of``. Constants that do not fit fail as early as planning."""
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:
@@ -248,16 +250,16 @@ def record_transaction(request: WriteRequest, transaction: deltalog.Transaction)
 
 def set_layout(
     transaction: deltalog.Transaction,
-    schema: deltalog.StructType,
+    schema: deltalog.schema.StructType,
     partition_columns: Sequence[str],
     clustering_columns: Sequence[str] | None,
 ) -> None:
-    """Stage the columns of a table that is replaced; ``clustering_columns`` None: it stays clustered as it is. Raises
+    """Stage the columns of a replaced table. ``clustering_columns``: None keeps the present ones. Raises
     SchemaMismatchError."""
     snapshot, changes = transaction.snapshot, transaction.metadata_changes
     assert snapshot is not None
     if clustering_columns is not None and snapshot.clustering_columns:
-        changes.set_clustering(())  # else columns of it could not be dropped
+        changes.set_clustering(())  # clustering columns cannot be dropped
     if schema != snapshot.schema or list(partition_columns) != list(snapshot.partition_columns):
         transaction.set_schema(schema, partition_by=partition_columns)
     if clustering_columns:
@@ -265,14 +267,14 @@ def set_layout(
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
-    """The properties of a table that is replaced, but for those of features that it keeps."""
+    """Stage the properties of a replaced table. Those in ``_KEPT`` stay."""
     dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)
 
 
-def _fit(transaction: deltalog.Transaction, data: deltalog.StructType, merges: bool) -> None:
-    """Raise SchemaMismatchError for data that does not fit the table, after adding what ``merges`` allows."""
+def _fit(transaction: deltalog.Transaction, data: deltalog.schema.StructType, merges: bool) -> None:
+    """Raise SchemaMismatchError for data that does not fit the table. ``merges``: merge the schemas first."""
     unmerged: deltalog.SchemaMismatchError | None = None
     if merges:
         try:
@@ -291,11 +293,11 @@ def _fit(transaction: deltalog.Transaction, data: deltalog.StructType, merges: b
 
 def _replacement(
     request: WriteRequest, spark: SparkSession, transaction: deltalog.Transaction, partition_columns: Sequence[str]
-) -> deltalog.Replacement | None:
+) -> deltalog.engine.Replacement | None:
     where = request.options.get("replaceWhere")
     if not where:
         return None
-    replacement = deltalog.Replacement(transaction, where)
+    replacement = deltalog.engine.Replacement(transaction, where)
     replace_where.check(spark, replacement)
     request.defaults.check_replaced_by(replacement.columns, partition_columns)
     return replacement
@@ -332,7 +334,7 @@ def _check_properties(request: WriteRequest, snapshot: deltalog.Snapshot) -> Non
     for key, value in request.properties.items():
         current = snapshot.metadata.configuration.get(key)
         if current != value:
-            raise deltalog.InvalidPropertyError(
+            raise deltalog.errors.InvalidPropertyError(
                 f"The option {key!r} is a table property, and the table at {snapshot.url} exists and has "
                 f"{current!r}. A write sets properties only where it creates the table; use "
                 f"DeltaTable.open(path).set_properties({{{key!r}: {value!r}}})."

@@ -1,7 +1,6 @@
-"""Writing: Spark writes the Parquet files natively, deltalog commits them from the calling process.
+"""The writer: Spark writes the Parquet files, deltalog commits them from the calling process.
 
-A write is one Spark job into its own directory below the table, and then one commit. After a failure before
-the commit the log is unchanged, and the directory is removed.
+A write is one Spark job and one commit. If it fails before the commit, the log is unchanged and the files are removed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from spark_ext.writing.write_options import WriteRequest, as_text, column_names,
 
 _LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
-# Methods of Spark's writer that this one does not have, and why.
+# Methods of Spark's writer that Writer lacks, and what to do instead.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
@@ -37,18 +36,17 @@ def write(df: DataFrame) -> Writer:
 
 
 class Writer:
-    """Mode, partition columns, options, and ``save``. The default mode is ``error``, as Spark's.
+    """Set mode, partition columns and options, then call ``save``. As in Spark the default mode is ``error``.
 
-    Options, in any case: ``mergeSchema``, ``overwriteSchema``, ``userMetadata``, ``txnAppId`` with
-    ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and where the write creates the table
-    any table property ``delta.*``. An unknown option is an error. With mode ``overwrite``, ``replaceWhere`` (a
-    condition) and ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite``
-    shuffles the rows first, so that there are fewer files. ``expectedVersion`` must be the latest version until the
-    commit. ``path`` is for ``saveAsTable``. Options that are not given come from the session's settings for
-    delta-spark (see docs/spark-reference.md).
+    Options (case-insensitive; an unknown one is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
+    ``txnAppId`` with ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and table properties
+    ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
+    ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer
+    files. ``expectedVersion``: fail unless this is still the latest version at the commit. ``path``: for
+    ``saveAsTable``. The session's settings for delta-spark are the defaults (see docs/spark-reference.md).
 
-    If the DataFrame was read from the table that it is saved to, commits of other writers since then are checked for
-    conflicts.
+    If the DataFrame was read from the table that it is saved to, commits of other writers since that read are checked
+    for conflicts.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -69,12 +67,12 @@ class Writer:
         return self._with(mode=parsed_mode(mode))
 
     def partitionBy(self, *columns: str | Sequence[str]) -> Writer:
-        """The partition columns of a table that this write creates or, with overwriteSchema, replaces."""
+        """The partition columns, for a write that creates the table or, with ``overwriteSchema``, replaces it."""
         return self._with(partition_by=column_names("partitionBy", columns))
 
     def clusterBy(self, *columns: str | Sequence[str]) -> Writer:
-        """The clustering columns of a table that this write creates or, with overwriteSchema, replaces: ``OPTIMIZE``
-        orders rows by them. Writes to a table that is clustered by other columns are refused."""
+        """The clustering columns, by which ``OPTIMIZE`` orders rows, for a write that creates the table or, with
+        ``overwriteSchema``, replaces it. Other writes are refused if the table has other clustering columns."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def option(self, key: str, value: Any) -> Writer:
@@ -94,38 +92,40 @@ class Writer:
         return self
 
     def storage_options(self, **options: Any) -> Writer:
-        """The options of the store, as for ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def save(self, path: Location) -> WriteResult:
-        """Write the rows to the table at ``path``, creating it if there is none, as one commit. ``path`` may also
-        be ``catalog:<catalog>#<name>``, or a DeltaTable: with one of a transaction, the commit is a part of that.
+        """Write the rows to the table at ``path`` as one commit, creating the table if there is none. ``path`` may also
+        be ``catalog:<catalog>#<name>``, or a DeltaTable; with that of a transaction, the commit becomes part of it.
 
-        Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of
-        deltalog, and Spark's own where its job fails; in all these cases nothing was committed and the files
-        are removed, best effort. CommitStateUnknownError: the outcome is unknown and no file is removed.
-        Cost: a Spark job, a footer read for each file in threads, one commit.
+        Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of deltalog,
+        and Spark's own if its job fails; in all these cases nothing was committed, and the files are removed, best
+        effort. CommitStateUnknownError: the outcome is unknown, and no file is removed. Cost: a Spark job, a read of
+        each file's footer in threads, one commit.
         """
         self._refuse_path("save")
         return save(self._df, self._request, PathTarget(path))
 
     def saveAsTable(self, name: str) -> WriteResult:
-        """As ``save``, by a name of the session's catalog: ``table`` or ``schema.table`` (``spark_ext.use_catalog``).
-        A table that is missing is created at ``option("path", …)``, else below Spark's warehouse directory, and the
-        catalog manages it. Raises as ``save``."""
+        """As ``save``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``. A
+        missing table is created at ``option("path", …)``, by default below Spark's warehouse directory, and managed by
+        the catalog. Raises as ``save``."""
         return save(self._df, self._request, named_target(self._df, name, self._path))
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> WriteResult:
-        """Write the rows to a table of the session's catalog by the positions of the columns, and of the fields of
-        structs, not by their names.
+        """Write the rows to a table of the session's catalog, matching columns and struct fields by position instead of
+        by name.
 
-        ``overwrite``: replace the rows of the table; None: if the mode is ``overwrite``. Raises TableNotFoundError,
-        SchemaMismatchError if the table does not have as many columns, or a struct has the table's fields in another
-        order, and as ``save``.
+        ``overwrite``: replace the rows of the table; by default, if the mode is ``overwrite``. Raises
+        TableNotFoundError, SchemaMismatchError if the number of columns differs or a struct has the table's fields in
+        another order, and as ``save``.
         """
         self._refuse_path("insertInto")
         if self._request.partition_by is not None:
-            raise deltalog.CallError("insertInto writes to a table that has its partition columns; drop partitionBy.")
+            raise deltalog.CallError(
+                "insertInto writes to an existing table with its own partition columns; drop partitionBy."
+            )
         replaces = self._request.mode == "overwrite" if overwrite is None else overwrite
         target = named_target(self._df, tableName, None)
         table = target.existing(self._df.sparkSession, self._request.storage)
@@ -138,7 +138,7 @@ class Writer:
                 f"{tableName} has {len(names)} columns ({', '.join(names)}) and the data has {len(self._df.columns)}. "
                 "insertInto matches columns by position; saveAsTable matches them by name."
             )
-        # The table is open, with the options of its store.
+        # The table is open already, so its store needs no options.
         request = self._request.having(mode="overwrite" if replaces else "append", storage={})
         rows = at_their_positions(self._df.toDF(*names), schema.fields, table.url)
         return save(rows, request, PathTarget(table), must_exist=True)

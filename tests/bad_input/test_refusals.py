@@ -24,11 +24,7 @@ from deltalog import (
     CommitConflictError,
     DeltaLogError,
     DeltaTable,
-    InvalidCommitError,
-    InvalidEnablementError,
-    InvalidPropertyError,
     InvalidTimestampError,
-    MissingVersionError,
     SchemaMismatchError,
     StoreError,
     TableExistsError,
@@ -37,6 +33,7 @@ from deltalog import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from deltalog.errors import InvalidCommitError, InvalidEnablementError, InvalidPropertyError, MissingVersionError
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import Fault, FaultyStore, nth
 from tests.support.core import (

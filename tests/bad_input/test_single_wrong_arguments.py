@@ -25,23 +25,21 @@ import pytest
 
 import deltalog
 from deltalog import (
-    AddObject,
     Dataset,
     DeltaLogError,
     DeltaTable,
     Scan,
     Snapshot,
     StagedFiles,
-    StructField,
-    StructType,
     Transaction,
     TransactionManager,
-    VirtualObject,
     col,
     open_store,
 )
 from deltalog.protocol.actions import AddCDCFile
 from deltalog.read.changes import Changes
+from deltalog.schema import StructField, StructType
+from deltalog.transactions import AddObject, VirtualObject
 from deltalog.write_contract.stream import StreamWriter
 from tests.support.core import environment, tree
 
@@ -316,9 +314,12 @@ STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
 }
 FUNCTIONS: dict[str, Callable[[World], Call]] = {
     "open_store": lambda w: (open_store, {"url": w.place}),
-    "merge_schemas": lambda w: (deltalog.merge_schemas, {"table": SCHEMA, "data": SCHEMA}),
-    "Replacement": lambda w: (deltalog.Replacement, {"transaction": w.table().transaction(), "where": "true"}),
-    "variant_to_python": lambda w: (deltalog.variant_to_python, {"variant": {"metadata": b"\1\0\0", "value": b"\0"}}),
+    "merge_schemas": lambda w: (deltalog.schema.merge_schemas, {"table": SCHEMA, "data": SCHEMA}),
+    "Replacement": lambda w: (deltalog.engine.Replacement, {"transaction": w.table().transaction(), "where": "true"}),
+    "variant_to_python": lambda w: (
+        deltalog.schema.variant_to_python,
+        {"variant": {"metadata": b"\1\0\0", "value": b"\0"}},
+    ),
 }
 # What other parts of deltalog call, and no user: its arguments come from there.
 INTERNAL = {
@@ -494,7 +495,7 @@ def test_one_wrong_argument(
     sweep = Sweep(template, memory_path / "w")
     if kind is None:
         label, make = name, FUNCTIONS[name]
-        parameters = _parameters(getattr(deltalog, name), {})
+        parameters = _parameters(FUNCTIONS[name](sweep.world)[0], {})
     elif kind is Transaction:
         label, make = f"Transaction.{name}", lambda world: _stage(name, world)
         parameters = _parameters(getattr(kind, name), STAGING[name](sweep.world))

@@ -213,7 +213,7 @@ def _process(
     for _ in range(amount):
         started = time.monotonic()
         while True:
-            with contextlib.suppress(deltalog.TransactionContentionError):
+            with contextlib.suppress(deltalog.errors.TransactionContentionError):
                 catalog.append(names)
                 break
         seconds.append(time.monotonic() - started)

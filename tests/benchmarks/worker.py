@@ -71,7 +71,7 @@ class Deltalog:
 
     def __init__(self, call: str) -> None:
         import deltalog
-        from deltalog import AddFile, DeltaTable, col  # noqa: F401  (imported before the first call, which is measured)
+        from deltalog.engine import AddFile  # noqa: F401  (imported before the first call, which is measured)
 
         self.deltalog = deltalog
         self.gave_up = (deltalog.CommitConflictError,)
@@ -83,7 +83,7 @@ class Deltalog:
         """A transaction begins with the latest version: part of the measured time."""
 
     def add(self, body: dict[str, Any]) -> Any:
-        return self.deltalog.AddFile(
+        return self.deltalog.engine.AddFile(
             path=body["path"],
             partition_values=body["partitionValues"],
             size=body["size"],

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deltalog import DeltaTable, LogStore
+from deltalog import DeltaTable
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from tests.support.core import ICT, SCHEMA, environment, memory
 

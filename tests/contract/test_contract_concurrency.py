@@ -19,13 +19,11 @@ from deltalog import (
     ConstraintViolationError,
     Dataset,
     DeltaTable,
-    LogStore,
-    MetadataChangedError,
     StagedFiles,
-    TransactionCanceledError,
     TransactionManager,
-    VersionConflictError,
 )
+from deltalog.errors import MetadataChangedError, TransactionCanceledError, VersionConflictError
+from deltalog.storage import LogStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, FaultyStore
 from tests.support.core import ICT, SCHEMA, Clock, environment, ids, info, memory, overtaken, rows

@@ -9,23 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
+from deltalog import CallError, Dataset, DeltaTable, StoreError, TableNotFoundError, VersionNotFoundError
+from deltalog.errors import (
     BlobTableRequiredError,
-    CallError,
-    Dataset,
-    DeltaTable,
     EmptyDatasetError,
-    LogStore,
     MissingRecordsError,
     MissingVersionError,
     NotFoundError,
     RowTableRequiredError,
-    StoreError,
-    TableNotFoundError,
     VersionConflictError,
-    VersionNotFoundError,
 )
 from deltalog.protocol.paths import commit_path
+from deltalog.storage import LogStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import SCHEMA, Clock, environment, ids, memory, overtaken, rows
 

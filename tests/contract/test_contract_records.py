@@ -19,17 +19,17 @@ from deltalog import (
     ConstraintViolationError,
     Dataset,
     DeltaTable,
-    LogStore,
-    MissingRecordsError,
-    PrimitiveType,
-    RowTableRequiredError,
     SchemaMismatchError,
     StoreError,
-    StructField,
-    StructType,
+)
+from deltalog.errors import (
+    MissingRecordsError,
+    RowTableRequiredError,
     UnpartitionedTableRequiredError,
     VersionConflictError,
 )
+from deltalog.schema import PrimitiveType, StructField, StructType
+from deltalog.storage import LogStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from deltalog.write import data_files as data_files_module
 from tests.support.core import SCHEMA, environment, ids, info, memory, overtaken, rows

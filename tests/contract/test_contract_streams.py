@@ -15,21 +15,17 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from deltalog import (
+from deltalog import CallError, CommitStateUnknownError, Dataset, DeltaTable, StoreError
+from deltalog.errors import (
     BlobTableRequiredError,
-    CallError,
-    CommitStateUnknownError,
-    Dataset,
-    DeltaTable,
-    LogStore,
     MetadataChangedError,
     PathExistsError,
-    StoreError,
-    StreamWriter,
     UnsafePathError,
     VersionConflictError,
 )
 from deltalog.protocol.paths import commit_path
+from deltalog.results import StreamWriter
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.remote import spooled
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, SimulatedKill, nth

@@ -9,16 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    Dataset,
-    DeltaTable,
-    InvalidCommitError,
-    LogStore,
-    SchemaMismatchError,
-    Snapshot,
-)
+from deltalog import CallError, Dataset, DeltaTable, SchemaMismatchError, Snapshot
+from deltalog.errors import InvalidCommitError
 from deltalog.protocol.paths import commit_path
+from deltalog.storage import LogStore
 from deltalog.testing.stores import CountingStore
 from tests.support.core import (
     ICT,

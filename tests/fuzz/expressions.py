@@ -18,8 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog import DeltaLogError, DeltaTable, StructType
+from deltalog import DeltaLogError, DeltaTable
 from deltalog.doctor.check import check
+from deltalog.schema import StructType
 from deltalog.storage.memory import MemoryStore
 from deltalog.transactions import table_objects
 from tests.fuzz.tables import NOW, Files

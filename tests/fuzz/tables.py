@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltalog import StructType
+from deltalog.schema import StructType
 
 Files = dict[str, bytes]
 Action = dict[str, Any]

@@ -12,8 +12,10 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import CallError, DeltaTable, LogStore, UnsafePathError
+from deltalog import CallError, DeltaTable
+from deltalog.errors import UnsafePathError
 from deltalog.protocol.paths import encode_path
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore, named_store
 from deltalog.storage.registry import open_store

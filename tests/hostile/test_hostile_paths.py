@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaLogError, DeltaTable, LogStore
+from deltalog import DeltaLogError, DeltaTable
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.deletion_vectors import relative_path
-from deltalog.storage import memory
+from deltalog.storage import LogStore, memory
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.s3.store import S3Store

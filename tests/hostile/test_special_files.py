@@ -84,5 +84,5 @@ def test_a_job_of_spark_with_a_pipe_in_it(tmp_path: Path) -> None:
     from spark_ext.reading.bounded_footers import schema_of
 
     os.mkfifo(tmp_path / "part-00000-x.parquet")
-    with pytest.raises(OSError, match="is no file"):
+    with pytest.raises(OSError, match="is not a file"):
         schema_of(str(tmp_path / "part-00000-x.parquet"))

@@ -17,6 +17,7 @@ import pytest
 import deltalog
 import deltalog.protocol
 from tests.support.protocol_sections import ANCHORS, named_in
+from tests.support.public_names import HOMES
 
 
 def modules() -> list[str]:
@@ -52,7 +53,8 @@ def public_members(face: ModuleType) -> list[tuple[str, Any]]:
 def test_public_functions_and_methods_have_docstrings(face: str) -> None:
     if face == "spark_ext":
         pytest.importorskip("pyspark")
-    members = public_members(importlib.import_module(face))
+    homes = HOMES if face == "deltalog" else [face]
+    members = [member for home in homes for member in public_members(importlib.import_module(home))]
     assert len(members) > (100 if face == "deltalog" else 5)
     without = [name for name, value in members if not (value.__doc__ or "").strip()]
     # What the name says in full, under a class whose docstring tells the rest.

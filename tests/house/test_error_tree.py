@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from deltalog import CallError, CommitStateUnknownError, DeltaLogError, Outcome, errors
+from deltalog import CallError, CommitStateUnknownError, DeltaLogError, errors
+from deltalog.errors import Outcome
 
 CLASSES = [
     value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DeltaLogError)

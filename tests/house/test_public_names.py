@@ -1,8 +1,9 @@
-"""The public face: ``__all__`` is what there is, sorted, and all that users of the layers above need."""
+"""The public names: each has one home, where ``__all__`` is sorted and complete."""
 
 from __future__ import annotations
 
 import ast
+import collections
 import importlib
 import inspect
 import subprocess
@@ -13,14 +14,10 @@ from types import ModuleType
 import pytest
 
 import deltalog
-from deltalog import errors
+from tests.support.public_names import HOMES
 
 
-def faces() -> list[str]:
-    return ["deltalog", "spark_ext"]
-
-
-@pytest.fixture(params=faces())
+@pytest.fixture(params=[*HOMES, "spark_ext"])
 def face(request: pytest.FixtureRequest) -> ModuleType:
     if request.param == "spark_ext":
         pytest.importorskip("pyspark")
@@ -40,7 +37,16 @@ def test_nothing_public_is_left_out(face: ModuleType) -> None:
         for name, value in vars(face).items()
         if not name.startswith("_") and not inspect.ismodule(value) and not hasattr(value, "compiler_flag")
     }
-    assert here <= set(face.__all__), sorted(here - set(face.__all__))
+    assert here - set(face.__all__) <= {"lazy_names"}
+
+
+def test_each_name_has_one_home() -> None:
+    homes = collections.Counter(name for home in HOMES[1:] for name in _names(home))
+    assert [name for name, count in homes.items() if count > 1 or name in deltalog.__all__] == []
+
+
+def _names(home: str) -> list[str]:
+    return list(importlib.import_module(home).__all__)
 
 
 def test_a_star_import_gives_them() -> None:
@@ -49,20 +55,22 @@ def test_a_star_import_gives_them() -> None:
     assert set(deltalog.__all__) <= set(scope)
 
 
-def test_names_are_imported_from_where_type_checkers_see_them() -> None:
+@pytest.mark.parametrize("home", ["deltalog", "deltalog.catalog", "deltalog.storage", "deltalog.transactions"])
+def test_names_are_imported_from_where_type_checkers_see_them(home: str) -> None:
+    module = importlib.import_module(home)
     [block] = [
         node
-        for node in ast.parse(inspect.getsource(deltalog)).body
+        for node in ast.parse(inspect.getsource(module)).body
         if ast.unparse(node).startswith("if typing.TYPE_CHECKING:")
     ]
     assert isinstance(block, ast.If)
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    assert {alias.name: node.module for node in imports for alias in node.names} == deltalog._MODULES
-
-
-def test_every_error_is_public() -> None:
-    classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
-    assert classes <= set(deltalog.__all__), sorted(classes - set(deltalog.__all__))
+    seen = {
+        alias.name: f"deltalog.{alias.name}" if node.module == "deltalog" else node.module
+        for node in imports
+        for alias in node.names
+    }
+    assert seen == module._MODULES
 
 
 def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
@@ -92,9 +100,12 @@ def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser(
 
 def test_an_import_leaves_out_what_most_programs_do_not_use() -> None:
     """Start-up: each of these is imported at its first use, and by nothing that a table imports."""
-    rare = ["Coordinator", "CatalogBehindLogWarning", "CommitTable", "Dataset", "DynamoCommit", "Isolation"]
-    rare += ["S3DynamoDBCommit", "AddObject", "ManagedTransaction", "Resync", "TableResync", "TransactionManager"]
-    modules = {deltalog._MODULES[name] for name in rare}
+    modules = {
+        deltalog._MODULES[name] for name in ("Dataset", "DynamoCommit", "S3DynamoDBCommit", "TransactionManager")
+    }
+    for home in (deltalog.catalog, deltalog.transactions, deltalog.storage):
+        modules |= set(home._MODULES.values())
+    modules -= {"deltalog.storage.base", "deltalog.catalog.records"}
     code = f"import sys; from deltalog import DeltaTable; print(*({modules!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []

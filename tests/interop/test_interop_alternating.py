@@ -214,15 +214,15 @@ def test_what_cannot_be_rebased_is_refused_and_leaves_no_trace(
     expected: type[deltalog.CommitConflictError]
     if change == "append":
         ours.remove_all_files()
-        expected = deltalog.ConcurrentAppendError
+        expected = deltalog.errors.ConcurrentAppendError
         writers["delta-spark"].step(path, ("append", 3))
     elif change == "schema":
         ours.set_properties({"made.by": "deltalog"})
-        expected = deltalog.MetadataChangedError
+        expected = deltalog.errors.MetadataChangedError
         delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (late STRING)")
     else:
         ours.set_properties(ON)
-        expected = deltalog.ProtocolChangedError
+        expected = deltalog.errors.ProtocolChangedError
         writers["delta-spark"].step(path, ("enable",))
     before = sorted(file.name for file in (path / "_delta_log").iterdir())
     with pytest.raises(expected) as caught:

@@ -10,14 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    ConstraintViolationError,
-    DeltaTable,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import ConstraintViolationError, DeltaTable, SchemaMismatchError
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.spark import DeltaSpark
 
 UTC = dt.timezone.utc

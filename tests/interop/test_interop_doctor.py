@@ -232,7 +232,7 @@ def test_versions_that_a_short_vacuum_makes_unreadable(delta: DeltaSpark, tmp_pa
     finally:
         delta.spark.conf.unset(setting)
     [finding] = [each for each in check(path).findings if each.rule == "version-lost"]
-    assert finding.message == "Files that they need: 1. Versions that are lost: 2.", finding
+    assert finding.message == "Missing files: 1. Unreadable versions: 2.", finding
     assert finding.path is not None and finding.path.startswith("deletion_vector_")
 
 

@@ -38,10 +38,10 @@ def late(writers: dict[str, Writer], tmp_path: Path) -> Path:
 def test_half_a_pair_is_refused_before_it_is_written(late: Path, key: str) -> None:
     table = DeltaTable.open(str(late))
     for change in (lambda: table.set_properties({key: "1"}), lambda: table.unset_properties([key])):
-        with pytest.raises(deltalog.InvalidPropertyError) as caught:
+        with pytest.raises(deltalog.errors.InvalidPropertyError) as caught:
             change()
         assert key in str(caught.value)
-    with pytest.raises(deltalog.InvalidPropertyError):
+    with pytest.raises(deltalog.errors.InvalidPropertyError):
         DeltaTable.create(str(late.parent / "new"), SCHEMA, properties={key: "1"})
     assert max(commits(late)) == 3 and not DeltaTable.exists(str(late.parent / "new"))
 
@@ -57,7 +57,7 @@ def test_half_a_pair_that_delta_spark_wrote_is_named_and_repaired(
     table = DeltaTable.open(str(path))
     assert plain_rows(table.snapshot().scan().to_arrow()) == plain_rows(batch(0)), "rows need no clock"
     for ask in (table.history, lambda: table.version_at(0), lambda: table.snapshot(timestamp=0)):
-        with pytest.raises(deltalog.InvalidEnablementError) as caught:
+        with pytest.raises(deltalog.errors.InvalidEnablementError) as caught:
             ask()
         assert VERSION_KEY in str(caught.value) and TIMESTAMP_KEY in str(caught.value)
     table.disable_in_commit_timestamps()
@@ -137,7 +137,7 @@ def test_a_clone_with_the_pair_of_its_source_is_not_read_wrongly(delta: DeltaSpa
     table = DeltaTable.open(str(clone))
     assert table.version == 0
     for ask in (table.history, lambda: table.version_at(in_commit_timestamps(clone)[0] or 0)):
-        with pytest.raises(deltalog.InvalidEnablementError) as caught:
+        with pytest.raises(deltalog.errors.InvalidEnablementError) as caught:
             ask()
         assert "2" in str(caught.value) and VERSION_KEY in str(caught.value)
 
@@ -153,7 +153,7 @@ def test_a_commit_far_in_the_future_is_followed_with_a_warning(late: Path, tmp_p
     for side in (path / "_delta_log").glob(".*.crc"):
         side.unlink()
     table = DeltaTable.open(str(path))
-    with pytest.warns(deltalog.ClockDriftWarning):
+    with pytest.warns(deltalog.errors.ClockDriftWarning):
         result = table.append(batch(90))
     assert result.in_commit_timestamp_ms == future + 1
     assert in_commit_timestamps(path)[4] == future + 1
@@ -182,7 +182,7 @@ def test_a_commit_without_its_timestamp_is_refused(delta: DeltaSpark, late: Path
         lambda: table.snapshot().timestamp_ms,
         lambda: table.append(batch(90)),
     ):
-        with pytest.raises(deltalog.MissingInCommitTimestampError) as caught:
+        with pytest.raises(deltalog.errors.MissingInCommitTimestampError) as caught:
             ask()
         assert "3" in str(caught.value)
     assert max(commits(path)) == 3

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, StructType
+from deltalog import CallError
 from deltalog.expressions.compile import compile_expression
+from deltalog.schema import StructType
 from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
 from tests.support.spark import DeltaSpark
 

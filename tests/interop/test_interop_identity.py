@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, MetadataChangedError, PrimitiveType, StructField, StructType, identity_column
+from deltalog import DeltaTable
+from deltalog.errors import MetadataChangedError
 from deltalog.protocol.identity_columns import identity_of
+from deltalog.schema import PrimitiveType, StructField, StructType, identity_column
 from tests.support.spark import DeltaSpark, plain_rows
 
 

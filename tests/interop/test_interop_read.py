@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, variant_to_python
+from deltalog import DeltaTable
+from deltalog.schema import variant_to_python
 from tests.support.spark import DeltaSpark, plain_rows
 
 VARIANTS = """

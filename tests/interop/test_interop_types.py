@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from deltalog import DeltaTable, StructType
+from deltalog import DeltaTable
+from deltalog.schema import StructType
 from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.agreement import assert_same_rows
 from tests.support.spark.every_type import COLUMNS, PARTITIONABLE, ROWS, UTC

@@ -7,8 +7,9 @@ import collections
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaLogError, DeltaTable, PrimitiveType, StructField, StructType, identity_column
+from deltalog import DeltaLogError, DeltaTable
 from deltalog.protocol.identity_columns import identity_of
+from deltalog.schema import PrimitiveType, StructField, StructType, identity_column
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.recording import quiet
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault

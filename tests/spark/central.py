@@ -87,7 +87,7 @@ class Central:
         handle = deltalog.DeltaTable.open(table)
         handle.append(pa.table({"id": pa.array([3], pa.int64()), "p": ["a"]}))
         for read in (df.selectExpr("id + 10 as id", "p"), spark.table("seen_before").where("id > 0")):
-            with pytest.raises(deltalog.ConcurrentAppendError, match="after version 0"):
+            with pytest.raises(deltalog.errors.ConcurrentAppendError, match="after version 0"):
                 spark_ext.write(read).mode("overwrite").save(handle)
         other = spark.sql("select id + 10 as id, p from seen_before where p = 'b'")
         spark_ext.write(other).mode("overwrite").option("replaceWhere", "p = 'b'").save(table)

@@ -1,4 +1,4 @@
-"""Tables of more files than Spark lists without a job; the cases run on classic Spark and again on Spark Connect."""
+"""Tables with more files than Spark lists without a job. The cases run on classic Spark and on Spark Connect."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ HIVE_ROWS = [(i, i % 4, f"a/b {i % 2}") for i in range(COUNT)]
 
 
 def lists() -> list[str]:
-    """The directories that are there."""
+    """The scratch directories that exist."""
     return sorted(os.listdir(tempfile.gettempdir()))
 
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty place for temporary files of this process."""
+    """An empty directory for temporary files of this process."""
     path = tmp_path / "scratch"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
@@ -130,7 +130,7 @@ class ManyFiles:
         make_flat(table)
         gone = Path(table) / flat()[5][0]
         gone.unlink()
-        with pytest.raises(deltalog.InvalidDataFileError, match="is missing") as error:
+        with pytest.raises(deltalog.errors.InvalidDataFileError, match="is missing") as error:
             spark_ext.read(spark).load(table)
         assert error.value.path == str(gone) and lists() == []
 
@@ -164,6 +164,6 @@ class ManyFiles:
             assert rows(spark_ext.read(spark).load(path)) == [(i,) for i in range(count)]
             make(path + "-empty", schema(id="long"), [(f"{i}.parquet", {}, one(i)) for i in range(count)])
             (Path(path + "-empty") / "1.parquet").write_bytes(b"")
-            with pytest.raises(deltalog.InvalidDataFileError, match="is empty") as error:
+            with pytest.raises(deltalog.errors.InvalidDataFileError, match="is empty") as error:
                 spark_ext.read(spark).load(path + "-empty")
             assert error.value.path == path + "-empty/1.parquet"

@@ -1,4 +1,4 @@
-"""Random settings of sessions, writes of every kind in them, and the rows that must be there, kept in Python."""
+"""Random session settings, writes of every kind under them, and a Python model of the expected rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import deltalog
 import spark_ext
 from tests.spark.settings import session_of
 
-# What a session can say that has to do with what is written and what is read. Values that Spark refuses are left out.
+# Session settings that can affect reads and writes, without values that Spark refuses.
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "mapreduce.fileoutputcommitter.algorithm.version": ("2",),
     "mapreduce.fileoutputcommitter.cleanup.skipped": ("true",),
@@ -106,7 +106,7 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, what writes did to it, and by which settings. ``told`` says all of it when a test fails."""
+    """A table, the writes to it, and their settings. ``told`` describes all of them when a test fails."""
 
     spark: Any
     path: str
@@ -122,8 +122,8 @@ class OddSession:
         self.told.append(f"seed {self.seed}: {self._kind}, by {self._partition_by}")
 
     def step(self) -> None:
-        """One write under random settings; then the rows by deltalog's own reader, and by Spark under the same
-        settings, are those that must be there."""
+        """Write under random settings, then compare the rows that deltalog reads, and that Spark reads under the same
+        settings, with the model."""
         some = self._random.sample(sorted(SETTINGS), self._random.randint(1, 12))
         settings = {key: self._random.choice(SETTINGS[key]) for key in some}
         with session_of(self.spark, settings):
@@ -182,7 +182,7 @@ class OddSession:
             self._rows = new
 
     def _delete(self) -> None:
-        """A row, by deltalog; in some tables by a deletion vector."""
+        """Delete a row with deltalog, in some tables by a deletion vector."""
         if self._rows and self._random.random() < 0.4:
             gone = self._random.choice(self._rows)["id"]
             self.told.append(f"delete {gone}")

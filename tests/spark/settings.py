@@ -1,4 +1,4 @@
-"""The kind of session that the suite runs in, and session settings for the time of a block."""
+"""The kind of session in which the suite runs, and session settings for the duration of a block."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-# The suite runs in a session of Spark Connect where this says `connect`, without the tests that are marked `classic`.
+# If this is `connect`, the suite runs over Spark Connect, without the tests that are marked `classic`.
 IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
 
 
 def skipped_over_connect(items: list[pytest.Item]) -> None:
-    """Skips the tests marked `classic` there."""
+    """Skip tests marked `classic` over Spark Connect."""
     for item in items:
         classic = item.get_closest_marker("classic")
         if classic is not None and IS_CONNECT:
@@ -24,7 +24,7 @@ def skipped_over_connect(items: list[pytest.Item]) -> None:
 
 
 def since(first: str, what: str) -> pytest.MarkDecorator:
-    """Skips a test of ``what``, which PySpark before ``first`` (such as 4.0) does not have."""
+    """Skip a test of ``what``, which PySpark has from version ``first`` (such as 4.0) on."""
     found, needed = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (version("pyspark"), first))
     return pytest.mark.skipif(found < needed, reason=f"{what}: PySpark {first} and newer")
 

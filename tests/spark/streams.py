@@ -1,4 +1,4 @@
-"""Streams of the tests: directories of JSON files as their input, one file a batch."""
+"""Test streams, which read a directory of JSON files, one file per batch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Input:
         self._began_s = int(time.time()) - 1000
 
     def add(self, *ids: int) -> None:
-        """One file, which is one batch."""
+        """Add a file, which is one batch."""
         text = "".join(json.dumps({"id": each, "name": f"row {each}"}) + "\n" for each in ids)
         hidden = self._files / f".{self._count:05d}"
         hidden.write_text(text)
         at_s = self._began_s + self._count  # the order of the batches
         os.utime(hidden, (at_s, at_s))
-        hidden.rename(self._files / f"{self._count:05d}.json")  # never read before it is complete
+        hidden.rename(self._files / f"{self._count:05d}.json")  # so that it is not read before it is complete
         self._count += 1
 
     @property
@@ -36,7 +36,7 @@ class Input:
         return reader.json(str(self._files))
 
     def run(self, write: Callable[[Any, int], Any], frame: Any = None, output_mode: str = "append") -> None:
-        """Everything that is there, batch by batch. Raises what ended the query."""
+        """Process all available input, batch by batch. Raises the error that ended the query."""
         writer = (self.stream if frame is None else frame).writeStream.foreachBatch(_without_result(write))
         writer = writer.outputMode(output_mode).option("checkpointLocation", self.checkpoint)
         finish(writer.trigger(availableNow=True).start())
@@ -50,7 +50,7 @@ def _without_result(write: Callable[[Any, int], Any]) -> Callable[[Any, int], No
 
 
 def finish(query: Any) -> None:
-    """Wait for a query that ends by itself. Raises what ended it."""
+    """Wait for a query that ends by itself. Raises the error that ended it."""
     try:
         assert query.awaitTermination(120), "the stream did not end"
     finally:

@@ -1,4 +1,4 @@
-"""What the Spark tests look at and make by hand: log files, data files, tables in odd layouts."""
+"""Helpers of the Spark tests that inspect or write log files, data files and tables in odd layouts."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def versions(table: str) -> list[int]:
 
 
 def data_files(table: str) -> list[str]:
-    """Every file below the table that is not in the log directory, as relative paths."""
+    """The relative paths of all files of the table outside the log."""
     root = Path(table)
     found = [p.relative_to(root) for p in root.rglob("*") if p.is_file() and "_delta_log" not in p.parts]
     return sorted(str(p) for p in found)
 
 
 def litter(table: str) -> list[str]:
-    """By-products of Spark jobs outside of the log."""
+    """Files of Spark jobs outside the log that are not data files."""
     found = []
     for parent, directories, files in os.walk(table):
         if "_delta_log" in parent:
@@ -55,12 +55,12 @@ def litter(table: str) -> list[str]:
 
 
 def rows(df: Any, *order: str) -> list[tuple[Any, ...]]:
-    """The rows as tuples, sorted by the columns given, else by all."""
+    """The rows as tuples, sorted by these columns, or by all."""
     return [tuple(row) for row in df.orderBy(*(order or df.columns)).collect()]
 
 
 def to_arrow(df: Any) -> pa.Table:
-    """All rows as Arrow; variants as JSON, since PySpark's own conversion fails on those that are null."""
+    """All rows as Arrow, with variants as JSON, since PySpark's own conversion fails on null variants."""
     from pyspark.sql import functions as F
 
     quoted = {field.name: F.col("`" + field.name.replace("`", "``") + "`") for field in df.schema.fields}
@@ -68,7 +68,7 @@ def to_arrow(df: Any) -> pa.Table:
     plain = df.select(*[F.to_json(c).alias(n) if n in variants else c for n, c in quoted.items()])
     if hasattr(plain, "toArrow"):
         return plain.toArrow()
-    # PySpark 3.5 keeps it to itself.
+    # Private in PySpark 3.5.
     if IS_CONNECT:
         return plain._session.client.to_table(plain._plan.to_proto(plain._session.client))[0]
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -83,19 +83,19 @@ DataFiles = Sequence[tuple[str, Mapping[str, str | None], pa.Table]]
 
 def make(
     table: str,
-    schema: deltalog.StructType,
+    schema: deltalog.schema.StructType,
     files: DataFiles,
     partition_by: Sequence[str] = (),
     named_in_log: Mapping[str, str] | None = None,
 ) -> None:
-    """A table whose files have exactly these relative paths. ``named_in_log`` overrides add.path of some."""
+    """A table whose files have exactly these relative paths. ``named_in_log``: other values of add.path."""
     named = named_in_log or {}
     transaction = deltalog.DeltaTable.create_transaction(table, schema, partition_by=partition_by)
     for path, values, data in files:
         target = Path(table) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(data, target)
-        add = deltalog.AddFile(
+        add = deltalog.engine.AddFile(
             path=named.get(path, quote(path, safe="/=")),
             partition_values=dict(values),
             size=target.stat().st_size,
@@ -113,7 +113,7 @@ def history(
     times_ms: Sequence[int],
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table with in-commit timestamps: the first entry creates it, each later one is appended at its time."""
+    """A table with in-commit timestamps. The first entry creates it; later ones are appended at their time."""
 
     def at(ms: int) -> deltalog.Environment:
         return deltalog.Environment(clock_ms=lambda: ms)
@@ -127,14 +127,14 @@ def history(
         deltalog.DeltaTable.open(table, environment=at(ms)).append(data)
 
 
-def schema(**columns: str) -> deltalog.StructType:
+def schema(**columns: str) -> deltalog.schema.StructType:
     """``schema(id="long", p="string")``."""
     fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
-    return deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    return deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 def append_raw(table: str, version: int, *lines: Mapping[str, Any]) -> None:
-    """Put a commit file of these actions, whatever they say."""
+    """Write a commit file with these actions, unchecked."""
     path = Path(table) / "_delta_log" / f"{version:020d}.json"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
@@ -161,7 +161,7 @@ def _z85(data: bytes) -> str:
 
 
 def field(name: str, data_type: Any, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
-    """A column as a table's schema has it; ``id=3, physical="c3"`` map it."""
+    """A column of a table's schema; ``id=3, physical="c3"`` map it."""
     known = {"id": "delta.columnMapping.id", "physical": "delta.columnMapping.physicalName"}
     return {
         "name": name,
@@ -182,8 +182,8 @@ def make_raw(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table in one commit that no transaction would check. Files: (path, values, rows or None when the file is
-    there already, deletion vector or None)."""
+    """A table written as one unchecked commit. Files: (path, values, rows or None if the file exists already, deletion
+    vector or None)."""
     names = ["deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "variantType"]
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}
     metadata = {

@@ -1,4 +1,4 @@
-"""Directories converted, tables cloned, manifests written: by the methods of DeltaTable, and in SQL."""
+"""CONVERT TO DELTA, CLONE and GENERATE, by the methods of DeltaTable and in SQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_not_converted(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(deltalog.CallError, match="no Parquet files"):
         spark_ext.sql(spark, f"convert to delta parquet.`{tmp_path}`")
     path = directory(spark, tmp_path / "t")
-    for clause, message in {"partitioned by (nope int)": "partition columns", "by hand": "cannot stand here"}.items():
+    for clause, message in {"partitioned by (nope int)": "partition columns", "by hand": "Unexpected"}.items():
         with pytest.raises(deltalog.DeltaLogError, match=message):
             spark_ext.sql(spark, f"convert to delta parquet.`{path}` {clause}")
     assert versions(path) == []
@@ -60,7 +60,7 @@ def test_clones(spark: Any, table: str, tmp_path: Path) -> None:
     assert deep.detail().collect()[0]["properties"]["owner"] == "me"
     shallow = source.cloneAtVersion(0, f"delta.`{tmp_path / 'shallow'}`", isShallow=True)
     assert sorted(row["id"] for row in shallow.toDF().collect()) == [0, 1, 2]
-    with pytest.raises(deltalog.UnsafePathError):
+    with pytest.raises(deltalog.errors.UnsafePathError):
         ids(spark, tmp_path / "shallow")
     shallow.delete("id = 1")
     assert sorted(row["id"] for row in shallow.toDF().collect()) == [0, 2]

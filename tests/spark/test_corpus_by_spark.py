@@ -1,4 +1,4 @@
-"""Every table of the conformance corpus through Spark: the same rows, changes and refusals as without it."""
+"""Every table of the conformance corpus, read with Spark: the same rows, changes and refusals as without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.corpus.test_corpus import CHECKER, CORPUS, absent, found
 from tests.spark.tables import to_arrow
 
 GROUPS = ("rows", "cdf", "error")
-# By name, the versions of PySpark that cannot read a table, and why.
+# By table: the versions of PySpark that cannot read it, and why.
 NOT_IN_SPARK = {
     "delta__variant-stats-nested-no-checkpoint": (
         "4.0.",
@@ -33,7 +33,7 @@ def entries() -> list[Any]:
 
 
 def by_spark(spark: Any) -> Any:
-    """The corpus' own checker, with the rows read by Spark."""
+    """The checker of the corpus, with rows read by Spark."""
     spec = importlib.util.spec_from_file_location("corpus_check", CHECKER)
     assert spec is not None and spec.loader is not None
     checker: Any = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Values of the data as the table will hold them: empty partition values are null, and no field is there twice."""
+"""Values that a table cannot store as they are: empty partition values become null, repeated fields are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from deltalog import PrimitiveType, StructField, StructType
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 ID = StructField("id", LONG)

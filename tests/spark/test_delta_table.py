@@ -1,4 +1,4 @@
-"""The rest of ``spark_ext.DeltaTable``: builders, restoring, the protocol, and what is refused with its reason."""
+"""Other methods of ``spark_ext.DeltaTable``: builders, RESTORE, protocol changes, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_files_that_no_version_needs_are_deleted(spark: Any, table: str) -> None
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda table: table.clone("/other", True, replace=True), "clone to another place"),
+        (lambda table: table.clone("/other", True, replace=True), "clone to another path"),
     ],
 )
 def test_what_is_refused_says_what_to_do(spark: Any, table: str, call: Any, instead: str) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that fail, are interrupted, or leave something behind."""
+"""Jobs that fail, are interrupted, or leave files behind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_interrupted_write_ends_its_job_and_leaves_nothing(tmp_path: Path, ki
         [sys.executable, "-c", INTERRUPTED, str(tmp_path / "table"), kind],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
-    # What a JVM that crashes says is on its standard output.
+    # A crashing JVM reports on its standard output.
     assert done.stdout.splitlines()[-2:] == ["jobs 0 same True", "rows 5"], done.stdout[:2000] + done.stderr[-2000:]
 
 
@@ -88,8 +88,8 @@ def _worker_dies(spark: Any) -> Any:
 
 
 def _fills_the_memory(spark: Any) -> Any:
-    # A constant, so that the driver computes it: a task without memory ends this process, executor that it is. Earlier
-    # versions of Spark do not take it for one.
+    # A constant, so that the driver computes it: a task without memory would end this process, which is the executor.
+    # Earlier versions of Spark do not fold the constant.
     return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
 
 
@@ -119,11 +119,11 @@ def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, re
     with pytest.raises(spark_ext.JobFailedError, match=f"{reason} .*Nothing was committed") as raised:
         spark_ext.write(rows(spark)).mode("append").options(mergeSchema=True, expectedVersion=0).save(table)
     assert raised.value.reason == reason and raised.value.__cause__ is not None
-    assert raised.value.outcome is deltalog.Outcome.NOTHING_COMMITTED
+    assert raised.value.outcome is deltalog.errors.Outcome.NOTHING_COMMITTED
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
-# What looks like an error of the disk or of the memory, and is the query's.
+# Errors of the query that look like errors of the disk or of the memory.
 WORDS = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
 
 

@@ -1,4 +1,4 @@
-"""How large the files of a write become."""
+"""The sizes of the files of a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""History and detail as DataFrames. What delta-spark shows for the same table is in tests/interop."""
+"""History and detail as DataFrames. tests/interop compares them with delta-spark's."""
 
 from __future__ import annotations
 

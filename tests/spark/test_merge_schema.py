@@ -1,4 +1,4 @@
-"""``mergeSchema``: columns that are added, types that are widened, and NULLs without a type."""
+"""``mergeSchema``: added columns, widened types, and untyped NULLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import spark_ext
 from tests.spark.tables import action, rows, versions
 
 WIDENING = {"delta.enableTypeWidening": "true"}
-# (type before, type of the data): what delta-spark widens when it merges schemas, and what it does not.
+# (type before, type of the data): which types delta-spark widens when it merges schemas, and which not.
 WIDENED = [
     ("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("float", "double"), ("date", "timestamp_ntz"),
     ("decimal(5,2)", "decimal(10,4)"),
@@ -21,7 +21,7 @@ KEPT = [("int", "double"), ("int", "decimal(20,2)"), ("bigint", "double"), ("str
 
 
 def row(spark: Any, types: list[str]) -> Any:
-    """A row with a column of each type: c0, c1, …"""
+    """A row with a column of every type: c0, c1, …"""
     values = [f"CAST({_literal(each)} AS {each}) AS c{number}" for number, each in enumerate(types)]
     return spark.sql(f"SELECT {', '.join(values)}")
 

@@ -1,4 +1,4 @@
-"""Tables by names in a catalog of the session, and the writer that is told by a verb what to do."""
+"""Tables by name in the session's catalog, and ``write_to``."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_name_that_was_taken_after_the_commit(spark: Any, catalog: str, tmp_pa
     manager.create_table("shop.t", str(tmp_path / "theirs"), schema)
     with pytest.raises(spark_ext.NameNotRegisteredError, match="Do not write the rows again") as caught:
         target.created(spark, {})
-    assert caught.value.outcome is deltalog.Outcome.PARTLY_COMMITTED
+    assert caught.value.outcome is deltalog.errors.Outcome.PARTLY_COMMITTED
     assert isinstance(caught.value.__cause__, deltalog.TableExistsError)
     assert manager.register_table("shop.mine", place).version == 0
 
@@ -211,13 +211,13 @@ def test_verbs_by_name(spark: Any, catalog: str, tmp_path: Path) -> None:
 def test_what_verbs_refuse(spark: Any, table: str) -> None:
     writer = spark_ext.write_to(spark.range(1), table)
     for call, message in (
-        (lambda: writer.option("replaceWhere", "id = 1"), "verbs overwrite"),
+        (lambda: writer.option("replaceWhere", "id = 1"), "methods overwrite"),
         (lambda: writer.option("nope", 1), "Unknown write option"),
-        (lambda: writer.partitionedBy(spark.range(1).id), "column names, as text"),
+        (lambda: writer.partitionedBy(spark.range(1).id), "column names as strings"),
         (lambda: writer.overwrite(spark.range(1).id == 1), "SQL text"),
         (lambda: writer.using("parquet"), "only Delta tables"),
-        (lambda: writer.clusterBy(spark.range(1).id), "column names, as text"),
-        (lambda: writer.option("path", table).create(), "this one has a path"),
+        (lambda: writer.clusterBy(spark.range(1).id), "column names as strings"),
+        (lambda: writer.option("path", table).create(), "given by path"),
     ):
         with pytest.raises(deltalog.CallError, match=message):
             call()

@@ -1,4 +1,4 @@
-"""New values of structs, lists and maps: fields that are missing, extra, in another order, of another case or type."""
+"""New values of structs, lists and maps, with missing or extra fields, or other orders, cases or types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def values(table: str, spark: Any, *columns: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_update_all_keeps_the_fields_that_the_source_lacks(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """Also where the source's struct is null; structs in lists and maps are new ones, without those fields."""
+    """Also if the source's struct is null. Structs in lists and maps are replaced, without those fields."""
     target = made(spark, table, **properties)
     source = spark.sql(
         "SELECT id, if(id = 2, NULL, named_struct('deep', named_struct('V', 20), 'A', id * 10)) AS S, "
@@ -130,7 +130,7 @@ def test_fields_are_found_by_name_and_cast_at_every_depth(spark: Any, table: str
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """In structs, lists, lists of lists and maps; the other rows of the file have null there."""
+    """In structs, lists, lists of lists and maps. The new fields are null in the other rows of the file."""
     struct = "named_struct('a', 1)"
     query = f"SELECT id, {struct} AS s, array(array({struct})) AS l, map('k', {struct}) AS m"
     target = made(spark, table, f"{query} FROM range(1, 3)", **properties)
@@ -145,7 +145,7 @@ def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, 
 
 
 def test_a_field_that_only_a_clause_names_is_added(spark: Any, table: str) -> None:
-    """Types that the table has stay, and values are cast to them."""
+    """Existing types stay, and values are cast to them."""
     target = made(spark, table, "SELECT 1L AS id, 1 AS n, named_struct('a', 1) AS s")
     source = spark.sql("SELECT 1L AS id, 7L AS n, named_struct('z', 5, 'other', 6) AS s, 'unused' AS more")
     merge = merging(target, source).withSchemaEvolution()
@@ -247,7 +247,7 @@ def test_rows_of_an_older_version_conflict_with_the_sessions_own_commit(spark: A
     held = spark_ext.read(spark).load(table)
     merge = merging(target, held).whenMatchedUpdate(set={"v": "concat(src.v, 'x')"})
     assert merge.execute().committed
-    with pytest.raises(deltalog.CommitConflictError, match="by another transaction, perhaps of this session, after"):
+    with pytest.raises(deltalog.CommitConflictError, match=r"another transaction \(possibly in this session\) after"):
         merge.execute()
     again = merging(target, spark_ext.read(spark).load(table)).whenMatchedUpdate(set={"v": "concat(src.v, 'x')"})
     assert again.execute().committed

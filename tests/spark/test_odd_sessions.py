@@ -1,4 +1,4 @@
-"""What a session says must not change what is in a table."""
+"""Session settings must not change the contents of tables."""
 
 from __future__ import annotations
 

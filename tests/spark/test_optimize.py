@@ -74,12 +74,12 @@ def test_the_size_of_new_files_is_that_of_the_session(spark: Any, t: str) -> Non
 
 
 def test_a_failed_task_commits_nothing(spark: Any, t: str) -> None:
-    """A file that the log names is gone."""
+    """A file in the log is missing."""
     seen = versions(t)
     (gone, *_) = data_files(t)
     os.unlink(os.path.join(t, gone))
     with pytest.raises(deltalog.StoreError, match="could not write its files"):
         spark_ext.DeltaTable.forPath(spark, t).optimize().executeCompaction()
     assert versions(t) == seen
-    with pytest.raises(deltalog.CallError, match="condition as text"):
+    with pytest.raises(deltalog.CallError, match="condition as SQL text"):
         spark_ext.DeltaTable.forPath(spark, t).optimize().where("")

@@ -1,4 +1,4 @@
-"""Where spark_ext's files lie, and what polars, DuckDB and pandas read of its tables."""
+"""The layout of spark_ext's files, and how polars, DuckDB and pandas read its tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ select * from values
 """
 MAPPING, VECTOR = "refused: columnMapping", "refused: deletionVectors"
 DECIMAL = "refused: a negative decimal as a partition value"
-# What is partitioned by what, with which properties; and what polars and readers of deltalake's dataset make of it.
+# Partition columns and properties, and how polars and readers of deltalake's dataset read such a table.
 KINDS: dict[str, tuple[list[str], dict[str, str], str, str]] = {
     "no partitions": ([], {}, "ok", "ok"),
     "numbers": (["n"], {}, "ok", "ok"),
@@ -57,7 +57,7 @@ def test_a_table_of_spark_ext_is_read_by_others(spark: Any, table: str, kind: st
 
 
 def trees(table: str) -> list[partition_discovery.Tree]:
-    """The scans that Spark makes of it by its own partition discovery."""
+    """The scans of the table that use Spark's partition discovery."""
     snapshot = deltalog.DeltaTable.open(table).snapshot()
     found, others = partition_discovery.trees(Layout.of(snapshot), file_entries.of_snapshot(snapshot))
     return [] if others else sorted(found)
@@ -88,7 +88,7 @@ def test_tables_with_the_directories_of_earlier_versions(spark: Any, table: str)
 
 
 def test_a_file_that_cannot_be_moved_stays(spark: Any, table: str, tmp_path: Path) -> None:
-    """The log may name it anywhere."""
+    """The log may refer to it under any path."""
     other = tmp_path / "other"
     other.mkdir()
     df = spark.sql("select 1L id, 1 p union all select 2L, 2 union all select 3L, 3")
@@ -107,9 +107,9 @@ def test_a_failed_write_leaves_no_directory(spark: Any, table: str, monkeypatch:
 
     def refuse(*_: Any, **__: Any) -> None:
         assert len(data_files(table)) == 3
-        raise deltalog.CommitAttemptsExhaustedError("others were first")
+        raise deltalog.errors.CommitAttemptsExhaustedError("others were first")
 
     monkeypatch.setattr(deltalog.Transaction, "commit", refuse)
-    with pytest.raises(deltalog.CommitAttemptsExhaustedError):
+    with pytest.raises(deltalog.errors.CommitAttemptsExhaustedError):
         spark_ext.write(spark.sql("select 2L id, 1 p union all select 3L, 2")).mode("append").save(table)
     assert data_files(table) == before and sorted(os.listdir(table)) == ["_delta_log", "p=1"]

@@ -1,4 +1,4 @@
-"""SQL text as trees of sqlglot, in time proportional to its length."""
+"""Parsing of SQL text by sqlglot takes time proportional to its length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_ext.parse.trees import trees_of
 
 @pytest.mark.parametrize("opening", ["struct(", "array(", "map(1, ", "cast(a as struct<b: ", "((", "case when a then "])
 def test_no_text_takes_long_before_spark_sees_it(opening: str) -> None:
-    """Counted, not timed: sqlglot tries some constructs twice at each level."""
+    """Counted, not timed: sqlglot tries some constructs twice at every level of nesting."""
     steps = 0
 
     def seen(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Settings of sessions and of Hadoop that would change the files of a write: pinned, or seen in the footers."""
+"""Session and Hadoop settings that would change the files of a write: they are pinned, or detected in the footers."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_a_setting_does_not_change_the_table(spark: Any, table: str, key: str, v
 
 
 def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: str) -> None:
-    """The other algorithm of Hadoop moves those of a task when that ends, also when another attempt follows."""
+    """Hadoop's other algorithm moves the files of a task at its end, even if another attempt follows."""
 
     def look(number: int) -> str:
-        """In the second task, when the first one has ended."""
+        """Fail the second task after the first one has ended."""
         if number == 0:
             return ""
         until = time.monotonic() + 60
@@ -87,7 +87,7 @@ def test_what_timestamp_means_in_the_session(spark: Any, table: str) -> None:
         for name, kind, nullable in (("id", "long", "true"), ("ts", "timestamp", "false"), ("p", "timestamp", "true"))
     )
     deltalog.DeltaTable.create(
-        table, deltalog.StructType.from_json(columns + "]}"), partition_by=["p"], properties=TIMES
+        table, deltalog.schema.StructType.from_json(columns + "]}"), partition_by=["p"], properties=TIMES
     )
     df = "select 1L id, timestamp_micros(1) ts, timestamp_micros(1793511000123456) p"
     with session_of(
@@ -106,7 +106,7 @@ def test_what_timestamp_means_in_the_session(spark: Any, table: str) -> None:
 
 @pytest.fixture
 def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Call it with a setting that somebody else changes while the next write runs."""
+    """Changes a setting while the next write runs, as another thread could."""
 
     def unpin(key: str) -> None:
         settings = {name: value for name, value in spark_ext.session.settings.SETTINGS.items() if name != key}
@@ -133,7 +133,7 @@ def test_what_a_setting_did_is_seen_in_the_files(
     before = data_files(table)
     unpinned(key)
     for mode in ("append", "overwrite"):
-        with session_of(spark, {key: value}), pytest.raises(deltalog.InvalidDataFileError, match=message):
+        with session_of(spark, {key: value}), pytest.raises(deltalog.errors.InvalidDataFileError, match=message):
             spark_ext.write(df).mode(mode).save(table)
     assert versions(table) == [0] and data_files(table) == before
 
@@ -145,21 +145,21 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
     df = spark.sql(QUERY)
     with (
         session_of(spark, {FIELD_IDS: "false"}),
-        pytest.raises(deltalog.InvalidDataFileError, match="no field id 1, by which readers identify it"),
+        pytest.raises(deltalog.errors.InvalidDataFileError, match="no field id 1, by which readers identify it"),
     ):
         spark_ext.write(df).option("delta.columnMapping.mode", "name").save(table)
     assert not os.path.exists(table)
 
 
 def wrappers(spark: Any) -> Iterator[Any]:
-    """More SparkSession objects for one session of the JVM, as PySpark itself makes them."""
+    """Further SparkSession objects for one session of the JVM, as PySpark itself creates them."""
     while True:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 
 
 @pytest.mark.classic("Spark Connect has one SparkSession object for a session")
 def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last one to end restores what the first one found, in whatever order they end."""
+    """The last write to end restores the settings from before the first one, in whatever order they end."""
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
     one, two, other = next(wrappers(spark)), next(wrappers(spark)), spark.newSession()
     with session_of(spark, {TIMESTAMPS: "INT96"}):

@@ -1,4 +1,4 @@
-"""A table that is read and then written from what was read: what others commit in between is kept, or a conflict."""
+"""Writes of rows that were read from the same table: commits of others since the read are kept, or are conflicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 import deltalog
 import spark_ext
-from deltalog import CommitConflictError, ConcurrentAppendError, DeltaTable
+from deltalog import CommitConflictError, DeltaTable
+from deltalog.errors import ConcurrentAppendError
 from tests.spark.settings import session_of
 from tests.spark.tables import data_files, litter, rows
 
@@ -60,7 +61,7 @@ def test_an_overwrite_conflicts_with_rows_that_came_since_the_read(spark: Any, s
     df = SHAPES[shape](spark, load(spark, start))
     others_append(start)
     before = data_files(start)
-    with pytest.raises(ConcurrentAppendError, match=r"version 1 .* after version 0, from which this commit") as e:
+    with pytest.raises(ConcurrentAppendError, match=r"version 1 .* after version 0, on which this commit") as e:
         spark_ext.write(df).mode("overwrite").save(start)
     assert (e.value.read_version, e.value.winning_version) == (0, 1)
     assert ids(start) == [1, 2, 9] and data_files(start) == before and litter(start) == []
@@ -163,7 +164,7 @@ def test_the_version_that_a_caller_expects(spark: Any, start: str) -> None:
     kept = spark.createDataFrame(load(spark, start).collect(), "id long, p string, d date")
     others_append(start)
     write = spark_ext.write(kept).mode("overwrite")
-    with pytest.raises(deltalog.VersionConflictError, match="version 0 was expected"):
+    with pytest.raises(deltalog.errors.VersionConflictError, match="version 0 was expected"):
         write.option("expectedVersion", 0).save(start)
     assert write.option("expectedVersion", 1).save(start).version == 2
     assert ids(start) == [1, 2]
@@ -295,6 +296,6 @@ def test_in_a_transaction_over_tables(spark: Any, tmp_path: Path) -> None:
         changed = load(spark, txn.table("d.t")).selectExpr("id * 2 as id")
         spark_ext.write(spark.range(100, 101)).mode("append").save(address)
         spark_ext.write(changed).mode("overwrite").save(txn.table("d.t"))
-        with pytest.raises(deltalog.TransactionCanceledError):
+        with pytest.raises(deltalog.errors.TransactionCanceledError):
             txn.commit()
     assert ids(address) == [1, 5, 100]

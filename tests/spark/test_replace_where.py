@@ -1,4 +1,4 @@
-"""``replaceWhere``: rows selected by any columns are replaced by the rows of a DataFrame, in one commit."""
+"""``replaceWhere``: a DataFrame replaces the rows that a condition selects, in one commit."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_conditions_that_depend_on_the_time_zone(spark: Any, table: str, where: 
     assert again.save(table).num_removed_rows == 1
 
 
-# --- sessions in which Spark takes a condition for another one
+# --- sessions in which Spark reads a condition differently
 
 ESCAPED = {"spark.sql.parser.escapedStringLiterals": "true"}
 QUOTED = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"}
@@ -219,7 +219,7 @@ LENIENT = {"spark.sql.ansi.enabled": "false"}
         (ESCAPED, r"s = 's\x31'", "backslash is a plain character"),
         (ESCAPED, r"s = 'new' OR s = 'a\nb'", "backslash is a plain character"),
         (QUOTED, '"s" = "new"', "in double quotes is a string in Spark's SQL, and there is a column with this name"),
-        (QUOTED, 's = "new" OR id = 5', "double quotes are those of a name"),
+        (QUOTED, 's = "new" OR id = 5', "double quotes enclose a name"),
     ],
 )
 def test_a_condition_of_two_meanings_is_refused(
@@ -243,7 +243,7 @@ def test_a_condition_of_two_meanings_is_refused(
 def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
     spark: Any, table: str, where: str, new: str, partitioned: bool
 ) -> None:
-    """Without ANSI mode Spark takes each of these rows for one that the condition selects."""
+    """Without ANSI mode, the condition selects these rows in Spark."""
     writer = spark_ext.write(spark.sql("SELECT id, 0L AS p, string(id) AS s FROM range(3)"))
     (writer.partitionBy("p") if partitioned else writer).save(table)
     before = data_files(table)
@@ -256,8 +256,8 @@ def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
 
 def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table: str) -> None:
     declared = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
-    text = deltalog.StructField("c", deltalog.PrimitiveType("string"), True, declared)
-    deltalog.DeltaTable.create(table, deltalog.StructType((text,)))
+    text = deltalog.schema.StructField("c", deltalog.schema.PrimitiveType("string"), True, declared)
+    deltalog.DeltaTable.create(table, deltalog.schema.StructType((text,)))
     spark_ext.write(spark.sql("SELECT 'a' AS c UNION ALL SELECT 'b'")).mode("append").save(table)
     settings = {"spark.sql.legacy.charVarcharAsString": "true"}
     with session_of(spark, settings), pytest.raises(deltalog.ConstraintViolationError) as refused:
@@ -267,7 +267,7 @@ def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table
 
 @pytest.mark.parametrize("where", ["ID > 5", "S = 's7'"])
 def test_names_in_another_case(spark: Any, table: str, where: str) -> None:
-    """With case-sensitive analysis Spark does not find these columns: an error, and never another column."""
+    """With case-sensitive analysis Spark does not find these columns. That is an error; no other column is used."""
     made(spark, table, {})
     new = "SELECT 7L AS id, 1L AS p, 's7' AS s"
     settings = {"spark.sql.caseSensitive": "true"}

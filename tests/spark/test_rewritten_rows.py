@@ -1,5 +1,5 @@
-"""Files that are rewritten in one scan, with the rows that stay: what is evaluated for which row, and what is not made
-that way."""
+"""Files that are rewritten from one scan of changed and unchanged rows: which expressions are evaluated for which rows,
+and when one scan is not enough."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SHORT = "'abc' AS n"
 
 @pytest.fixture
 def one_scan(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each statement that rewrites files, whether one scan made their rows."""
+    """For every statement that rewrites files, whether their rows came from one scan."""
     made: list[bool] = []
-    of = rewritten_rows.of
+    of = rewritten_rows.from_one_scan
 
     def recorded(*args: Any) -> Any:
         found = of(*args)
         made.append(found is not None)
         return found
 
-    monkeypatch.setattr(rewritten_rows, "of", recorded)
+    monkeypatch.setattr(rewritten_rows, "from_one_scan", recorded)
     return made
 
 
@@ -119,12 +119,12 @@ def test_matched_rows_that_no_clause_changes_are_not_inserted(spark: Any, table:
     assert rows(target.toDF()) == [(6, None), (6, 6), (7, -7), (8, -8), (9, -9)]
 
 
-# What a table has or is set, and the values of its second column in the rows 2 and 3.
+# Properties or columns of a table, what is set, and the values of its second column in the rows 2 and 3.
 OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
 }
-# Values that are cast are made by one scan.
+# Values that are cast, by one scan.
 CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
     "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
     "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),
@@ -156,7 +156,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
 ) -> None:
     target = numbers(spark, table)
     before = data_files(table)
-    of = rewritten_rows.of
+    of = rewritten_rows.from_one_scan
     for change in ("id <> 2", None):
         source = spark.sql("SELECT id, -id AS n FROM range(1, 9, 1, 2)").alias("s")
 
@@ -164,8 +164,8 @@ def test_a_source_with_other_rows_in_between_is_noticed(
             lost = both.where(f"t.{change}") if change else both.union(both.where("t.id = 2"))
             return of(lost, *args)
 
-        monkeypatch.setattr(rewritten_rows, "of", changed)
-        with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
+        monkeypatch.setattr(rewritten_rows, "from_one_scan", changed)
+        with pytest.raises(deltalog.errors.RowCountError, match="returns the same rows when repeated"):
             target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
@@ -174,7 +174,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
 def test_a_source_with_as_many_other_rows_in_between_is_noticed(
     spark: Any, table: str, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows are selected again by the condition, and not by the positions that were found."""
+    """Rows are selected by the condition a second time, not by the positions that were found."""
     target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
     before = data_files(table)
     found, staged = merging._Plan.found, merging._Plan.stage
@@ -190,14 +190,16 @@ def test_a_source_with_as_many_other_rows_in_between_is_noticed(
     monkeypatch.setattr(merging._Plan, "found", first)
     monkeypatch.setattr(merging._Plan, "stage", second)
     merge = target.merge(spark.sql("SELECT id, -id AS n FROM range(4)").alias("s"), "t.id = s.id")
-    with pytest.raises(deltalog.RowCountError, match="2 changed rows, as many as were found, but not the same ones"):
+    with pytest.raises(
+        deltalog.errors.RowCountError, match="2 changed rows, as many as were found, but not the same ones"
+    ):
         merge.whenMatchedUpdateAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_conditions_that_may_have_another_value_in_another_query(spark: Any, table: str, vectors: str) -> None:
-    """Half of the values of rand() are others in a second query: the rows that were found count."""
+    """In a second query rand() selects other rows, so the positions that were found are used."""
     target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
     target.update("id > 0 AND rand() < 0.5", {"n": "-1"})
     merge = target.merge(spark.range(8).alias("s"), "t.id = s.id")

@@ -1,4 +1,4 @@
-"""DELETE and UPDATE by Spark's executors: beside twins of the tables that deltalog's own verbs change."""
+"""DELETE and UPDATE on Spark's executors, compared with copies of the tables that deltalog itself changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def metrics(table: str, version: int) -> dict[str, int]:
     return {name: int(value) for name, value in info["operationMetrics"].items()}
 
 
-# What is set (None: the rows are deleted), and where.
+# Assignments (None: the rows are deleted), and the condition.
 STATEMENTS: tuple[tuple[dict[str, str] | None, str | None], ...] = (
     (None, "id % 7 = 3"),
     ({"n": "n + 1"}, "id % 3 = 1"),
@@ -117,7 +117,7 @@ def test_the_same_rows_changes_ids_and_metrics_as_by_deltalog(
         if "delta.enableChangeDataFeed" in properties:
             assert changes(ours) == changes(twin), (sets, where)
         found, wanted = (metrics(each, twin.version) for each in (path, str(tmp_path / "twin")))
-        # Later statements find files that each engine has written in its own way.
+        # Later statements work on files that the two engines have written differently.
         names = [name for name in COUNTED if name in wanted and (sets, where) == STATEMENTS[0]]
         names += [name for name in ("numDeletedRows", "numUpdatedRows") if name in wanted]
         assert {name: found.get(name) for name in names} == {name: wanted[name] for name in names}, (sets, where)
@@ -172,7 +172,7 @@ def ruled(table: str) -> deltalog.DeltaTable:
         {"name": "g", "type": "long", "nullable": True, "metadata": {"delta.generationExpression": "id * 2"}},
         {"name": "v", "type": "string", "nullable": True, "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}},
     ]
-    schema = deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    schema = deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
     made = deltalog.DeltaTable.create(table, schema)
     made.add_constraint("small", "n < 100")
     made.append(pa.table({"id": pa.array(range(5), pa.int64()), "n": pa.array([1, 2, 3, 4, None], pa.int32())}))
@@ -217,7 +217,7 @@ def test_wrong_calls(spark: Any, table: str, sets: dict[str, Any], what: str) ->
 
 
 def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_path: Path) -> None:
-    """Also in a table without rows, and where none fulfils the condition."""
+    """Also in a table without rows, and if no row satisfies the condition."""
     for number, start in enumerate((0, 6)):
         path = str(tmp_path / str(number))
         spark_ext.write(spark.sql(f"SELECT id, named_struct('a', id) AS s FROM range({start}, 6)")).save(path)
@@ -237,7 +237,7 @@ def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_pa
 
 def test_an_append_only_table_is_refused(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).option("delta.appendOnly", "true").save(table)
-    with pytest.raises(deltalog.InvalidActionError, match="append-only"):
+    with pytest.raises(deltalog.errors.InvalidActionError, match="append-only"):
         spark_ext.DeltaTable.forPath(spark, table).delete("id = 1")
 
 
@@ -263,7 +263,7 @@ def test_rows_that_are_lost_on_the_way_are_noticed(spark: Any, table: str, monke
     kept = delete_update.Removal.kept
     monkeypatch.setattr(delete_update.Removal, "kept", lambda removal: kept(removal).where("id <> 2"))
     before = data_files(table)
-    with pytest.raises(deltalog.RowCountError, match="5 rows were found for new files, and 4 were written"):
+    with pytest.raises(deltalog.errors.RowCountError, match="5 rows were found for new files, and 4 were written"):
         spark_ext.DeltaTable.forPath(spark, table).delete("id = 1")
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 

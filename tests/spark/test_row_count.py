@@ -1,4 +1,4 @@
-"""What a job wrote and what is found of it must be the same rows."""
+"""The rows that a job counted and the rows in its files must be the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Damage = Callable[[list[Path]], None]
 
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
-    """Call it with what happens to the files of the next job after its end."""
+    """Damages the files of the next job after its end, by a function."""
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:
@@ -81,12 +81,12 @@ def test_rows_that_are_not_found_are_not_committed(
     before = data_files(table)
     damaged(damage)
     for mode in ("overwrite", "append"):
-        with pytest.raises(deltalog.RowCountError, match="20 rows were written, and the") as error:
+        with pytest.raises(deltalog.errors.RowCountError, match="20 rows were written, and the") as error:
             spark_ext.write(df).mode(mode).save(table)
         assert error.value.written == 20 and error.value.found != 20
         assert found in (None, error.value.found)
     other = table + "_created"
-    with pytest.raises(deltalog.RowCountError):
+    with pytest.raises(deltalog.errors.RowCountError):
         spark_ext.write(df).save(other)
     assert not os.path.exists(other)
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
@@ -101,13 +101,13 @@ def test_damaged_files_are_not_committed(
     spark_ext.write(df).save(table)
     before = data_files(table)
     damaged(damage)
-    with pytest.raises(deltalog.InvalidDataFileError, match=r"part-0000.*not a Parquet file"):
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match=r"part-0000.*not a Parquet file"):
         spark_ext.write(df).mode("overwrite").save(table)
     assert versions(table) == [0] and data_files(table) == before
 
 
 def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
-    """Data without rows, data that is observed already, adaptive plans."""
+    """Data without rows, already observed data, adaptive plans."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -129,9 +129,9 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.classic("over Spark Connect the count comes with the answer, or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark drops news of jobs when its queue is full, and an observation then waits for ever."""
+    """Spark drops events of jobs if its queue is full; an observation then waits forever."""
     monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)
-    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "of", lambda self, frame: _never_told(self, frame))
+    monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "observe", lambda self, frame: _never_told(self, frame))
     with pytest.raises(deltalog.StoreError, match="did not report within"):
         spark_ext.write(spark.range(3)).save(table)
     assert not os.path.exists(table)
@@ -147,7 +147,7 @@ def _never_told(count: Any, frame: Any) -> Any:
 def test_where_spark_tells_no_count_it_counts_the_files(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As clients of Spark Connect 3.5 need it."""
+    """For clients of Spark Connect 3.5, which do not receive counts."""
     monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "_metrics", lambda self: {})
     df = spark.sql(ROWS)
     for partition_by in ([], ["p"]):
@@ -169,7 +169,7 @@ told = []
 for mode in ("overwrite", "append"):
     try:
         told.append(spark_ext.write(spark.range(9)).mode(mode).save(table).version)
-    except deltalog.RowCountError as error:
+    except deltalog.errors.RowCountError as error:
         told.append([error.written, error.found])
 print(json.dumps(told))
 spark.stop()
@@ -178,11 +178,11 @@ spark.stop()
 
 @pytest.mark.long
 def test_executors_with_another_disk(tmp_path: Path) -> None:
-    """The table's directory is another file system for the executor's process."""
+    """The executor's process has another file system at the table's directory."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("this machine lets nobody make a mount namespace")
     table = tmp_path / "shared" / "table"
-    deltalog.DeltaTable.create(str(table), deltalog.StructType.from_json(_LONG))
+    deltalog.DeltaTable.create(str(table), deltalog.schema.StructType.from_json(_LONG))
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     real = shutil.which("java")

@@ -1,4 +1,4 @@
-"""MERGE by Spark's executors: beside twins of the tables that deltalog's own merge changes."""
+"""MERGE on Spark's executors, compared with copies of the tables that deltalog itself merges into."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_several_matches_of_one_row_are_refused(spark: Any, table: str) -> None:
 
 def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = simple(spark, table)
-    monkeypatch.setattr(row_positions, "outcomes", None)  # no row of the table is searched for
+    monkeypatch.setattr(row_positions, "outcomes", None)  # no job searches for rows of the table
     source = spark.sql("SELECT id, -id AS n FROM range(4, 9, 1, 2)").alias("s")
     result = target.merge(source, F.expr("t.id = s.id")).whenNotMatchedInsertAll().execute()
     assert (result.num_rows, result.num_removed_files) == (3, 0)
@@ -205,7 +205,7 @@ def test_a_source_that_changes_in_between_is_noticed(spark: Any, table: str, mon
 
     monkeypatch.setattr(merging._Plan, "stage", less)
     source = spark.sql("SELECT id, -id AS n FROM range(1, 9, 1, 2)").alias("s")
-    with pytest.raises(deltalog.RowCountError, match="has the same rows when it runs again"):
+    with pytest.raises(deltalog.errors.RowCountError, match="returns the same rows when repeated"):
         target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
@@ -216,7 +216,7 @@ def test_a_source_that_changes_in_between_is_noticed(spark: Any, table: str, mon
         (lambda merge: merge, "no clause"),
         (
             lambda merge: merge.whenMatchedDelete().whenMatchedUpdateAll(),
-            "only the last one may be without",
+            "Only the last of the clauses",
         ),
         (lambda merge: merge.whenMatchedUpdate(set={}), "set is an empty dict"),
         (lambda merge: merge.whenNotMatchedInsert(values={"x": "1"}), "no column x"),
@@ -232,7 +232,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     assert versions(table) == [0]
 
 
-# A clause that is wrong, whatever rows there are, and the error.
+# Clauses that are wrong whatever the rows, and the errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
@@ -251,7 +251,7 @@ WRONG: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
-    """Also in a table without rows, and where none comes to the clause."""
+    """Also in a table without rows, and if the clause applies to no row."""
     on, clause, what = WRONG[wrong]
     for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
         path = str(tmp_path / str(number))
@@ -270,8 +270,8 @@ def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path:
 def test_clauses_for_rows_without_a_source_see_the_table_alone(
     spark: Any, table: str, properties: dict[str, str], matched: str
 ) -> None:
-    """Names that both sides have mean the table's column. For rows that match, neither condition nor value is
-    computed: both would fail."""
+    """Names that both sides have refer to the table's column. Neither the condition nor the value is evaluated for
+    matched rows, for which both would fail."""
     target = simple(spark, table, **properties)
     result = spark_ext.sql(
         spark,

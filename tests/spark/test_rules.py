@@ -1,4 +1,4 @@
-"""Constraints, generated and default columns in writes by Spark: filled in, kept, refused by name before the job."""
+"""Constraints, generated columns and defaults in writes by Spark: filled in, checked, or refused before the job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from deltalog import PrimitiveType, StructField, StructType
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 LONG, DATE, TIMESTAMP = PrimitiveType("long"), PrimitiveType("date"), PrimitiveType("timestamp")
 

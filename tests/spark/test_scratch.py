@@ -29,7 +29,7 @@ time.sleep(600)
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for temporary files, in which nothing was searched yet."""
+    """A directory for temporary files that was not searched yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "_searched", set())
     return tmp_path

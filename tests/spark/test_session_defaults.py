@@ -1,5 +1,5 @@
-"""What the session says where a write does not: options come first, then the settings that delta-spark's writer takes
-from its session. The same choices beside delta-spark itself: tests/interop/test_interop_session_defaults.py."""
+"""Session settings as defaults of write options: options take precedence over the settings that delta-spark's writer
+takes from its session. tests/interop/test_interop_session_defaults.py compares them with delta-spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
 
 
 def two_partitions(spark: Any, table: str) -> Any:
-    """A table with a row in each of two partitions; one row for the first of them."""
+    """A table with one row in each of two partitions, and a new row for the first partition."""
     spark_ext.write(spark.sql("select 1L id, 'a' p union all select 2L, 'b'")).partitionBy("p").save(table)
     return spark.sql("select 3L id, 'a' p")
 
@@ -104,7 +104,7 @@ def test_metadata_and_progress_from_the_session(spark: Any, table: str) -> None:
 
 
 def test_a_value_that_looks_like_a_secret(spark: Any, table: str) -> None:
-    """It is followed, or the write is refused where the session hides it."""
+    """The setting is applied, or the write is refused if the session hides it."""
     text = "the password of nobody"
     with session_of(spark, {DELTA + "commitInfo.userMetadata": text}):
         if spark.conf.get(DELTA + "commitInfo.userMetadata", None) is None:
@@ -131,7 +131,10 @@ def test_properties_of_new_tables(spark: Any, tmp_path: Path) -> None:
         spark_ext.write(spark.range(1)).save(two)
         spark.conf.unset(prefix + "ignoreProtocolDefaults")
         for name in ("minWriterVersion", "appendonly"):
-            with session_of(spark, {prefix + name: "5"}), pytest.raises(deltalog.InvalidPropertyError, match=name):
+            with (
+                session_of(spark, {prefix + name: "5"}),
+                pytest.raises(deltalog.errors.InvalidPropertyError, match=name),
+            ):
                 spark_ext.write(spark.range(1)).save(three)
     first, second = (deltalog.DeltaTable.open(table).snapshot() for table in (one, two))
     assert first.metadata.configuration == {"delta.enableChangeDataFeed": "true", "delta.appendOnly": "false"}

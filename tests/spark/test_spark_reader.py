@@ -46,7 +46,7 @@ def test_versions_and_options(spark: Any, travelled: str) -> None:
         with pytest.raises(deltalog.VersionNotFoundError) as error:
             read(spark, versionAsOf=value).load(travelled)
         assert (error.value.earliest, error.value.latest) == (0, 1)
-    with pytest.raises(deltalog.CallError, match="both given"):
+    with pytest.raises(deltalog.CallError, match="exclude each other"):
         read(spark, versionAsOf=1, timestampAsOf="2026-01-02").load(travelled)
     with pytest.raises(deltalog.CallError, match="Unknown read option 'mergeSchema'"):
         read(spark, mergeSchema=True)
@@ -158,7 +158,7 @@ def test_names_that_spark_hides_or_cannot_open(spark: Any, table: str) -> None:
     names = ("_a.parquet", ".b.parquet", "c:d.parquet", "_x=1.parquet", "e.parquet")
     make(table, schema(id="long"), [(name, {}, ONE) for name in names])
     assert read(spark).load(table).count() == 5
-    nested = deltalog.StructType.from_json(
+    nested = deltalog.schema.StructType.from_json(
         '{"type":"struct","fields":[{"name":"st","type":{"type":"struct","fields":['
         '{"name":"a","type":"integer","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},'
         '{"name":"ts","type":"timestamp","nullable":true,"metadata":{}},'
@@ -228,7 +228,7 @@ def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table:
     df = read(spark).load(table)
     assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
     plan = explained(df.where("p = 3"), capsys)
-    # Of the scans, one for each partition value beside the tree, those for other values are dropped.
+    # There is one scan per partition value outside the tree; Spark drops those for other values.
     assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
     assert plan.count("MapInArrow") == 1
 
@@ -349,7 +349,7 @@ def test_nullability_metadata_and_order_are_the_tables(spark: Any, table: str) -
         field("ar", {"type": "array", "elementType": inner, "containsNull": False}),
         field("m", {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": False}, True),
     ]
-    wanted = deltalog.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
+    wanted = deltalog.schema.StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
     deltalog.DeltaTable.create(table, wanted, partition_by=["p"])
     assert read(spark).load(table).schema == spark_ext.to_spark(wanted)
     item = "named_struct('a', 1, 'b', null)"
@@ -372,7 +372,7 @@ def test_nullability_metadata_and_order_are_the_tables(spark: Any, table: str) -
 def test_a_null_in_a_not_null_column_is_an_error(spark: Any, table: str) -> None:
     wanted = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}}]}'
     data = pa.table({"id": pa.array([1, None], pa.int64())})
-    make(table, deltalog.StructType.from_json(wanted), [("a.parquet", {}, data)])
+    make(table, deltalog.schema.StructType.from_json(wanted), [("a.parquet", {}, data)])
     with pytest.raises(Exception, match="column id is NOT NULL, but a data file has a NULL in it"):
         read(spark).load(table).collect()
 
@@ -422,7 +422,7 @@ def test_a_path_that_leaves_the_table_is_refused(spark: Any, table: str) -> None
     make(table, schema(id="long"), [("a.parquet", {}, ONE)])
     pq.write_table(ONE, Path(table).parent / "outside.parquet")
     append_raw(table, 1, {"add": {**action(table, 0, "add")[0], "path": "../outside.parquet"}})
-    with pytest.raises(deltalog.UnsafePathError):
+    with pytest.raises(deltalog.errors.UnsafePathError):
         read(spark).load(table)
 
 

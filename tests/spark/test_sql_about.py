@@ -1,4 +1,4 @@
-"""DESCRIBE, SHOW, DROP, TRUNCATE, REORG and the names of tables in spark_ext.sql; statements on temporary views."""
+"""DESCRIBE, SHOW, DROP, TRUNCATE, REORG, RENAME TO and SET LOCATION in spark_ext.sql; statements on temporary views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = [("id", "bigint", None), ("s", "string", "text"), ("p", "int", None)]
 
 @pytest.fixture
 def run(spark: Any, table: str, tmp_path: Path) -> Iterator[Any]:
-    """Runs a statement in which {t} is a table by its path, and named one of the catalog."""
+    """Runs a statement in which {t} is a table by path, and ``named`` a table of the catalog."""
     spark_ext.use_catalog(spark, str(tmp_path / "catalog.db"))
 
     def sql(query: str) -> list[tuple[Any, ...]]:
@@ -83,7 +83,7 @@ def test_show_partitions(run: Any, tmp_path: Path, t: str) -> None:
 
 @pytest.mark.parametrize("t", ["{t}", "named"])
 def test_show_create_table_is_refused_by_name(run: Any, t: str) -> None:
-    with pytest.raises(deltalog.UnsupportedFeatureError, match="SHOW CREATE TABLE is not available"):
+    with pytest.raises(deltalog.UnsupportedFeatureError, match="SHOW CREATE TABLE is not supported"):
         run(f"show create table {t}")
 
 
@@ -105,9 +105,9 @@ def test_drop_forgets_the_name_and_keeps_the_files(run: Any, tmp_path: Path) -> 
         run("select * from named")
     deltalog.TransactionManager(str(tmp_path / "catalog.db")).register_table("default.named", str(tmp_path / "named"))
     assert len(run("select * from named")) == 3
-    with pytest.raises(deltalog.CallError, match="DROP TABLE cannot drop a table by its path"):
+    with pytest.raises(deltalog.CallError, match="cannot drop a table by path"):
         run("drop table {t}")
-    with pytest.raises(deltalog.CallError, match="PURGE is not available"):
+    with pytest.raises(deltalog.CallError, match="PURGE is not supported"):
         run("drop table named purge")
 
 
@@ -122,7 +122,7 @@ def test_truncate(run: Any, t: str) -> None:
 
 def test_truncate_of_an_append_only_table_is_refused(run: Any) -> None:
     run("alter table {t} set tblproperties ('delta.appendOnly' = 'true')")
-    with pytest.raises(deltalog.InvalidActionError):
+    with pytest.raises(deltalog.errors.InvalidActionError):
         run("truncate table {t}")
     assert len(run("select * from {t}")) == 3
 
@@ -136,7 +136,7 @@ def test_reorg_purges_deletion_vectors(run: Any, table: str) -> None:
     after = deltalog.DeltaTable.open(table).snapshot()
     assert after.version > before.version and metrics["deletionVectorStats"][0] == 1
     assert sorted(run("select id from {t}")) == [(1,), (2,), (3,), (5,), (7,)]
-    with pytest.raises(deltalog.CallError, match="Only PURGE can be applied"):
+    with pytest.raises(deltalog.CallError, match="Only APPLY \\(PURGE\\)"):
         run("reorg table {t} apply (upgrade uniform (iceberg_compat_version = 2))")
 
 
@@ -144,7 +144,7 @@ def test_a_table_gets_another_name(run: Any, table: str, tmp_path: Path) -> None
     run("alter table named rename to other.name")
     assert len(run("select * from other.name")) == 3 and run("show tables in default like 'named'") == []
     run(f"create table named (id int) using delta location '{tmp_path / 'again'}'")
-    with pytest.raises(deltalog.TableExistsError, match=r"default\.named already"):
+    with pytest.raises(deltalog.TableExistsError, match=r"already has a table default\.named"):
         run("alter table other.name rename to named")
     assert len(run("select * from other.name")) == 3
     with pytest.raises(deltalog.CallError, match="is a path"):
@@ -208,7 +208,7 @@ def test_places_that_are_none(run: Any, table: str, change: str) -> None:
 )
 def test_a_view_of_a_table_is_not_written(run: Any, table: str, statement: str) -> None:
     run("create or replace temporary view v as select * from {t}")
-    with pytest.raises(deltalog.CallError, match=f"v is a temporary view of rows of {table}"):
+    with pytest.raises(deltalog.CallError, match=f"v is a temporary view over {table}"):
         run(statement)
     assert len(run("select * from {t}")) == 3
 

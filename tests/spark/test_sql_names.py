@@ -1,4 +1,4 @@
-"""Statements of spark_ext.sql with tables by their names in the session's catalog."""
+"""Statements of spark_ext.sql on tables by name in the session's catalog."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_names_that_the_catalog_does_not_know_are_sparks(spark: Any, catalog: Pa
         ("create view v as select * from sales", "CREATE TEMPORARY VIEW"),
         ("cache table v as select * from sales", "createOrReplaceTempView"),
         ("select * from sales version as of 9", "9"),
-        ("select * from sales timestamp as of current_timestamp() - interval 1 day", "into parentheses"),
+        ("select * from sales timestamp as of current_timestamp() - interval 1 day", "in parentheses"),
     ],
 )
 def test_what_cannot_be_done_says_so(spark: Any, catalog: Path, query: str, message: str) -> None:
@@ -191,7 +191,7 @@ def test_a_registered_table_that_is_gone(spark: Any, catalog: Path, tmp_path: Pa
         manager.drop_table("gone")
 
 
-# --- which words are names of tables: as Spark's own parser has them
+# --- which words are table names, compared with Spark's parser
 
 _STATEMENTS = [
     "select a, b.c from t1 a join s.t2 on a.x = t2.y, t3 where exists (select 1 from t4) order by a, t5",
@@ -228,7 +228,7 @@ _STATEMENTS = [
 
 
 def _by_spark(spark: Any, text: str) -> set[str] | None:
-    """Names of tables in the parser's plan that are no CTE's; None for what this version of Spark cannot parse."""
+    """Table names in the parser's plan, without CTEs; None for text that this version of Spark cannot parse."""
     catalyst = spark._jvm.org.apache.spark.sql.catalyst
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)

@@ -1,4 +1,4 @@
-"""Queries leave out files by their WHERE, and are answered from the log; the answer is that of the whole table."""
+"""Queries skip files by their WHERE, or are answered from the log, with the same answer as from the whole table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = pa.schema(
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two tables of 12 files each, in three partitions, with rows whose n and c are null."""
+    """Two tables of 12 files in three partitions, with some null values of n and c."""
     found = []
     for seed in (1, 2):
         choose, path = random.Random(seed), str(tmp_path_factory.mktemp("pruned") / "table")

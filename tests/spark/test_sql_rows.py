@@ -11,7 +11,7 @@ import pytest
 
 import deltalog
 import spark_ext
-from spark_ext.parse.cursor import Cursor, bound, literal
+from spark_ext.parse.cursor import Cursor, literal, with_literals
 from spark_ext.parse.table_references import Statement, tokens_of
 from tests.spark.settings import session_of
 from tests.spark.tables import action, rows, versions
@@ -117,15 +117,15 @@ def test_all_clauses_of_a_merge(spark: Any, t: str) -> None:
         ("delete from {t} where id in (select 1)", r"condition of DELETE has a subquery.*line 1, column \d+"),
         ("update {t} set s = (select 'x')", "value of s has a subquery"),
         ("update {t} set s = 'a', S = 'b'", "S is set twice"),
-        ("update {t} set s", "= is expected at the end"),
+        ("update {t} set s", "Expected = at the end"),
         ("update {t} set s = where id = 1", "The value of s is missing"),
         ("update {t} set nope = 1", "There is no column nope"),
-        ("delete from {t} where id = 1 limit 1) x", "cannot stand here"),
-        ("delete from {t} version as of 0", "cannot stand here|SQL cannot"),
-        ("merge into {t} t using {t} s on t.id = s.id", "WHEN is expected"),
-        ("merge into {t} t using {t} s on t.id = s.id when matched then insert *", "UPDATE is expected"),
-        ("merge into {t} t using {t} s on t.id = s.id when not matched then delete", "INSERT is expected"),
-        ("merge into {t} t using {t} s on t.id = s.id when not matched by source then update set *", "A name"),
+        ("delete from {t} where id = 1 limit 1) x", "Unexpected"),
+        ("delete from {t} version as of 0", "Unexpected|SQL cannot"),
+        ("merge into {t} t using {t} s on t.id = s.id", "Expected WHEN"),
+        ("merge into {t} t using {t} s on t.id = s.id when matched then insert *", "Expected UPDATE"),
+        ("merge into {t} t using {t} s on t.id = s.id when not matched then delete", "Expected INSERT"),
+        ("merge into {t} t using {t} s on t.id = s.id when not matched by source then update set *", "Expected a name"),
         ("merge into {t} t using {t} s on true when not matched then insert (id) values (1, 2)", "1 columns and .* 2"),
         ("merge into {t} t using {t} s on true when not matched then insert (id, ID) values (1, 2)", "inserted twice"),
         ("merge into {t} t using {t} s on t.id in (select 1) when matched then delete", "has a subquery"),
@@ -163,7 +163,7 @@ def test_arguments_become_literals(spark: Any) -> None:
     tokens = tokens_of("delete from t where a = ? and b = ?")
     assert tokens is not None
     with pytest.raises(deltalog.CallError, match="more markers"):
-        bound(Statement("delete from t where a = ? and b = ?", tokens), [1])
+        with_literals(Statement("delete from t where a = ? and b = ?", tokens), [1])
 
 
 def test_a_cursor_stops_outside_of_parentheses_and_case(spark: Any) -> None:

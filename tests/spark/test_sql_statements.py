@@ -1,4 +1,4 @@
-"""Where strings, names and comments of a statement are: as Spark's own lexer has them."""
+"""The positions of strings, names and comments in a statement, compared with Spark's lexer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_ext.parse.table_references import tokens_of
 
 pytestmark = pytest.mark.classic("the tests compare with the lexer in the JVM")
 
-# What Spark's lexer calls text in quotes, and what no statement sees.
+# Spark's token types for quoted text, and for text that is skipped.
 _KINDS = {
     "STRING_LITERAL": "s",
     "DOUBLEQUOTED_STRING": "s",
@@ -63,7 +63,7 @@ _NASTY = [
 
 
 def _by_spark(spark: Any, text: str) -> str | None:
-    """The kind of each character; None for text that has no tokens."""
+    """The kinds of all characters; None for text without tokens."""
     antlr = spark._jvm.org.antlr.v4.runtime
     parser = spark._jvm.org.apache.spark.sql.catalyst.parser
     lexer = parser.SqlBaseLexer(parser.UpperCaseCharStream(antlr.CharStreams.fromString(text)))

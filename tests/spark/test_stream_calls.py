@@ -1,4 +1,4 @@
-"""Calls of readStream and writeStream that Spark does not pass on to a Python data source by itself."""
+"""Methods of readStream and writeStream that Spark does not pass to Python data sources by itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_cluster_by_clusters_the_table(source: Input, table: str) -> None:
 def test_other_columns_than_those_of_the_table_are_refused(spark: Any, source: Input, table: str, call: str) -> None:
     spark_ext.DeltaTable.create(spark).location(table).addColumn("id", "long").addColumn("name", "string").execute()
     stream = getattr(writer(source).format("deltalog"), call)("name")
-    with pytest.raises(Exception, match=rf"the stream says name\. Leave {call} out"):
+    with pytest.raises(Exception, match=rf"of the stream has name\. Leave {call} out"):
         finish(stream.start(table))
     assert deltalog.DeltaTable.open(table).version == 0
 

@@ -1,4 +1,4 @@
-"""A sample of the runs of ``python -m tests.support.stream_failures``: no row is lost or doubled, whatever fails."""
+"""A sample of the runs of ``python -m tests.support.stream_failures``: no failure loses or repeats a row."""
 
 from __future__ import annotations
 

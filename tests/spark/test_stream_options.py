@@ -1,4 +1,4 @@
-"""The options of streams, which arrive as text: what they mean, and which are refused."""
+"""The options of streams, which are text: their values, and which are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_options_of_a_source() -> None:
     ("given", "match"),
     [
         ({}, "no path"),
-        ({"path": "t", "maxFilesPerTrigger": "0"}, "from 1 on"),
+        ({"path": "t", "maxFilesPerTrigger": "0"}, "at least 1"),
         ({"path": "t", "maxBytesPerTrigger": "1 parsec"}, "number of bytes"),
         ({"path": "t", "schemaTrackingLocation": "x"}, "restart the stream"),
         ({"path": "t", "storageOptions": "[1]"}, "JSON object"),
@@ -69,7 +69,7 @@ def test_options_that_are_refused(given: dict[str, str], match: str) -> None:
 )
 def test_options_of_a_sink(option: str, value: str, found: Any) -> None:
     assert sink_options({"path": "t", option: value}, DefaultStorage()).partition_by == found
-    with pytest.raises(deltalog.CallError, match="not empty"):
+    with pytest.raises(deltalog.CallError, match="must not be empty"):
         sink_options({"path": "t", "txnAppId": ""}, DefaultStorage())
 
 

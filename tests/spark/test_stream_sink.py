@@ -1,4 +1,4 @@
-"""Streams written with format("deltalog"): every row once, whatever fails and is repeated."""
+"""Streams written with format("deltalog"): every row exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def ids(table: str) -> list[int]:
 
 
 def recorded(table: str) -> list[tuple[str, int]]:
-    """The application and the batch of each commit that names one."""
+    """The application and the batch of all commits that record one."""
     found = [each for version in versions(table) for each in action(table, version, "txn")]
     return [(each["appId"], each["version"]) for each in found]
 
 
 def repeated(source: Input, batches: Sequence[int]) -> None:
-    """As if Spark had not recorded that it has finished these batches: it repeats them."""
+    """Make Spark repeat these batches, as if it had not recorded that they are finished."""
     for batch in batches:
         for name in (f"{batch}", f".{batch}.crc"):
             (Path(source.checkpoint) / "commits" / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Streams read with format("deltalog"): each file once, over restarts, with limits, and clear errors."""
+"""Streams read with format("deltalog"): every file exactly once, across restarts and with limits; clear errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reading:
         return self._spark.readStream.format("deltalog").options(**given).load(self._table)
 
     def run(self, change: Callable[[Any], Any] = lambda df: df, **options: Any) -> Any:
-        """Everything that is there. Returns the query. Raises what ended it."""
+        """Process all available input. Returns the query. Raises the error that ended it."""
         writer = change(self.frame(**options)).writeStream.format("parquet").option("path", self.output)
         query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start()
         finish(query)
@@ -207,7 +207,7 @@ def test_a_file_without_some_of_its_rows_is_refused(table: str, reading: Any) ->
     deltalog.DeltaTable.create(table, COLUMNS, data=ids(1, 2, 3))
     [file] = Path(table).glob("*.parquet")
     pq.write_table(ids(1, 2), file)
-    with pytest.raises(PySparkException, match=r"has 2 rows that are not deleted[\s\S]*says 3"):
+    with pytest.raises(PySparkException, match=r"has 2 live rows[\s\S]*says 3"):
         reading().run()
 
 

@@ -1,4 +1,4 @@
-"""Streams written from foreachBatch: every row once, whatever fails and is repeated."""
+"""Streams written from foreachBatch: every row exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_format_of_streams_needs_python_data_sources(spark: Any, table: str)
 
 
 def test_wrong_arguments_are_refused(table: str) -> None:
-    with pytest.raises(deltalog.CallError, match="not empty"):
+    with pytest.raises(deltalog.CallError, match="non-empty"):
         spark_ext.stream_writer(table, "")
     with pytest.raises(deltalog.CallError, match="output mode"):
         spark_ext.stream_writer(table, "a", output_mode="update")

@@ -112,10 +112,10 @@ def test_a_deletion_vector_that_is_gone_or_damaged_is_an_error(spark: Any, table
     make_raw(table, [field("id", "long")], [("a.parquet", {}, ids(1, 2), descriptor)])
     (found,) = Path(table).glob("*.bin")
     found.write_bytes(found.read_bytes()[:-1] + b"\0")
-    with pytest.raises(deltalog.InvalidDataFileError, match="checksum does not match"):
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match="checksum does not match"):
         spark_ext.read(spark).load(table)
     found.unlink()
-    with pytest.raises(deltalog.InvalidDataFileError, match="missing"):
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match="missing"):
         spark_ext.read(spark).load(table)
 
 
@@ -136,7 +136,7 @@ def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
         with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
             df.collect()
         return
-    with pytest.raises(deltalog.InvalidDataFileError, match=r"a b\.parquet is missing") as error:
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match=r"a b\.parquet is missing") as error:
         spark_ext.read(spark).load(table)
     assert error.value.path is not None and error.value.path.endswith("a b.parquet")
 
@@ -148,7 +148,7 @@ def test_files_of_another_place_are_read_when_it_is_allowed(spark: Any, table: s
     make_raw(table, [field("id", "long")], [("a.parquet", {}, ids(1))])
     add = {**action(table, 0, "add")[0], "path": f"{other}/x%20y.parquet"}
     append_raw(table, 1, {"add": {**add, "deletionVector": vector(table, [0], "p", str(other))}})
-    with pytest.raises(deltalog.UnsafePathError):
+    with pytest.raises(deltalog.errors.UnsafePathError):
         spark_ext.read(spark).load(table)
     for allowed in (str(other), [str(other)]):
         assert rows(spark_ext.read(spark).option("allowedPaths", allowed).load(table)) == [(1,), (6,)]
@@ -302,7 +302,7 @@ def test_mapped_tables_are_overwritten(spark: Any, table: str) -> None:
 def test_footers_that_cannot_be_read_are_named(spark: Any, table: str) -> None:
     make_raw(table, [field("a", "long", id=1, physical="a")], [("a.parquet", {}, ids(1))], (), BY_ID)
     (Path(table) / "a.parquet").write_bytes(b"PAR1 not parquet")
-    with pytest.raises(deltalog.InvalidDataFileError, match=r"a\.parquet is missing or cannot be read"):
+    with pytest.raises(deltalog.errors.InvalidDataFileError, match=r"a\.parquet is missing or cannot be read"):
         spark_ext.read(spark).load(table)
 
 
@@ -339,7 +339,7 @@ def test_files_from_before_a_type_was_widened(spark: Any, table: str) -> None:
 
 
 def test_keys_of_maps_from_before_their_type_was_widened(spark: Any, table: str) -> None:
-    """Spark casts no map whose keys the cast may make null, as from date to timestamp_ntz."""
+    """Spark does not cast a map if the cast may make a key null, as from date to timestamp_ntz."""
     kind = {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True}
     changed: dict[str, Any] = {
         "delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz", "fieldPath": "key"}]
@@ -449,7 +449,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
     feed = spark_ext.read(spark).option("readChangeFeed", "true")
     assert [r[0] for r in told(feed.options(startingVersion="1", endingVersion=2).load(changed))] == [1, 2]
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"readChangeFeed": True}, "Give from_version or from_timestamp"),
+        ({"readChangeFeed": True}, "Pass from_version or from_timestamp"),
         ({"readChangeFeed": True, "startingVersion": 0, "versionAsOf": 1}, "versionAsOf cannot be combined"),
         ({"startingVersion": 0}, r"startingVersion needs option\('readChangeFeed', True\)"),
         ({"readChangeFeed": "yes", "startingVersion": 0}, "it can be true or false"),
@@ -463,7 +463,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """As delta-spark with its setting; an option takes precedence over the setting."""
+    """As in delta-spark with its setting. An option takes precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)
@@ -484,7 +484,7 @@ def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
 
 
 def test_changes_by_deletion_vectors(spark: Any, table: str) -> None:
-    """The vector grows, shrinks (a restore), the file goes: each row is told as often as it changed."""
+    """The vector grows, shrinks (by a restore), and the file is removed: every change of a row is returned once."""
     feed = {"delta.enableChangeDataFeed": "true"}
     files = [("f 1.parquet", {"p": "1"}, ids(0, 1, 2, 3))]
     make_raw(table, [field("id", "long"), field("p", "integer")], files, ["p"], feed)

@@ -79,7 +79,7 @@ def test_spark_sees_what_its_transaction_did_and_nobody_else_does(
         transaction.table("bank.b").append(pa.table({"account": [9], "amount": [-7]}, schema=SCHEMA))
         outside = spark_ext.read(spark).load(bank.table("bank.a"))
         assert 9 not in {account for account, _ in rows(outside)}
-        assert transaction.commit() is deltalog.TransactionStatus.COMMITTED
+        assert transaction.commit() is deltalog.catalog.TransactionStatus.COMMITTED
     accounts = {account for account, _ in rows(spark_ext.read(spark).load(bank.table("bank.a")))}
     assert {8, 9} <= accounts
     assert len(data_files(str(tmp_path / "bank.a"))) == len(files["bank.a"]) + 2
@@ -95,7 +95,7 @@ def test_files_of_spark_go_with_a_transaction_that_is_cancelled(
     assert len(data_files(str(tmp_path / "bank.a"))) > len(before)
     transaction.cancel()
     assert data_files(str(tmp_path / "bank.a")) == before
-    with pytest.raises(deltalog.TransactionCanceledError):
+    with pytest.raises(deltalog.errors.TransactionCanceledError):
         spark_ext.write(spark.sql("select 9L as account, 7L as amount")).mode("append").save(table)
     assert data_files(str(tmp_path / "bank.a")) == before
 
@@ -108,8 +108,8 @@ def test_a_table_that_was_opened_takes_no_allowed_paths(spark: Any, bank: deltal
 def test_transfers_by_two_spark_jobs_and_a_python_process_never_make_or_lose_money(
     spark: Any, bank: deltalog.TransactionManager, catalog: str, tmp_path: Path
 ) -> None:
-    """Each pair of writers shares a table, so of the first three transactions, all ready before one is committed, only
-    one can win."""
+    """Every two writers share a table, so only one of the first three transactions, all ready before the first commit,
+    can succeed."""
     pairs = {"one": ("bank.a", "bank.b"), "two": ("bank.b", "bank.c"), "python": ("bank.c", "bank.a")}
 
     def job(name: str, seed: int) -> transfers.Outcome:

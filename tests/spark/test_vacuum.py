@@ -28,7 +28,7 @@ ON_EXECUTORS = {EXECUTORS: "true"}
 
 @pytest.fixture
 def t(spark: Any, table: str, tmp_path: Path) -> str:
-    """Three appends to four partitions, the first of them removed; and what is beside them, all of it old."""
+    """Three appends to four partitions, the first one removed, and files that are not the table's, all of them old."""
     for start in (0, 10, 20):
         frame = spark.range(start, start + 10).selectExpr("id", "id % 4 AS p").coalesce(1)
         spark_ext.write(frame).mode("append").partitionBy("p").save(table)
@@ -112,7 +112,7 @@ def test_jobs_say_what_they_do(spark: Any, t: str) -> None:
 
 
 def by_tasks(spark: Any, t: str, change: Any, **options: Any) -> deltalog.VacuumReport:
-    """A vacuum without retention whose tasks do what ``change`` makes of their work."""
+    """A vacuum without retention whose tasks run ``change`` of their function."""
     run = _runner(spark, t, parallelism(spark))
     table = deltalog.DeltaTable.open(t)
     return table.vacuum(
@@ -156,7 +156,7 @@ def test_a_failed_task_is_recorded(spark: Any, t: str) -> None:
 
 @contextmanager
 def cancelled_when(spark: Any, happened: Any) -> Iterator[None]:
-    """All jobs of the session are cancelled once that is so."""
+    """Cancel all jobs of the session as soon as the condition holds."""
 
     def cancel() -> None:
         while not happened():

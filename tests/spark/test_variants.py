@@ -1,4 +1,4 @@
-"""Variants that Spark writes, natively and by tasks: read back by Spark and by deltalog, moved, and never shredded."""
+"""Variants written natively and by tasks: Spark and deltalog read them, copies keep them, and none is shredded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 @pytest.fixture(params=[LocalJob, TaskJob], ids=["natively", "by tasks"])
 def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """How the files are written; by tasks on the local disk too."""
+    """The job that writes the files; tasks too, on the local disk."""
     monkeypatch.setattr(spark_ext.writing.save, "job_of", lambda url: request.param(paths.checked_root(url, None)))
     return request.param
 
@@ -70,7 +70,7 @@ def test_variants_are_written(spark: Any, table: str, job: Any, kind: str) -> No
         assert stats["minValues"] == {"id": 11} and stats["nullCount"]["id"] == 0
         assert stats["nullCount"] == {"id": 0, "v": 1, "st": {"v": 1}}
     assert spark_ext.read(spark).where("v is null").load(table).count() == 2
-    # Rows are moved by deltalog.
+    # deltalog copies rows to new files.
     new = spark.sql("select 2L as id, parse_json('[2]') as v, null as st, null as ar")
     replaced = spark_ext.write(new).mode("overwrite").option("replaceWhere", "id = 2").save(table)
     assert replaced.num_removed_rows == 1 and replaced.num_copied_rows == 2

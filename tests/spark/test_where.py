@@ -1,4 +1,4 @@
-"""Conditions that leave out files before Spark plans a scan, and numbers of rows from the log."""
+"""Conditions that skip files before Spark plans a scan, and row counts from the log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WORDS = ["'a'", "'ab'", "'A'", "'é'", "'b'", "'2026-03-08'", "'10'", "''"]
 
 
 def row(choose: random.Random, number: int) -> dict[str, Any]:
-    """Values that are near for near numbers, so that statistics tell files apart."""
+    """Values that are close for close numbers, so that the statistics of files differ."""
     hours = dt.timedelta(hours=number * 1.3 + choose.random())
     values: dict[str, Any] = {
         "id": number * 10 + choose.randrange(5),
@@ -77,7 +77,7 @@ def write(table: str) -> None:
 
 
 def literals(choose: random.Random) -> Iterator[tuple[str, str]]:
-    """Columns, each with a literal that may be beside it."""
+    """Columns, with a literal that can be compared with them."""
     number = choose.randrange(80)
     moment = START + dt.timedelta(hours=choose.randrange(-5, 110))
     text = choose.choice(
@@ -217,7 +217,7 @@ def test_a_version_of_the_past(spark: Any, table: str) -> None:
 
 
 def test_what_was_read_is_what_the_condition_covers(spark: Any, table: str) -> None:
-    """A write computed from pruned rows conflicts with rows that the condition keeps, and with no others."""
+    """A write of rows that were read with a condition conflicts only with new rows that satisfy the condition."""
     deltalog.DeltaTable.create(table, pa.schema([("id", pa.int64()), ("n", pa.int64())])).append(
         pa.table({"id": [1, 2], "n": [0, 0]})
     )

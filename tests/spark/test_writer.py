@@ -66,7 +66,7 @@ def test_options_that_cannot_be_meant(spark: Any, table: str, options: dict[str,
 
 def test_contradicting_options_modes_and_places(spark: Any, table: str) -> None:
     writer = write(spark.range(1))
-    with pytest.raises(deltalog.CallError, match="contradict"):
+    with pytest.raises(deltalog.CallError, match="exclude each other"):
         writer.mode("overwrite").options(mergeSchema=True, overwriteSchema=True).save(table)
     with pytest.raises(deltalog.CallError, match="Unknown write mode 'upsert'"):
         writer.mode("upsert")
@@ -89,7 +89,7 @@ def test_the_default_mode_is_error_also_by_its_other_name(spark: Any, table: str
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select 1 a, null v", "Column v has the type void.*Give its NULLs a type"),
+        ("select 1 a, null v", "Column v has the type void.*Cast its NULLs to a type"),
         ("select 1 a, array(null) v", r"Column v\.element has the type void"),
         ("select 1 a, named_struct('x', null) v", r"Column v\.x has the type void"),
         ("select 1 a, interval '1' day v", "Column v has the type interval day"),
@@ -130,23 +130,23 @@ def test_partition_columns_that_cannot_be(spark: Any, table: str, columns: list[
     assert not os.path.exists(table)
 
 
-# --- properties and partitioning of a table that exists
+# --- properties and partitioning of an existing table
 
 
 def test_properties_are_for_creation(spark: Any, table: str) -> None:
-    with pytest.raises(deltalog.InvalidPropertyError):
+    with pytest.raises(deltalog.errors.InvalidPropertyError):
         write(spark.range(1)).option("delta.checkpointInterval", "often").save(table)
     assert not os.path.exists(table)
     write(spark.range(1)).option("delta.checkpointInterval", 5).save(table)
     write(spark.range(1)).mode("append").option("delta.checkpointInterval", 5).save(table)
-    with pytest.raises(deltalog.InvalidPropertyError, match=r"has '5'.*set_properties"):
+    with pytest.raises(deltalog.errors.InvalidPropertyError, match=r"has '5'.*set_properties"):
         write(spark.range(1)).mode("append").option("delta.checkpointInterval", 6).save(table)
     assert versions(table) == [0, 1]
 
 
 def test_an_append_only_table_is_not_overwritten(spark: Any, table: str) -> None:
     write(spark.range(1)).option("delta.appendOnly", True).save(table)
-    with pytest.raises(deltalog.InvalidActionError, match="append-only"):
+    with pytest.raises(deltalog.errors.InvalidActionError, match="append-only"):
         write(spark.range(1)).mode("overwrite").save(table)
     write(spark.range(1)).mode("append").save(table)
     assert versions(table) == [0, 1]
@@ -248,7 +248,7 @@ def test_overwrite_schema_replaces_schema_and_partitioning(spark: Any, table: st
 
 
 def test_not_null_is_kept_at_every_depth(spark: Any, table: str) -> None:
-    deltalog.DeltaTable.create(table, deltalog.StructType.from_json(NOT_NULL), partition_by=["p"])
+    deltalog.DeltaTable.create(table, deltalog.schema.StructType.from_json(NOT_NULL), partition_by=["p"])
     good = "select 1L id, 'x' p, named_struct('a', 1) st, array(1) ar"
     write(spark.sql(good)).mode("append").save(table)
     for query, column in (
@@ -268,7 +268,7 @@ def test_not_null_is_kept_at_every_depth(spark: Any, table: str) -> None:
         write(spark.sql("select 1L id, 'x' p")).mode("append").save(table)
     assert versions(table) == [0, 1] and litter(table) == [] and len(data_files(table)) == 1
     back = spark_ext.read(spark).load(table)
-    assert back.schema.json() == spark_ext.to_spark(deltalog.StructType.from_json(NOT_NULL)).json()
+    assert back.schema.json() == spark_ext.to_spark(deltalog.schema.StructType.from_json(NOT_NULL)).json()
     assert rows(back.select("id", "p", "ar")) == [(1, "x", [1])]
 
 
@@ -300,10 +300,10 @@ def test_char_and_varchar_keep_their_length(spark: Any, table: str) -> None:
 
 
 def test_char_is_compared_padded_in_conditions_and_by_readers(spark: Any, table: str) -> None:
-    key, text = "__CHAR_VARCHAR_TYPE_STRING", deltalog.PrimitiveType("string")
-    plain = deltalog.StructType((deltalog.StructField("c", text),))
+    key, text = "__CHAR_VARCHAR_TYPE_STRING", deltalog.schema.PrimitiveType("string")
+    plain = deltalog.schema.StructType((deltalog.schema.StructField("c", text),))
     deltalog.DeltaTable.create(table, plain, data=pa.table({"c": ["a", "b ", "c  x  "]}))
-    declared = deltalog.StructType((deltalog.StructField("c", text, True, {key: "char(4)"}),))
+    declared = deltalog.schema.StructType((deltalog.schema.StructField("c", text, True, {key: "char(4)"}),))
     table_of_others = declared_afterwards(Path(table), declared)
     table_of_others.add_constraint("known", "c <> 'zz'")
     write(spark.createDataFrame([("a",), ("y ",)], "c string")).mode("append").save(table)
@@ -323,7 +323,7 @@ def test_the_name_that_means_null_is_refused_as_a_value(spark: Any, table: str) 
     with pytest.raises(deltalog.SchemaMismatchError, match="as a partition value means NULL"):
         write(df).partitionBy("p").save(table)
     assert not os.path.exists(table)
-    write(df).save(table)  # as a plain value it is one like any other
+    write(df).save(table)  # in a data column the text has no special meaning
     assert rows(spark_ext.read(spark).load(table)) == rows(df)
 
 
@@ -477,7 +477,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     paths, marker = list(sys.path), str(tmp_path / "done")
 
     def intrude(value: int) -> int:
-        """Runs in Spark's Python worker, after the write has read the table and before it commits."""
+        """Called in Spark's Python worker, after the write has read the table and before it commits."""
         sys.path[:0] = paths
         import pyarrow
 
@@ -497,7 +497,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     assert (result.version, versions(table)) == (2, [0, 1, 2])
     os.unlink(marker)
     before = data_files(table)
-    with pytest.raises(deltalog.ConcurrentAppendError):
+    with pytest.raises(deltalog.errors.ConcurrentAppendError):
         write(df).mode("overwrite").save(table)
     assert versions(table) == [0, 1, 2, 3]
     assert len(data_files(table)) == len(before) + 1 and litter(table) == []
@@ -528,7 +528,7 @@ def test_when_the_outcome_is_unknown_no_file_is_removed(
     put, target = LocalStore.put_if_absent, "00000000000000000001.json"
 
     def silent(self: LocalStore, path: str, data: bytes) -> Any:
-        """The store takes the commit and then stops answering."""
+        """The store accepts the commit, and then stops responding."""
         outcome = put(self, path, data)
         if not path.endswith(target):
             return outcome
@@ -601,7 +601,7 @@ def test_narrower_types_are_cast_and_wider_ones_refused(spark: Any, table: str) 
     assert versions(table) == [0, 1]
 
 
-# --- a part of the table replaced
+# --- partial overwrites
 
 
 def stored_ids(table: str) -> list[int]:

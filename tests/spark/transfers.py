@@ -1,4 +1,4 @@
-"""Money moved between three tables of a catalog, in transactions: by Spark jobs and by a plain Python process."""
+"""Transfers between three tables of a catalog, in transactions, by Spark jobs and by a plain Python process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
 
 @dataclass
 class Outcome:
-    """What became of a writer's attempts: ``moved`` committed, ``conflicts`` were aborted and made anew."""
+    """The outcomes of a writer's attempts: ``moved`` were committed, ``conflicts`` were aborted and repeated."""
 
     moved: int = 0
     conflicts: int = 0
@@ -38,7 +38,7 @@ def make_bank(manager: deltalog.TransactionManager, root: Path) -> None:
 
 
 def rendezvous(root: Path, name: str, count: int) -> None:
-    """Wait until ``count`` writers have come here, in whatever process."""
+    """Wait until ``count`` writers, in any process, have reached this point."""
     (root / f"ready-{name}").touch()
     deadline = time.monotonic() + _PATIENCE_S
     while len(list(root.glob("ready-*"))) < count:
@@ -55,8 +55,8 @@ def transfer(
     move: Move,
     meet: Callable[[], None],
 ) -> Outcome:
-    """Commit so many transfers from one table to another, each made anew after a conflict. ``meet`` is called when the
-    first one is ready to be committed."""
+    """Commit this number of transfers from one table to another, repeating those with conflicts. ``meet`` is called
+    when the first one is ready to be committed."""
     chance, outcome, first = random.Random(seed), Outcome(), True
     while outcome.moved < rounds:
         with manager.transaction() as transaction:
@@ -67,7 +67,7 @@ def transfer(
                 first = False
             try:
                 transaction.commit()
-            except deltalog.TransactionCanceledError as error:
+            except deltalog.errors.TransactionCanceledError as error:
                 assert error.conflicts, error
                 outcome.conflicts += 1
             else:
@@ -83,7 +83,7 @@ def move_in_python(source: deltalog.DeltaTable, target: deltalog.DeltaTable, acc
 
 
 def python_process(catalog: str, root: str, pair: tuple[str, str], rounds: int, seed: int) -> Outcome:
-    """What a process without Spark does."""
+    """The program of a process without Spark."""
     chance = random.Random(seed)
 
     def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
@@ -104,7 +104,7 @@ def time_of(entry: deltalog.CommitEntry) -> int:
 
 
 def totals_through_time(manager: deltalog.TransactionManager) -> list[int]:
-    """The money in all tables at the time of every commit."""
+    """The total over all tables at the time of every commit."""
     tables = {name: manager.table(name) for name in TABLES}
     times = [[time_of(entry) for entry in table.history()] for table in tables.values()]
     begin = max(newest_first[-1] for newest_first in times)

@@ -73,7 +73,7 @@ class IncompleteResultsError(Exception):
 
 @dataclass
 class Run:
-    """The results of one version in one mode. ``date``: of the run."""
+    """The results of one version of Spark in one mode. ``date``: of the run."""
 
     lane: str
     mode: str
@@ -87,12 +87,12 @@ class Run:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Run:
-        """A run as ``to_json`` has it."""
+        """A run from the result of ``to_json``."""
         counts = {name: collections.Counter(found[name]) for name in ("passed", "skipped")}
         return cls(**{**found, **counts, "reasons": {why: set(tests) for why, tests in found["reasons"].items()}})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain objects, in an order that does not change from run to run."""
+        """JSON values, in a stable order."""
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("passed", "skipped")}
         return {**asdict(self), **counts, "reasons": {why: sorted(self.reasons[why]) for why in sorted(self.reasons)}}
 
@@ -103,7 +103,7 @@ def row_of(test: str) -> str:
 
 
 def parse(report: str, lane: str, mode: str) -> Run:
-    """The results in a report of pytest. Raises IncompleteResultsError where a test failed, or none passed."""
+    """The results in a report of pytest. Raises IncompleteResultsError if a test failed, or none passed."""
     suite = next(ET.fromstring(report).iter("testsuite"))
     properties = {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
     missing = {"pyspark", "python", "packages"} - set(properties)
@@ -153,7 +153,7 @@ def _cell(passed: int, skipped: int) -> str:
 
 
 def _reasons(runs: Sequence[Run]) -> list[str]:
-    """A line for each reason: where it applies, and to how many tests."""
+    """One line for every reason: where it applies, and to how many tests."""
     places: dict[str, list[str]] = collections.defaultdict(list)
     tests: dict[str, set[str]] = collections.defaultdict(set)
     for run in runs:
@@ -177,7 +177,7 @@ def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(lanes: Sequence[tuple[str, str]]) -> int:
-    """Take up the reports of these versions and modes, and write the page. Returns 1 where a test failed in one."""
+    """Read the reports of these versions and modes, and write the page. Returns 1 if a test failed in one of them."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     problems = []
     for lane, mode in lanes:
@@ -196,7 +196,7 @@ def main(lanes: Sequence[tuple[str, str]]) -> int:
 
 
 def rendered(lanes: Sequence[tuple[str, str]]) -> str:
-    """The page of the results that are kept, in the order of ``lanes``."""
+    """The page of the stored results, in the order of ``lanes``."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     names = [f"{lane} {mode}" for lane, mode in lanes]
     runs = [Run.from_json(kept[name]) for name in names if name in kept]

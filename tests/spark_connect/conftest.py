@@ -24,13 +24,13 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    """Where a table can be made; nothing is there."""
+    """A path at which a test can create a table."""
     return str(tmp_path / "table")
 
 
 @pytest.fixture
 def zone(spark: Any) -> Iterator[Any]:
-    """Call it with a session time zone; the old one comes back after the test."""
+    """Sets the session time zone until the end of the test."""
     before = spark.conf.get("spark.sql.session.timeZone")
     yield lambda name: spark.conf.set("spark.sql.session.timeZone", name)
     spark.conf.set("spark.sql.session.timeZone", before)

@@ -28,14 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     from tests.support.spark.session import s3a_connect_session, s3a_session, stop_sessions
 
-    # A task may fail once.
+    # A task may be retried once.
     yield s3a_connect_session() if IS_CONNECT else s3a_session(**{"spark.master": "local[2,2]"})
     stop_sessions()
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a table can be made, in a bucket of its own. ``proxy`` sees the requests of Spark and of deltalog."""
+    """A URL at which a test can create a table, in a bucket of its own. ``proxy`` sees the requests of Spark and of
+    deltalog."""
 
     url: str
     options: dict[str, Any]
@@ -51,7 +52,7 @@ def place(ministack: Server) -> Iterator[Place]:
 
 @contextmanager
 def session_reaches(spark: Any, place: Place) -> Iterator[None]:
-    """Within it, the session's own settings lead to the place's bucket."""
+    """Within this block, the session's settings give access to the bucket."""
     bucket, port = place.url.split("/")[2], place.options["endpoint_url"].rpartition(":")[2]
     settings = {
         "access.key": place.options["key"],
@@ -66,7 +67,7 @@ def session_reaches(spark: Any, place: Place) -> Iterator[None]:
 
 
 def data_objects(place: Place) -> list[str]:
-    """The names of all objects below a table that are not in its log."""
+    """The names of all objects of a table outside its log."""
     import boto3
 
     _, _, bucket, prefix = place.url.split("/", 3)

@@ -131,7 +131,7 @@ def test_requests_for_each_file(spark: Any, place: Place) -> None:
     assert not [request for request in made if "/p=" in request.key]
     with place.proxy.counted() as made:
         assert loaded.selectExpr("sum(id)").first()[0] == sum(range(count))
-    # One HEAD, which S3A makes when it opens a file, and one GET.
+    # One HEAD, which S3A sends when it opens a file, and one GET.
     by_method = {method: sum(request.method == method for request in made) for method in ("HEAD", "GET")}
     assert by_method == {"HEAD": result.num_files, "GET": result.num_files}
 
@@ -264,7 +264,7 @@ def test_writers_side_by_side_commit_through_dynamodb(spark: Any, place: Place, 
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(append, [1, 2])) == [1, 2]
-    with pytest.raises(deltalog.VersionConflictError):
+    with pytest.raises(deltalog.errors.VersionConflictError):
         stale = spark_ext.write(spark.range(1)).mode("append").option("expectedVersion", 1)
         stale.storage_options(**options).save(place.url)
     assert len(items(ministack, lock)) >= 1
@@ -333,8 +333,8 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
 
 
 def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In ranges of keys, and in batches; a refused request ends the vacuum, and a second one goes on. Where files are
-    many, tasks do it by themselves."""
+    """In ranges of keys, and in batches. A refused request ends the vacuum, and another vacuum continues. With many
+    files, tasks do the work by default."""
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
     table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
     for start in (0, 3, 6, 9):

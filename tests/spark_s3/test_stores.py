@@ -1,4 +1,4 @@
-"""Storage options as settings of S3A, and back."""
+"""Storage options as S3A settings, and the reverse."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_options_that_lead_elsewhere_are_refused(spark: Any, tmp_path: Any) -> N
         spark_ext.read(spark).storage_options(**_KEYS).load(str(tmp_path))
     deltalog.DeltaTable.create(str(tmp_path / "t"), spark_ext.from_spark(spark.range(1).schema))
     table = deltalog.DeltaTable.open(str(tmp_path / "t"))
-    with pytest.raises(deltalog.CallError, match="storage_options can only be given with a path"):
+    with pytest.raises(deltalog.CallError, match="storage_options can only be used with a path"):
         spark_ext.read(spark).storage_options(**_KEYS).load(table)

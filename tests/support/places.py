@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from deltalog import DeltaTable, LogStore, ObjectNotFoundError
+from deltalog import DeltaTable
+from deltalog.errors import ObjectNotFoundError
+from deltalog.storage import LogStore
 from deltalog.storage.base import EntryKind
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

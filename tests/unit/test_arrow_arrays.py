@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog.arrow_arrays import STRINGS_MAP, booleans, kept, nulls, scalar
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, for_ipc, if_else, kept, nulls, packed_lists, scalar
 from deltalog.log.file_tables import DELETION_VECTOR
 
 TEXTS = st.one_of(st.none(), st.text(max_size=3))
@@ -91,3 +91,73 @@ def test_a_scalar_is_arrows(value: object, kind: pa.DataType) -> None:
 def test_a_value_of_another_type_is_no_scalar(value: object, kind: pa.DataType) -> None:
     with pytest.raises((pa.ArrowInvalid, OverflowError, pa.ArrowTypeError)):
         scalar(value, kind)
+
+
+@pytest.mark.parametrize("null_first", [True, False])
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.int64(), pa.list_(pa.string())], ids=str)
+@pytest.mark.parametrize("given", ["slice", "chunks", "offsets"])
+def test_a_null_beside_a_slice_leaves_its_values_alone(given: str, kind: pa.DataType, null_first: bool) -> None:
+    """The offsets of a slice do not start at 0, and those of other programs need not either."""
+    texts = ["ab", "é", "", None, "ghi", "j", "€"]
+    made: Any = {
+        pa.string(): lambda: pa.array(texts),
+        pa.binary(): lambda: pa.array(texts).cast(pa.binary()),
+        pa.int64(): lambda: pa.array([None if each is None else len(each) for each in texts], pa.int64()),
+    }.get(kind, lambda: pa.array([None if each is None else [each] for each in texts], kind))()
+    values: Any = made.slice(2)
+    if given == "chunks":
+        values = pa.chunked_array([made.slice(2, 2), made.slice(4)])
+    elif given == "offsets":
+        values = pa.concat_arrays([made.slice(2)])
+    is_null = [True, False, True, False, True]
+    expected = [None if null else value for null, value in zip(is_null, values.to_pylist(), strict=True)]
+    null, condition = scalar(None, kind), pa.array(is_null)
+    if null_first:
+        found = if_else(condition, null, values)
+    else:
+        found = if_else(pa.array([not each for each in is_null]), values, null)
+    found.validate(full=True)
+    assert found.type == kind and found.to_pylist() == expected
+    assert if_else(True, null, null).as_py() is None
+
+
+@pytest.mark.parametrize("is_valid", [None, [True, False, True]])
+def test_packed_lists_are_lists_and_maps(is_valid: list[bool] | None) -> None:
+    lengths, present = pa.array([9, 2, 0, 1]).slice(1), None
+    rows: list[Any] = [[("a", 1), ("b", None)], [], [("c", 3)]]
+    if is_valid is not None:  # a null row has no values
+        lengths, present = pa.array([9, 2, 0, 1]).slice(1), pa.array([False, *is_valid]).slice(1)
+        rows[1] = None
+    kind = pa.map_(pa.string(), pa.int64())
+    entries = pa.StructArray.from_arrays(
+        [pa.array(["a", "b", "c"]), pa.array([1, None, 3])], fields=[kind.key_field, kind.item_field]
+    )
+    found = packed_lists(kind, lengths, entries, present)
+    found.validate(full=True)
+    assert found.to_pylist() == rows
+    for kind in (pa.list_(pa.int64()), pa.large_list(pa.int64())):
+        found = packed_lists(kind, lengths, pa.array([1, None, 3]), present)
+        found.validate(full=True)
+        assert found.type == kind
+        assert found.to_pylist() == [None if row is None else [value for _, value in row] for row in rows]
+    with pytest.raises(pa.ArrowInvalid):
+        packed_lists(pa.list_(pa.int64()), pa.array([2**31]), pa.array([1]))
+
+
+def test_rows_with_any_first_offset_go_through_ipc() -> None:
+    offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
+    numbers = pa.array(range(10), pa.int64())
+    lists = pa.Array.from_buffers(pa.list_(pa.int64()), 3, [None, offsets], children=[numbers])
+    letters, fields = pa.array(list("abcdefghij")), [STRINGS_MAP.key_field, STRINGS_MAP.item_field]
+    entries = pa.StructArray.from_arrays([letters, letters], fields=fields)
+    maps = pa.Array.from_buffers(STRINGS_MAP, 3, [None, offsets], children=[entries])
+    structs = pa.StructArray.from_arrays([texts, lists], names=["t", "l"])
+    batch = pa.RecordBatch.from_arrays([texts, lists, maps, structs], names=list("tlms"))
+    for rows in (batch, batch.slice(1), batch.slice(0, 2), batch.slice(3)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_batch(for_ipc(rows))
+        found = pa.ipc.open_file(sink.getvalue()).read_all()
+        found.validate(full=True)
+        assert found.to_pylist() == rows.to_pylist()

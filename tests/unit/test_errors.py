@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from deltalog import Dataset, DeltaLogError, DeltaTable, FilesCommittedError, Outcome, RetryPolicy
-from deltalog.errors import CommitStateUnknownError
+from deltalog import Dataset, DeltaLogError, DeltaTable, RetryPolicy
+from deltalog.errors import CommitStateUnknownError, FilesCommittedError, Outcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Decider, Fault, FaultyStore
 from tests.support.core import ICT, SCHEMA, environment, ids, memory, rows

@@ -1,7 +1,7 @@
-"""The cases, by area. Each module is data: tables made by ``TableBuilder``, steps, outcomes.
+"""The cases, by area. The modules contain only data: tables built with ``TableBuilder``, steps, and expected outcomes.
 
-``SUITE_VERSION`` changes with the cases: its first number when the outcome of a case changes or a case goes, its second
-when cases are added.
+``SUITE_VERSION`` is the version of the cases: its first number changes if the outcome of a case changes or a case is
+deleted, its second if cases are added.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ _MODULES = (
 def all_cases() -> tuple[Case, ...]:
     """Every case, in a fixed order."""
     found = tuple(itertools.chain.from_iterable(module.cases() for module in _MODULES))
-    assert len({case.id for case in found}) == len(found), "two cases have one id"
+    assert len({case.id for case in found}) == len(found), "two cases have the same id"
     return found

@@ -1,4 +1,4 @@
-"""The change data feed: what each kind of commit changed, in a range of versions."""
+"""Cases about the change data feed: the changes of all kinds of commits, and ranges of versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def change(version: int, kind: str, **row: Any) -> dict[str, Any]:
 def cdc(
     table: TableBuilder, *rows: tuple[str, dict[str, Any]], partition: dict[str, str | None] | None = None
 ) -> Action:
-    """A change file below ``_change_data`` and its action."""
+    """Write a change data file below ``_change_data`` and return its cdc action."""
     values = partition or {}
     columns = [f for f in table.schema if f.name not in values]
     found = pa.Table.from_pylist(
@@ -44,7 +44,7 @@ def cases() -> Iterator[Case]:
 
 
 def _begin(table: TableBuilder, *rows: dict[str, Any], schema: pa.Schema = PAIRS) -> Action:
-    """Version 0 with a file of rows."""
+    """Write version 0 with one data file."""
     metadata = table.metadata(schema, configuration=CDF)
     added = table.add(list(rows))
     table.commit(table.protocol(versions=(1, 4)), metadata, added)
@@ -73,14 +73,14 @@ def _kinds() -> Iterator[Case]:
         table.commit(table.remove(added), table.add([two]))
 
     both = [change(1, DELETE, **one), change(1, INSERT, **two)]
-    yield _case("overwrite", "An overwrite is deletes and inserts", overwritten, Changes(both, from_version=1))
+    yield _case("overwrite", "An overwrite consists of deletes and inserts", overwritten, Changes(both, from_version=1))
 
     def moved(table: TableBuilder) -> None:
         added = _begin(table, one)
         add = table.add([one])
         table.commit(table.remove(added, dataChange=False), {"add": {**add["add"], "dataChange": False}})
 
-    about = "A commit that only moves rows to other files has no changes"
+    about = "A commit that only rewrites files has no changes"
     yield _case("optimize", about, moved, Changes([], from_version=1), Rows([one]))
 
     def updated(table: TableBuilder) -> None:
@@ -89,7 +89,7 @@ def _kinds() -> Iterator[Case]:
         table.commit(table.remove(added), table.add([new, two]), cdc(table, (BEFORE, one), (AFTER, new)))
 
     pair = [change(1, BEFORE, **one), change(1, AFTER, id=1, v="z")]
-    about = "Where a commit has change files, its other files do not count"
+    about = "If a commit has change data files, its add and remove actions are ignored"
     yield _case("update", about, updated, Changes(pair, from_version=1), Rows([{"id": 1, "v": "z"}, two]))
 
     def deleted(table: TableBuilder) -> None:
@@ -97,7 +97,10 @@ def _kinds() -> Iterator[Case]:
         table.commit(table.remove(added), table.add([two]), cdc(table, (DELETE, one)))
 
     yield _case(
-        "delete-rows", "Deleted rows in a change file", deleted, Changes([change(1, DELETE, **one)], from_version=1)
+        "delete-rows",
+        "Deleted rows in a change data file",
+        deleted,
+        Changes([change(1, DELETE, **one)], from_version=1),
     )
 
     def merged(table: TableBuilder) -> None:
@@ -107,7 +110,7 @@ def _kinds() -> Iterator[Case]:
         table.commit(table.remove(added), table.add([new, more]), files)
 
     four = [*pair, change(1, DELETE, **two), change(1, INSERT, id=3, v="c")]
-    yield _case("merge", "A change file with all four kinds", merged, Changes(four, from_version=1))
+    yield _case("merge", "A change data file with all four change types", merged, Changes(four, from_version=1))
 
     def partitioned(table: TableBuilder) -> None:
         metadata = table.metadata(PAIRS, ["v"], CDF)
@@ -117,7 +120,10 @@ def _kinds() -> Iterator[Case]:
 
     rows = [change(0, INSERT, id=1, v="a"), change(0, INSERT, id=2, v=None), change(1, DELETE, id=1, v="a")]
     yield _case(
-        "partitions", "Partition values in a feed, also of change files", partitioned, Changes(rows, from_version=0)
+        "partitions",
+        "Partition values in the feed, including those of change data files",
+        partitioned,
+        Changes(rows, from_version=0),
     )
 
     def widened(table: TableBuilder) -> None:
@@ -127,7 +133,7 @@ def _kinds() -> Iterator[Case]:
     rows = [change(0, INSERT, id=1, v=None), change(1, INSERT, **two)]
     yield _case(
         "column-added",
-        "A column that was added is null in earlier changes",
+        "An added column is null in earlier changes",
         widened,
         Changes(rows, from_version=0),
         basis=REFERENCE,
@@ -137,7 +143,7 @@ def _kinds() -> Iterator[Case]:
         added = _begin(table, one, two)
         table.commit(table.remove(added), table.add([two]), cdc(table, (DELETE, one)))
 
-    about = "Change files are no data: the rows of the table are without them"
+    about = "Change data files are not part of the table's rows"
     yield _case("not-data", about, hidden, Rows([two]), section="note-for-non-change-data-readers")
 
     def nothing(table: TableBuilder) -> None:
@@ -152,33 +158,46 @@ def _kinds() -> Iterator[Case]:
         metadata = table.metadata(PAIRS, configuration=CDF)
         table.commit(table.protocol(["changeDataFeed", "appendOnly"]), metadata, table.add([one]))
 
-    yield _case("feature", "The feed as a table feature", feature, Changes([change(0, INSERT, **one)], from_version=0))
+    yield _case(
+        "feature",
+        "The change data feed as a table feature",
+        feature,
+        Changes([change(0, INSERT, **one)], from_version=0),
+    )
 
 
 def _ranges() -> Iterator[Case]:
     feed = Timeline(at=(0, 1, 2, 3, 4), properties=CDF)
 
-    def of(*versions: int, **times: Any) -> list[dict[str, Any]]:
+    def rows_of(*versions: int, **times: Any) -> list[dict[str, Any]]:
         return [{**change(version, INSERT, id=version), **times} for version in versions]
 
-    yield _case("range", "Both ends of a range count", feed, Changes(of(1, 2, 3), from_version=1, to_version=3))
-    yield _case("range-of-one", "A range of one version", feed, Changes(of(2), from_version=2, to_version=2))
-    yield _case("range-whole", "A range from the first version on", feed, Changes(of(0, 1, 2, 3, 4), from_version=0))
-    yield _case("range-latest", "A range from the latest version on", feed, Changes(of(4), from_version=4))
-    about = "A range from after the latest version is refused"
+    yield _case(
+        "range", "Both ends of a range are inclusive", feed, Changes(rows_of(1, 2, 3), from_version=1, to_version=3)
+    )
+    yield _case("range-of-one", "A range of one version", feed, Changes(rows_of(2), from_version=2, to_version=2))
+    yield _case(
+        "range-whole", "A range that starts at the first version", feed, Changes(rows_of(0, 1, 2, 3, 4), from_version=0)
+    )
+    yield _case("range-latest", "A range that starts at the latest version", feed, Changes(rows_of(4), from_version=4))
+    about = "A range that starts after the latest version is refused"
     yield _case("range-after", about, feed, Refused(Changes([], from_version=6)), basis=REFERENCE)
     about = "A range that ends before it begins is refused"
     yield _case("range-backwards", about, feed, Refused(Changes([], from_version=3, to_version=1)), basis=REFERENCE)
-    timed = [{**row, "_commit_timestamp": minute(row["_commit_version"])} for row in of(0, 1, 2, 3, 4)]
-    about = "_commit_timestamp is the file time where there are no in-commit timestamps"
+    timed = [{**row, "_commit_timestamp": minute(row["_commit_version"])} for row in rows_of(0, 1, 2, 3, 4)]
+    about = "_commit_timestamp is the file time without in-commit timestamps"
     yield _case("timestamps", about, feed, Changes(timed, from_version=0, timestamps=True), section="add-cdc-file")
     yield _case(
-        "from-time", "A range that begins at a file time", feed, Changes(of(3, 4), from_ms=minute(3)), basis=REFERENCE
+        "from-time",
+        "A range that begins at the file time of a commit",
+        feed,
+        Changes(rows_of(3, 4), from_ms=minute(3)),
+        basis=REFERENCE,
     )
     about = "A range that ends between two file times"
-    yield _case("to-time", about, feed, Changes(of(0, 1), from_version=0, to_ms=minute(1.5)), basis=REFERENCE)
+    yield _case("to-time", about, feed, Changes(rows_of(0, 1), from_version=0, to_ms=minute(1.5)), basis=REFERENCE)
     off = Timeline(at=(0, 1, 2))
-    about = "The feed of a table that never had it is refused"
+    about = "The feed of a table that never enabled it is refused"
     yield _case("off", about, off, Refused(Changes([], from_version=0)), basis=REFERENCE)
 
     def late(table: TableBuilder) -> None:
@@ -186,18 +205,18 @@ def _ranges() -> Iterator[Case]:
         table.commit(table.metadata(configuration=CDF), table.protocol(versions=(1, 4)))
         table.commit(table.add([{"id": 3}]))
 
-    about = "The feed from the version on that turned it on"
+    about = "The feed since the version that enabled it"
     yield _case("late", about, late, Changes([change(3, INSERT, id=3)], from_version=2))
-    about = "The feed from before the version that turned it on is refused"
+    about = "The feed since before the version that enabled it is refused"
     yield _case("late-before", about, late, Refused(Changes([], from_version=0)), basis=REFERENCE)
     cleaned = feed.but(checkpoints=(2,), dropped=(0, 1))
-    yield _case("cleaned", "The feed after a clean-up", cleaned, Changes(of(2, 3, 4), from_version=2))
-    about = "The feed of commits that were cleaned is refused"
+    yield _case("cleaned", "The feed after log clean-up", cleaned, Changes(rows_of(2, 3, 4), from_version=2))
+    about = "The feed of commits deleted by log clean-up is refused"
     yield _case("cleaned-before", about, cleaned, Refused(Changes([], from_version=0)))
 
 
 def _vectors() -> Iterator[Case]:
-    """Rows that deletion vectors delete and restore."""
+    """Rows deleted and restored by deletion vectors."""
     features = (["deletionVectors", "changeDataFeed"], ["deletionVectors"])
     rows = [{"id": n} for n in range(4)]
 
@@ -212,7 +231,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(added), table.with_deleted(added, [1, 3]))
 
     gone = [change(1, DELETE, id=1), change(1, DELETE, id=3)]
-    about = "Rows that a deletion vector deletes are deletes, the others are no inserts"
+    about = "A deletion vector yields deletes, and no inserts for the remaining rows"
     yield _case("vector", about, once, Changes(gone, from_version=1), section="deletion-vectors")
 
     def twice(table: TableBuilder) -> None:
@@ -222,7 +241,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(first), table.with_deleted(added, [1, 2]))
 
     more = [change(1, DELETE, id=1), change(2, DELETE, id=2)]
-    about = "A second deletion vector: only the rows that it adds are deletes"
+    about = "A second deletion vector yields only the newly deleted rows"
     yield _case("vector-twice", about, twice, Changes(more, from_version=1), section="deletion-vectors")
 
     def back(table: TableBuilder) -> None:
@@ -232,7 +251,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(first), added)
 
     restored = [change(2, INSERT, id=1), change(2, INSERT, id=2)]
-    about = "A restore without the deletion vector: its rows are inserts"
+    about = "Restoring a file without its deletion vector yields inserts"
     yield _case("vector-restored", about, back, Changes(restored, from_version=2), section="deletion-vectors")
 
     def whole(table: TableBuilder) -> None:
@@ -242,5 +261,5 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(first))
 
     rest = [change(2, DELETE, id=n) for n in (1, 2, 3)]
-    about = "A file with a deletion vector is removed: the rows that were left are deletes"
+    about = "Removing a file with a deletion vector yields deletes of the remaining rows"
     yield _case("vector-removed", about, whole, Changes(rest, from_version=2), section="deletion-vectors")

@@ -1,4 +1,4 @@
-"""Checkpoints and log compaction files: read in every form, and written."""
+"""Cases about reading and writing checkpoints in all formats and log compaction files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltalog.conformance.case import CHECKPOINTS, REFERENCE, Case, LatestVersio
 from deltalog.conformance.cases.common import Build, Cases, Timeline, ids
 
 _case = Cases("checkpoint", CHECKPOINTS, "checkpoints")
-# Commits stay: a writer of a case must not clean up logs whose times are of the year 2025.
+# Long retention: the engine must not clean up these logs, whose commits are from 2025.
 KEEP = {"delta.enableExpiredLogCleanup": "false"}
 V2 = {"delta.checkpointPolicy": "v2"}
 FIVE = Timeline(at=(0, 1, 2, 3, 4), properties=KEEP)
@@ -30,12 +30,12 @@ def cases() -> Iterator[Case]:
 
 def _read() -> Iterator[Case]:
     for version in (0, 2, 4):
-        about = f"A checkpoint of version {version}, of five"
+        about = f"A checkpoint of version {version} in a log of five versions"
         yield _case(f"at-{version}", about, FIVE.but(checkpoints=(version,)), Rows(ids(4)), LatestVersion(4))
-        about = f"A checkpoint of version {version} and no commit before it"
+        about = f"A checkpoint of version {version} without earlier commits"
         alone = FIVE.but(checkpoints=(version,), dropped=range(version))
         yield _case(f"alone-at-{version}", about, alone, Rows(ids(4)), LatestVersion(4))
-    about = "A checkpoint of the latest version, whose commit is gone too"
+    about = "A checkpoint of the latest version without its commit"
     yield _case(
         "without-commit",
         about,
@@ -46,7 +46,7 @@ def _read() -> Iterator[Case]:
     yield _case("two", "Two checkpoints", FIVE.but(checkpoints=(1, 3), dropped=(0, 1, 2)), Rows(ids(4)))
 
     def contents(change: Callable[[TableBuilder], None]) -> Build:
-        """A table whose only source is a checkpoint."""
+        """A table whose state is only in a checkpoint."""
 
         def build(table: TableBuilder) -> None:
             change(table)
@@ -75,7 +75,7 @@ def _read() -> Iterator[Case]:
     def encoded(table: TableBuilder) -> None:
         table.commit(table.protocol(), table.metadata(), table.add([{"id": 0}], path="a b%.parquet"))
 
-    yield _case("encoded-path", "An encoded path in a checkpoint", contents(encoded), Rows(ids(0)))
+    yield _case("encoded-path", "A percent-encoded path in a checkpoint", contents(encoded), Rows(ids(0)))
 
     def vector(table: TableBuilder) -> None:
         added = table.add([{"id": n} for n in range(4)])
@@ -91,7 +91,7 @@ def _read() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(), table.add([{"id": 0}]))
         table.commit(table.metadata(pa.schema([("id", pa.int64()), ("v", pa.string())])))
 
-    yield _case("schema", "The latest schema is in a checkpoint", contents(schema), Rows([{"id": 0, "v": None}]))
+    yield _case("schema", "The schema in a checkpoint is the latest", contents(schema), Rows([{"id": 0, "v": None}]))
 
     def empty(table: TableBuilder) -> None:
         table.commit(table.protocol(), table.metadata())
@@ -101,7 +101,7 @@ def _read() -> Iterator[Case]:
     def many(table: TableBuilder) -> None:
         table.commit(table.protocol(), table.metadata(), *(table.add([{"id": n}]) for n in range(60)))
 
-    yield _case("60-files", "A checkpoint of 60 files", contents(many), Rows(ids(59)))
+    yield _case("60-files", "A checkpoint with 60 files", contents(many), Rows(ids(59)))
 
     def damaged(table: TableBuilder) -> None:
         FIVE.but(checkpoints=(2,))(table)
@@ -116,7 +116,7 @@ def _read() -> Iterator[Case]:
 
 
 def _parts() -> Iterator[Case]:
-    """Multi-part checkpoints, which writers no longer make and readers must read."""
+    """Multi-part checkpoints, which are deprecated but which readers must support."""
 
     def split(own: Timeline, version: int, without: tuple[int, ...], dropped: Iterable[int]) -> Build:
         def build(table: TableBuilder) -> None:
@@ -128,11 +128,11 @@ def _parts() -> Iterator[Case]:
 
     section = "problems-with-multi-part-checkpoints"
     rows = (
-        ("parts", "A checkpoint in three parts, and no commit before it", (3,), (), range(4), "multi-part-checkpoint"),
-        ("parts-incomplete", "Two of three parts of a checkpoint are there, and all commits", (3,), (2,), (), None),
+        ("parts", "A checkpoint in three parts without earlier commits", (3,), (), range(4), "multi-part-checkpoint"),
+        ("parts-incomplete", "Two of three parts of a checkpoint with all commits", (3,), (2,), (), None),
         (
             "parts-incomplete-older",
-            "Two of three parts of a checkpoint are there, and an older checkpoint",
+            "Two of three parts of a checkpoint with an older checkpoint",
             (1, 3),
             (1,),
             (0, 1),
@@ -146,7 +146,7 @@ def _parts() -> Iterator[Case]:
 
 
 def _hints() -> Iterator[Case]:
-    """``_last_checkpoint`` is a hint: where it is wrong, the rows are the same."""
+    """``_last_checkpoint`` is a hint: a wrong one does not change the rows."""
     section = "last-checkpoint-file"
 
     def hinted(content: str | None, *checkpoints: int) -> Build:
@@ -164,7 +164,7 @@ def _hints() -> Iterator[Case]:
     rows: tuple[tuple[str, str, str | None, tuple[int, ...], str | None], ...] = (
         ("absent", "is absent", None, (2,), "last-checkpoint-missing"),
         ("garbage", "is not JSON", "{", (2,), "last-checkpoint-unreadable"),
-        ("empty", "has no bytes", "", (2,), "last-checkpoint-unreadable"),
+        ("empty", "is empty", "", (2,), "last-checkpoint-unreadable"),
         ("stale", "names an older checkpoint", hint(1), (1, 3), "last-checkpoint-stale"),
         (
             "wrong-size",
@@ -175,7 +175,7 @@ def _hints() -> Iterator[Case]:
         ),
         (
             "unknown-member",
-            "has a member that no reader knows",
+            "has an unknown field",
             json.dumps({"version": 2, "size": 7, "x": [1]}),
             (2,),
             None,
@@ -229,9 +229,9 @@ def _v2() -> Iterator[Case]:
         checkpointed(True, top_level="parquet", sidecar_rows=2)(table)
         sorted((table.log / "_sidecars").iterdir())[0].unlink()
 
-    about = "A sidecar is missing: the version is refused"
+    about = "A version with a missing sidecar is refused"
     yield _case("v2-sidecar-missing", about, without, Refused(Rows(ids(4))), section=section, rule="sidecar-missing")
-    about = "A V2 checkpoint and all commits"
+    about = "A V2 checkpoint with all commits"
     yield _case(
         "v2-and-commits", about, checkpointed(False, top_level="json", sidecar_rows=2), Rows(ids(4)), section=section
     )
@@ -261,12 +261,12 @@ def _compaction() -> Iterator[Case]:
         table.commit(table.remove(first))
         table.compact(1, 2)
 
-    about = "A tombstone in a log compaction file removes a file from before it"
+    about = "A tombstone in a log compaction file removes an older file"
     yield _case("compaction-tombstone", about, removing, Rows(ids(1, 1)), section=section)
 
 
 def _written() -> Iterator[Case]:
-    """Checkpoints that an engine writes. The rows by them alone are read by deltalog."""
+    """Checkpoints written by the engine. deltalog reads the rows from the checkpoint alone."""
     section = "writer-requirements"
     write = Write("checkpoint")
 
@@ -284,7 +284,7 @@ def _written() -> Iterator[Case]:
     yield _case("write", "A checkpoint of five appends", FIVE, write, *good(4, ids(4)), section="checkpoints-1")
     yield _case(
         "write-hint",
-        "A checkpoint is named by _last_checkpoint",
+        "_last_checkpoint names a new checkpoint",
         FIVE,
         write,
         Log("last-checkpoint", value=4),
@@ -357,7 +357,7 @@ def _written() -> Iterator[Case]:
         Log("checkpoint-has-domain", value="x"),
         section="domain-metadata",
     )
-    about = "A checkpoint after another, and an append between them"
+    about = "A second checkpoint after another append"
     yield _case(
         "write-again",
         about,

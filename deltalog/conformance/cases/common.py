@@ -1,4 +1,4 @@
-"""Tables and steps that cases share."""
+"""Tables and steps shared by cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deltalog.conformance.case import PROTOCOL, Case, Row, Step
 
 Build = Callable[[TableBuilder], None]
 
-# 2100-01-01T00:00:00Z: after the clock of every machine that runs a case.
+# 2100-01-01T00:00:00Z, later than the clock of any machine that runs a case.
 FUTURE = 4_102_444_800_000
 CDF = {"delta.enableChangeDataFeed": "true"}
 ICT_SECTION = "writer-requirements-for-in-commit-timestamps"
@@ -28,23 +28,24 @@ ICT_READERS = "recommendations-for-readers-of-tables-with-in-commit-timestamps"
 
 
 def ids(latest: int, first: int = 0) -> list[Row]:
-    """The rows of a timeline's version: each commit adds the row with its number."""
+    """The rows of versions ``first`` to ``latest`` of a timeline, where every commit adds the row with its version as
+    id."""
     return [{"id": number} for number in range(first, latest + 1)]
 
 
 def minute(number: float) -> int:
-    """A time after T0, in minutes."""
+    """The timestamp ``number`` minutes after T0, in ms."""
     return T0 + round(number * MINUTE)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A table ``id: long`` whose version n adds the row n, for questions of time.
+    """A table ``id: long`` whose version n adds the row n, for cases about timestamps.
 
-    ``at``: the minute of each commit. ``file``: the minutes of the file times, where they are others. ``ict_from``: the
-    version from which commits have in-commit timestamps, and with ``ict_until`` the first that has none again; None:
-    never. ``pair``: the enablement pair as the metaData has it; by default the right one. ``damage``: how single
-    commits differ, as arguments of ``TableBuilder.commit``; ``ict`` there may be any value.
+    ``at``: the minutes of the commits. ``file``: the minutes of their file times, by default ``at``. ``ict_from``: the
+    first version with in-commit timestamps; ``ict_until``: the first one without them again; None: never. ``pair``: the
+    enablement properties in the metaData, by default the correct ones. ``damage``: arguments of ``TableBuilder.commit``
+    that differ, by version; ``ict`` may be any value.
     """
 
     at: Sequence[float] = (0, 1, 2, 3, 4)
@@ -94,12 +95,12 @@ class Timeline:
 
 
 def plain(table: TableBuilder) -> None:
-    """A table of one commit without rows, by the oldest protocol."""
+    """A table of one commit without rows, with the oldest protocol."""
     table.commit(table.protocol(), table.metadata())
 
 
-def each(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ...]], **more: Any) -> Iterator[Case]:
-    """Cases that are rows of a table: id, about, build, steps, and fields of the case that differ."""
+def case_rows(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ...]], **more: Any) -> Iterator[Case]:
+    """Create cases from rows of (id, about, build, steps, optional other fields)."""
     for name, about, build, steps, *rest in rows:
         fields = {**more, **(rest[0] if rest else {})}
         section_of = fields.pop("section", section)
@@ -108,7 +109,7 @@ def each(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ...]], 
 
 @dataclass(frozen=True)
 class Cases:
-    """Makes the cases of an area: their ids begin with ``prefix``, ``section`` is that of cases which name no other."""
+    """Creates the cases of an area. ``prefix`` starts their ids; ``section`` is the default section."""
 
     prefix: str
     area: str

@@ -1,4 +1,5 @@
-"""Conflicts: another writer commits while a transaction is open. Both changes take effect, or the second is refused."""
+"""Cases about conflicts: while a transaction is open, another writer commits. Either both changes take effect, or the
+second one is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Winner = Callable[[TableBuilder, Action, Action], list[Action]]
 
 
 def raced(winner: Winner, *more: Winner, properties: dict[str, str] | None = None) -> Callable[[TableBuilder], None]:
-    """A table of two files, with the rows 0 and 1, and 2 and 3; and the commits of other writers."""
+    """A table of two files with rows 0 and 1, and 2 and 3, plus the commits of other writers."""
 
     def build(table: TableBuilder) -> None:
         one, two = table.add([{"id": 0}, {"id": 1}]), table.add([{"id": 2}, {"id": 3}])
@@ -60,7 +61,7 @@ def cases() -> Iterator[Case]:
 def _appends() -> Iterator[Case]:
     four = ids(3)
     rows = [*four, {"id": 50}, {"id": 100}]
-    about = "Two appends: the rows of both"
+    about = "Two appends: both take effect"
     yield _case(
         "append-append",
         about,
@@ -72,46 +73,46 @@ def _appends() -> Iterator[Case]:
         Log("latest-version", value=2),
     )
     several = raced(_added, lambda t, a, b: [t.add([{"id": 51}])], lambda t, a, b: [t.add([{"id": 52}])])
-    about = "An append after three others"
+    about = "An append after three concurrent appends"
     steps: tuple[Step, ...] = (Begin(), Put("winner"), Put("winner-2"), Put("winner-3"), _APPEND)
     rows = [*four, *({"id": n} for n in (50, 51, 52, 100))]
     yield _case("append-three", about, several, *steps, Rows(rows), Log("latest-version", value=4), basis=REFERENCE)
     about = "An append and a removal: the removed rows stay removed"
     rows = [{"id": 2}, {"id": 3}, {"id": 100}]
     yield _case("append-remove", about, raced(_removed), *_WON, _APPEND, Rows(rows), basis=REFERENCE)
-    about = "An append and an overwrite: the rows of both"
+    about = "An append and an overwrite: both take effect"
     yield _case(
         "append-overwrite", about, raced(_overwritten), *_WON, _APPEND, Rows([{"id": 60}, {"id": 100}]), basis=REFERENCE
     )
-    about = "An append, and a property: the property stays, and no row is lost"
+    about = "An append and a property change: both take effect"
     steps = (*_WON, MayRefuse(_APPEND), Log("property", value=_NINE), Log("rows-among", value=[*four, {"id": 100}]))
     yield _case("append-property", about, raced(_property), *steps)
 
     def column(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.metadata(pa.schema([("id", pa.int64()), ("v", pa.string())]))]
 
-    about = "An append, and a new column: refused, or null in the new rows"
+    about = "An append and a new column: refused, or null in the new rows"
     wide = [{**row, "v": None} for row in [*four, {"id": 100}]]
     yield _case("append-column", about, raced(column), *_WON, MayRefuse(_APPEND), Log("rows-among", value=wide))
 
     def feature(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.protocol(["neverHeardOf"])]
 
-    about = "An append, and a writer feature that is not known: refused"
+    about = "An append and an unknown writer feature: refused"
     steps = (*_WON, Refused(_APPEND), Log("latest-version", value=1))
     yield _case("append-unknown-feature", about, raced(feature), *steps, section="protocol-evolution")
 
     def new_version(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.protocol(versions=(1, 8))]
 
-    about = "An append, and a writer version that does not exist yet: refused"
+    about = "An append and an unknown writer version: refused"
     yield _case("append-new-version", about, raced(new_version), *steps, section="protocol-evolution")
 
     def replaced_schema(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         schema = pa.schema([("other", pa.string())])
         return [table.metadata(schema), table.remove(one), table.remove(two)]
 
-    about = "An append, and another schema: refused, so that no file has columns that the table does not have"
+    about = "An append and a replaced schema: refused, so that no file has columns that the table lacks"
     yield _case(
         "append-schema",
         about,
@@ -125,7 +126,7 @@ def _appends() -> Iterator[Case]:
     def again(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [{"txn": {"appId": "other", "version": 1}}, table.add([{"id": 50}])]
 
-    about = "An append, and one of an application with a transaction identifier"
+    about = "An append and one with a transaction identifier"
     rows = [*four, {"id": 50}, {"id": 100}]
     yield _case("append-txn", about, raced(again), *_WON, _APPEND, Rows(rows), section="transaction-identifiers")
 
@@ -134,7 +135,7 @@ def _appends() -> Iterator[Case]:
 
     yield _case(
         "append-nothing",
-        "An append, and a commit without files",
+        "An append and a commit without files",
         raced(nothing),
         *_WON,
         _APPEND,
@@ -154,21 +155,21 @@ def _appends() -> Iterator[Case]:
 
 def _deletes() -> Iterator[Case]:
     delete = Write("delete", where="id = 1", begun=True)
-    about = "A delete from a file that another writer removed: refused, or nothing is left to delete"
+    about = "A delete from a file that another writer removed: refused, or without effect"
     steps: tuple[Step, ...] = (*_WON, MayRefuse(delete), Rows([{"id": 2}, {"id": 3}]))
     yield _case("delete-removed", about, raced(_removed), *steps)
 
     def rewritten(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.remove(one), table.add([{"id": 0}])]
 
-    about = "Two deletes of one row: refused, or the row is deleted once"
+    about = "Two deletes of the same row: refused, or the row is deleted once"
     steps = (*_WON, MayRefuse(delete), Rows([{"id": 0}, {"id": 2}, {"id": 3}]))
     yield _case("delete-delete", about, raced(rewritten), *steps)
 
     def other(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.remove(one), table.add([{"id": 1}])]
 
-    about = "Two deletes of different rows of one file: refused, or both rows are gone"
+    about = "Two deletes of different rows in one file: refused, or both take effect"
     yield _case(
         "delete-same-file",
         about,
@@ -181,7 +182,7 @@ def _deletes() -> Iterator[Case]:
     def second(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.remove(two), table.add([{"id": 2}])]
 
-    about = "Two deletes from different files: refused, or both rows are gone"
+    about = "Two deletes from different files: refused, or both take effect"
     yield _case(
         "delete-other-file",
         about,
@@ -190,7 +191,7 @@ def _deletes() -> Iterator[Case]:
         MayRefuse(delete),
         Log("rows-one-of", value=[[{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 0}, {"id": 2}]]),
     )
-    about = "A delete, and an append: refused, or both took effect"
+    about = "A delete and an append: refused, or both take effect"
     yield _case(
         "delete-append",
         about,
@@ -199,14 +200,14 @@ def _deletes() -> Iterator[Case]:
         MayRefuse(delete),
         Log("rows-one-of", value=[[*ids(3), {"id": 50}], [{"id": 0}, {"id": 2}, {"id": 3}, {"id": 50}]]),
     )
-    about = "A delete, and an overwrite: the new rows stay"
+    about = "A delete and an overwrite: the new rows stay"
     yield _case("delete-overwrite", about, raced(_overwritten), *_WON, MayRefuse(delete), Rows([{"id": 60}]))
 
     def vector(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.remove(one), table.with_deleted(one, [0])]
 
     with_vectors = raced(vector, properties=VECTORS)
-    about = "Two deletes of rows of one file by deletion vectors: none brings the other's row back"
+    about = "Two deletes in one file by deletion vectors: neither restores the row of the other"
     yield _case(
         "delete-vectors",
         about,
@@ -220,11 +221,11 @@ def _deletes() -> Iterator[Case]:
     def append_only(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.metadata(configuration={"delta.appendOnly": "true"})]
 
-    about = "A delete, and the table became append-only: refused"
+    about = "A delete while the table becomes append-only: refused"
     steps = (*_WON, Refused(delete), Rows(ids(3)))
     yield _case("delete-append-only", about, raced(append_only), *steps, section="append-only-tables")
     overwrite = Write("overwrite", rows=[{"id": 100}], begun=True)
-    about = "An overwrite, and an append: refused, or all other rows are gone"
+    about = "An overwrite and an append: refused, or only the rows of the overwrite remain"
     yield _case(
         "overwrite-append",
         about,
@@ -233,7 +234,7 @@ def _deletes() -> Iterator[Case]:
         MayRefuse(overwrite),
         Log("rows-one-of", value=[[*ids(3), {"id": 50}], [{"id": 50}, {"id": 100}], [{"id": 100}]]),
     )
-    about = "Two overwrites: refused, or the rows of one of them"
+    about = "Two overwrites: refused, or the rows of one of them remain"
     yield _case(
         "overwrite-overwrite",
         about,
@@ -246,7 +247,7 @@ def _deletes() -> Iterator[Case]:
 
 def _metadata() -> Iterator[Case]:
     change = Write("set_properties", properties={"delta.deletedFileRetentionDuration": "interval 3 days"}, begun=True)
-    about = "Two properties: the second is refused, or both are set"
+    about = "Two property changes: the second is refused, or both take effect"
     yield _case(
         "property-property",
         about,
@@ -256,7 +257,7 @@ def _metadata() -> Iterator[Case]:
         Log("property", value=_NINE),
         section="change-metadata",
     )
-    about = "A property, and an append: refused, or both took effect"
+    about = "A property change and an append: refused, or both take effect"
     yield _case(
         "property-append",
         about,
@@ -270,7 +271,7 @@ def _metadata() -> Iterator[Case]:
     def column(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.metadata(pa.schema([("id", pa.int64()), ("v", pa.string())]))]
 
-    about = "A property, and a new column: the column stays"
+    about = "A property change and a new column: the column stays"
     rows = [{**row, "v": None} for row in ids(3)]
     yield _case(
         "property-column", about, raced(column), *_WON, MayRefuse(change), Rows(rows), section="change-metadata"
@@ -293,7 +294,7 @@ def _partitions() -> Iterator[Case]:
     delete = Write("delete", where="p = 'a'", begun=True)
     a, b, c = ({"id": n, "p": p} for n, p in enumerate("abc"))
     new = {"id": 50, "p": "b"}
-    about = "A delete of one partition, and an append to another: refused, or both took effect"
+    about = "A delete of one partition and an append to another: refused, or both take effect"
     yield _case(
         "partition-append",
         about,
@@ -303,12 +304,12 @@ def _partitions() -> Iterator[Case]:
         Log("rows-one-of", value=[[a, b, c, new], [b, c, new]]),
         basis=REFERENCE,
     )
-    about = "A delete of one partition, and the removal of another: refused, or both took effect"
+    about = "A delete of one partition and the removal of another: refused, or both take effect"
     yield _case(
         "partition-remove", about, build("removed"), *_WON, MayRefuse(delete), Log("rows-one-of", value=[[a, c], [c]])
     )
     new = {"id": 50, "p": "a"}
-    about = "A delete of one partition, and an append to it: refused, or the order of the two"
+    about = "A delete of a partition and an append to it: refused, or serialized in either order"
     yield _case(
         "partition-same",
         about,

@@ -1,4 +1,4 @@
-"""Table features and protocol versions: what readers must know, and what they must refuse."""
+"""Cases about table features and protocol versions that engines must support or refuse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.protocol(["deletionVectors"], ["deletionVectors"]), metadata, added)
         return added
 
-    for storage, about in (("i", "inline"), ("u", "in a file by a relative path")):
+    for storage, about in (("i", "inline"), ("u", "in a file with a relative path")):
 
         def build(table: TableBuilder, storage: str = storage) -> None:
             added = begun(table)
@@ -57,7 +57,7 @@ def _vectors() -> Iterator[Case]:
 
     yield _case(
         "vector-replaced",
-        "A deletion vector is replaced by one of more rows",
+        "A deletion vector is replaced by one with more rows",
         replaced,
         Rows([{"id": n} for n in (0, *range(3, 10))]),
         Rows([{"id": n} for n in (0, *range(2, 10))], version=1),
@@ -83,7 +83,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(added), table.with_deleted(added, [0]))
         table.commit(table.remove(added))
 
-    about = "A tombstone without the deletion vector does not remove the file that has one"
+    about = "A tombstone without a deletion vector does not remove a file that has one"
     yield _case(
         "vector-other-key",
         about,
@@ -113,7 +113,7 @@ def _vectors() -> Iterator[Case]:
 
     yield _case(
         "vector-sparse",
-        "A deletion vector of each second row",
+        "A deletion vector of every second row",
         sparse,
         Rows([{"id": n} for n in range(1, 200, 2)]),
         section="deletion-vector-format",
@@ -138,7 +138,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(added), table.with_deleted(added, [0]))
         table.commit(table.metadata(configuration={}))
 
-    about = "Deletion vectors count where the property is off"
+    about = "Deletion vectors apply even if the property is off"
     yield _case("vector-property-off", about, off, Rows([{"id": n} for n in range(1, 10)]), section=section)
 
     def gone(table: TableBuilder) -> None:
@@ -146,7 +146,7 @@ def _vectors() -> Iterator[Case]:
         table.commit(table.remove(added), table.with_deleted(added, [0], "u"))
         next(table.root.glob("deletion_vector_*.bin")).unlink()
 
-    about = "The file of a deletion vector is missing: deleted rows do not come back"
+    about = "If the file of a deletion vector is missing, deleted rows do not reappear"
     yield _case("vector-missing", about, gone, Refused(Rows(ids(9))), section=section, rule="vector-file-missing")
 
     def damaged(table: TableBuilder) -> None:
@@ -155,7 +155,7 @@ def _vectors() -> Iterator[Case]:
         file = next(table.root.glob("deletion_vector_*.bin"))
         file.write_bytes(file.read_bytes()[:5] + b"\xff" * 12)
 
-    about = "The file of a deletion vector is damaged: it is refused"
+    about = "A damaged deletion vector file is refused"
     yield _case("vector-damaged", about, damaged, Refused(Rows(ids(9))), section=section, rule="vector-unreadable")
     about = "An append to a table with deletion vectors"
 
@@ -204,7 +204,7 @@ def _mapping() -> Iterator[Case]:
         return {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": str(largest)}
 
     def file(*columns: tuple[str, int, list[Any]]) -> pa.Table:
-        """Columns by their physical names, with field ids."""
+        """The columns by physical name, with field ids."""
         schema = [
             pa.field(name, pa.array(values).type, metadata={"PARQUET:field_id": str(number)})
             for name, number, values in columns
@@ -250,7 +250,7 @@ def _mapping() -> Iterator[Case]:
             table.commit(table.metadata(fields(*columns), configuration=properties(mode, 3)))
             table.commit(table.add(file(("col-a", 1, [2]), ("col-c", 3, ["new"]))))
 
-        about = f"A column that was dropped and added again by its name, mapped by {mode}"
+        about = f"A column dropped and re-added with the same name, mapped by {mode}"
         rows = [{"id": 1, "v": None}, {"id": 2, "v": "new"}]
         yield _case(f"mapping-{mode}-dropped", about, dropped, Rows(rows), section=section)
 
@@ -259,7 +259,7 @@ def _mapping() -> Iterator[Case]:
             add = table.add(file(("col-a", 1, [1])), {"col-b": "p"})
             table.commit(table.protocol(versions=(2, 5)), metadata, add)
 
-        about = f"A partition column, by its physical name in the log, mapped by {mode}"
+        about = f"A partition column, with its physical name in the log, mapped by {mode}"
         yield _case(f"mapping-{mode}-partition", about, partitioned, Rows([{"id": 1, "v": "p"}]), section=section)
 
     def by_id(table: TableBuilder) -> None:
@@ -267,7 +267,7 @@ def _mapping() -> Iterator[Case]:
         metadata = table.metadata(fields(*two), configuration=properties("id"))
         table.commit(table.protocol(versions=(2, 5)), metadata, table.add(data))
 
-    about = "Mapped by id: the names in the file do not count"
+    about = "Mapped by id: the names in the file are ignored"
     yield _case("mapping-id-only", about, by_id, Rows([{"id": 1, "v": "x"}]), section=section)
 
     def listed(table: TableBuilder) -> None:
@@ -284,7 +284,7 @@ def _mapping() -> Iterator[Case]:
         metadata = table.metadata(fields(*two), configuration={"delta.columnMapping.mode": "none"})
         table.commit(table.protocol(versions=(2, 5)), metadata, table.add(data))
 
-    about = "Mode none: physical names in the schema do not count"
+    about = "Mode none: physical names in the schema are ignored"
     yield _case("mapping-none", about, none, Rows([{"id": 1, "v": "x"}]), section=section)
 
 
@@ -297,13 +297,13 @@ def _versions() -> Iterator[Case]:
         def build(table: TableBuilder, reader: int = reader, writer: int = writer) -> None:
             table.commit(table.protocol(versions=(reader, writer)), table.metadata(), table.add([{"id": 0}]))
 
-        about = f"A table of reader version {reader} and writer version {writer}"
+        about = f"A table with reader version {reader} and writer version {writer}"
         yield _case(f"version-{reader}-{writer}", about, build, Rows(ids(0)), section="protocol-evolution")
 
     def new_reader(table: TableBuilder) -> None:
         table.commit(table.protocol(["x"], ["x"], versions=(4, 8)), table.metadata(), table.add([{"id": 0}]))
 
-    about = "A reader version that does not exist yet is refused"
+    about = "An unknown reader version is refused"
     yield _case(
         "version-new-reader",
         about,
@@ -316,7 +316,7 @@ def _versions() -> Iterator[Case]:
     def empty(table: TableBuilder) -> None:
         table.commit(table.protocol([], []), table.metadata(), table.add([{"id": 0}]))
 
-    yield _case("version-3-7-no-features", "A table with features that lists none", empty, Rows(ids(0)))
+    yield _case("version-3-7-no-features", "A table with empty feature lists", empty, Rows(ids(0)))
 
     def upgraded(table: TableBuilder) -> None:
         table.commit(table.protocol(versions=(1, 1)), table.metadata(), table.add([{"id": 0}]))
@@ -343,26 +343,26 @@ def _unknown() -> Iterator[Case]:
         )[1]
 
     both = listing(["neverHeardOf"], ["neverHeardOf"])
-    about = "A reader feature that is not known: the table is not read"
+    about = "A table with an unknown reader feature is not read"
     yield _case("unknown-reader", about, both, Refused(Rows(ids(0))), rule="feature-unknown")
-    about = "A reader feature that is not known: the table is not written"
+    about = "A table with an unknown reader feature is not written"
     yield _case(
         "unknown-reader-write", about, both, Refused(_APPEND), Log("latest-version", value=0), rule="feature-unknown"
     )
     among = listing(["deletionVectors", "neverHeardOf"], ["deletionVectors", "neverHeardOf"])
-    about = "A reader feature that is not known, beside a known one"
+    about = "An unknown reader feature next to a known one"
     yield _case("unknown-reader-among", about, among, Refused(Rows(ids(0))), rule="feature-unknown")
     writer = listing(["neverHeardOf"], None)
-    about = "A writer feature that is not known: the table is read"
+    about = "A table with an unknown writer feature is read"
     yield _case("unknown-writer-read", about, writer, Rows(ids(0)), rule="feature-unknown")
-    about = "A writer feature that is not known: the table is not written"
+    about = "A table with an unknown writer feature is not written"
     yield _case(
         "unknown-writer-write", about, writer, Refused(_APPEND), Log("latest-version", value=0), rule="feature-unknown"
     )
-    about = "A writer feature that is not known: no row is deleted"
+    about = "A table with an unknown writer feature: no row is deleted"
     deleted = Refused(Write("delete", where="id = 0"))
     yield _case("unknown-writer-delete", about, writer, deleted, Log("latest-version", value=0), rule="feature-unknown")
-    about = "A writer feature that is not known: no property is set"
+    about = "A table with an unknown writer feature: no property is set"
     refused = Refused(Write("set_properties", properties={"delta.logRetentionDuration": "interval 9 days"}))
     yield _case(
         "unknown-writer-property", about, writer, refused, Log("latest-version", value=0), rule="feature-unknown"
@@ -371,7 +371,7 @@ def _unknown() -> Iterator[Case]:
     def new_writer(table: TableBuilder) -> None:
         table.commit(table.protocol(versions=(1, 8)), table.metadata(), table.add([{"id": 0}]))
 
-    about = "A writer version that does not exist yet: the table is not written"
+    about = "A table with an unknown writer version is not written"
     yield _case(
         "version-new-writer",
         about,
@@ -386,7 +386,7 @@ def _unknown() -> Iterator[Case]:
 
 
 def _for_writers_only() -> Iterator[Case]:
-    """Readers need not know them."""
+    """Writer-only features, which readers may ignore."""
     features = {
         "appendOnly": {"delta.appendOnly": "true"},
         "invariants": {},
@@ -436,7 +436,7 @@ def _for_writers_only() -> Iterator[Case]:
             {"domainMetadata": domain},
         )
 
-    about = "Row ids are no columns of the table"
+    about = "Row ids are not columns of the table"
     yield _case("reads-row-ids", about, tracked, Rows(ids(0)), section="row-tracking")
 
 
@@ -493,7 +493,7 @@ def _types() -> Iterator[Case]:
         rows = [{"v": float(first) if new == "double" else first}, {"v": second}]
         yield _case(
             f"widened-{name}",
-            f"A column that was widened from {old} to {new}",
+            f"A column widened from {old} to {new}",
             build,
             Rows(rows),
             section="type-widening",

@@ -1,4 +1,4 @@
-"""In-commit timestamps: logs that were cleaned, disabled, enabled again, copied with their properties, or damaged."""
+"""Cases about in-commit timestamps in logs after clean-up, disabling, re-enabling, cloning, or damage."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from deltalog.conformance.case import (
     Rows,
     VersionAt,
 )
-from deltalog.conformance.cases.common import CDF, ICT_READERS, ICT_SECTION, Timeline, each, ids, minute
+from deltalog.conformance.cases.common import CDF, ICT_READERS, ICT_SECTION, Timeline, case_rows, ids, minute
 from deltalog.conformance.cases.ict_reading import ENABLED, FROM_START, LATE
 
 _COPIED = FROM_START.but(file=[9000] * 5)
 
 
 def cases() -> Iterator[Case]:
-    yield from each("ict-active", ICT, "in-commit-timestamps", _active())
-    yield from each("ict-off", ICT, ICT_READERS, _disabled())
-    yield from each("ict-pair", ICT, ICT_READERS, _pairs())
-    yield from each("ict-cleaned", ICT, ICT_READERS, _cleaned())
-    yield from each("ict-damage", ICT, ICT_SECTION, _damaged())
+    yield from case_rows("ict-active", ICT, "in-commit-timestamps", _active())
+    yield from case_rows("ict-off", ICT, ICT_READERS, _disabled())
+    yield from case_rows("ict-pair", ICT, ICT_READERS, _pairs())
+    yield from case_rows("ict-cleaned", ICT, ICT_READERS, _cleaned())
+    yield from case_rows("ict-damage", ICT, ICT_SECTION, _damaged())
 
 
 def _active() -> Iterator[tuple[object, ...]]:
-    """The three conditions. Where one is missing, timestamps in commits do not count."""
+    """The three conditions for in-commit timestamps. If one is missing, timestamps in commits are ignored."""
     by_file = [Rows(ids(1), at_ms=minute(101)), Rows(ids(0), at_ms=minute(100.5))]
     file = [100 + n for n in range(5)]
 
     def without(name: str, about: str, change: dict[str, object]) -> tuple[object, ...]:
-        """A table whose commits have timestamps, at the minutes 0 to 4, and files of the minutes 100 to 104."""
+        """A table whose commits have timestamps at minutes 0 to 4 and file times at minutes 100 to 104."""
 
         def build(table: TableBuilder) -> None:
             features = change.get("features", ["inCommitTimestamp"])
@@ -55,39 +55,39 @@ def _active() -> Iterator[tuple[object, ...]]:
                     table.add([{"id": version}]), at_ms=minute(version), ict=True, file_ms=minute(file[version])
                 )
 
-        return name, f"{about}: file times count", build, by_file
+        return name, f"{about}: file times are used", build, by_file
 
-    yield without("no-property", "The feature is listed and the property is absent", {"properties": {}})
+    yield without("no-property", "The feature is listed but the property is absent", {"properties": {}})
     yield without(
-        "property-false", "The feature is listed and the property is false", {"properties": {ICT_PROPERTY: "false"}}
+        "property-false", "The feature is listed but the property is false", {"properties": {ICT_PROPERTY: "false"}}
     )
-    yield without("no-feature", "The property is true and the feature is not listed", {"features": ["appendOnly"]})
+    yield without("no-feature", "The property is true but the feature is not listed", {"features": ["appendOnly"]})
     yield without(
-        "no-features", "The property is true and the writer version is 2", {"features": None, "versions": (1, 2)}
+        "no-features", "The property is true but the writer version is 2", {"features": None, "versions": (1, 2)}
     )
     listed = Timeline(ict_from=0, file=[9000] * 5, features=("inCommitTimestamp", "domainMetadata"))
     yield "among-others", "The feature is listed among others", listed, [Rows(ids(2), at_ms=minute(2))]
     yield (
         "readers-need-nothing",
-        "A table with the feature is read by its latest version",
+        "The latest version of a table with the feature is read",
         _COPIED,
         [LatestVersion(4), Rows(ids(4))],
     )
 
 
 def _disabled() -> Iterator[tuple[object, ...]]:
-    """On from version 1, off from version 3; the file times are a day later."""
+    """On since version 1, off since version 3; the file times are a day later."""
     off = Timeline(at=(0, 1, 2, 3, 4), file=(1440, 1441, 1442, 1443, 1444), ict_from=1, ict_until=3)
     reference = {"basis": REFERENCE}
     yield (
         "by-file-times",
-        "After they were turned off, all versions are found by file times",
+        "After they were turned off, file times are used for all versions",
         off,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(1), at_ms=minute(1441.5)), Rows(ids(4), at_ms=minute(1444))],
     )
     yield (
         "own-timestamp-before",
-        "A timestamp of the time when they were on is before all file times",
+        "After they were turned off, an earlier in-commit timestamp is before all file times",
         off,
         [Refused(Rows(ids(2), at_ms=minute(2)))],
         reference,
@@ -100,7 +100,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "before-was-on",
-        "A version of the time when they were on is read by its number",
+        "A version from the time when they were on is read by its number",
         off,
         [Rows(ids(2), version=2)],
     )
@@ -113,32 +113,32 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "stale-pair",
-        "A pair that was left behind when they were turned off does not count",
+        "Enablement properties left behind when they were turned off are ignored",
         stale,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(0), at_ms=minute(1440))],
     )
     again = _again
     yield (
         "again-new-era",
-        "Turned on again: from the new enablement on, timestamps count",
+        "Turned on again: timestamps are used since the new enablement",
         again,
         [Rows(ids(5), at_ms=minute(50)), Rows(ids(6), at_ms=minute(60)), Rows(ids(5), at_ms=minute(60) - 1)],
     )
     yield (
         "again-between",
-        "Turned on again: before the new enablement, file times count",
+        "Turned on again: file times are used before the new enablement",
         again,
         [Rows(ids(4), at_ms=minute(50) - 1), Rows(ids(3), at_ms=minute(43.5))],
     )
     yield (
         "again-old-era",
-        "Turned on again: versions of the first time are found by file times",
+        "Turned on again: versions of the first period are found by file times",
         again,
         [Rows(ids(1), at_ms=minute(41)), Rows(ids(2), at_ms=minute(42.5))],
     )
     yield (
         "again-before",
-        "Turned on again: timestamps of the first time are before all file times",
+        "Turned on again: timestamps of the first period are before all file times",
         again,
         [Refused(Rows(ids(1), at_ms=minute(1)))],
         reference,
@@ -152,7 +152,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
 
 
 def _again(table: TableBuilder) -> None:
-    """On from version 1 to 2, off at 3 and 4, on again from version 5."""
+    """On in versions 1 and 2, off in 3 and 4, on again since version 5."""
     Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3)(table)
     pair = {ICT_PROPERTY: "true", PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
     table.commit(table.metadata(configuration=pair), table.add([{"id": 5}]), at_ms=minute(50), ict=True)
@@ -160,16 +160,16 @@ def _again(table: TableBuilder) -> None:
 
 
 def _pairs() -> Iterator[tuple[object, ...]]:
-    """Enablement pairs that contradict the log, or themselves. The rows of the table do not depend on them."""
+    """Enablement properties that are invalid or contradict the log. They do not affect reading rows."""
     stamp = str(ENABLED)
     wrong: list[tuple[str, str, tuple[str | None, str | None], str]] = [
-        ("no-timestamp", "has a version and no timestamp", ("3", None), "ict-half-enablement-pair"),
-        ("no-version", "has a timestamp and no version", (None, stamp), "ict-half-enablement-pair"),
-        ("not-a-version", "has a version that is no number", ("three", stamp), "ict-enablement-invalid"),
-        ("not-a-timestamp", "has a timestamp that is no number", ("3", "yesterday"), "ict-enablement-invalid"),
+        ("no-timestamp", "has a version but no timestamp", ("3", None), "ict-half-enablement-pair"),
+        ("no-version", "has a timestamp but no version", (None, stamp), "ict-half-enablement-pair"),
+        ("not-a-version", "has a version that is not a number", ("three", stamp), "ict-enablement-invalid"),
+        ("not-a-timestamp", "has a timestamp that is not a number", ("3", "yesterday"), "ict-enablement-invalid"),
         (
             "after-latest",
-            "has a version after the latest, as a clone has it",
+            "has a version after the latest, as in some clones",
             ("9", stamp),
             "ict-enablement-after-latest",
         ),
@@ -178,17 +178,17 @@ def _pairs() -> Iterator[tuple[object, ...]]:
         damaged = LATE.but(pair=pair)
         yield (
             f"{name}-rows",
-            f"A pair that {about}: rows are read",
+            f"An enablement pair that {about}: rows are read",
             damaged,
             [Rows(ids(5)), Rows(ids(2), version=2)],
             {"rule": rule},
         )
         refused = [Refused(Rows(ids(4), at_ms=minute(11)))]
-        if name != "after-latest":  # the reference answers for times before the pair's
+        if name != "after-latest":  # the reference implementation answers for times before that of the pair
             refused.append(Refused(Rows(ids(1), at_ms=minute(1))))
         yield (
             f"{name}-time",
-            f"A pair that {about}: no version is guessed from a time",
+            f"An enablement pair that {about}: time travel by timestamp is refused",
             damaged,
             refused,
             {"basis": REFERENCE, "rule": rule},
@@ -201,7 +201,7 @@ def _pairs() -> Iterator[tuple[object, ...]]:
 
     yield (
         "clone",
-        "A clone that took the pair of its source: rows are read, times are refused",
+        "A clone with the enablement pair of its source: rows are read, timestamps are refused",
         cloned,
         [Rows(ids(1)), Refused(Rows(ids(0), at_ms=minute(500)))],
         {"basis": REFERENCE, "rule": "ict-enablement-after-latest"},
@@ -219,23 +219,23 @@ def _pairs() -> Iterator[tuple[object, ...]]:
 
     yield (
         "carried-on",
-        "A later metaData carries the pair on",
+        "A later metaData action keeps the enablement pair",
         carried,
         [Rows(ids(3), at_ms=ENABLED), Rows(ids(2), at_ms=ENABLED - 1), Rows(ids(6), at_ms=minute(13))],
     )
     yield (
         "before-the-log",
-        "The pair names a version that was cleaned: timestamps count for the rest",
+        "The enablement version was deleted by log clean-up: timestamps are used for the rest",
         LATE.but(checkpoints=(4,), dropped=(0, 1, 2, 3)),
         [Rows(ids(4), at_ms=minute(11)), Rows(ids(5), at_ms=minute(12))],
     )
 
 
 def _cleaned() -> Iterator[tuple[object, ...]]:
-    """Logs whose first commits were deleted behind a checkpoint."""
+    """Logs whose first commits were deleted after a checkpoint."""
     short = _COPIED.but(checkpoints=(2,), dropped=(0, 1))
     reference = {"basis": REFERENCE}
-    yield "exact-checkpoint", "The commit of the checkpoint has its timestamp", short, [Rows(ids(2), at_ms=minute(2))]
+    yield "exact-checkpoint", "The timestamp of the commit at the checkpoint", short, [Rows(ids(2), at_ms=minute(2))]
     yield (
         "after-checkpoint",
         "A time after the checkpoint",
@@ -244,35 +244,40 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "before-checkpoint",
-        "A time before the first commit that is left is refused",
+        "A time before the first remaining commit is refused",
         short,
         [Refused(Rows(ids(1), at_ms=minute(1.5)))],
         reference,
     )
     yield (
         "ms-before",
-        "A millisecond before the first commit that is left is refused",
+        "A millisecond before the first remaining commit is refused",
         short,
         [Refused(Rows(ids(1), at_ms=minute(2) - 1))],
         reference,
     )
-    yield "history", "The history of what is left", short, [History({2: minute(2), 3: minute(3), 4: minute(4)})]
+    yield (
+        "history",
+        "The history of the remaining commits",
+        short,
+        [History({2: minute(2), 3: minute(3), 4: minute(4)})],
+    )
     yield (
         "gone-by-number",
-        "A version that was cleaned is refused by its number",
+        "A version number deleted by log clean-up is refused",
         short,
         [Refused(Rows(ids(1), version=1))],
     )
     late = LATE.but(checkpoints=(3,), dropped=(0, 1, 2))
     yield (
         "late-first-is-enablement",
-        "What is left begins with the enablement",
+        "The remaining log begins with the enabling commit",
         late,
         [Rows(ids(3), at_ms=ENABLED), Rows(ids(4), at_ms=minute(11))],
     )
     yield (
         "late-before",
-        "Before the enablement nothing is left",
+        "No commit before the enablement remains",
         late,
         [Refused(Rows(ids(2), at_ms=ENABLED - 1))],
         reference,
@@ -280,7 +285,7 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
     gone = LATE.but(checkpoints=(4,), dropped=(0, 1, 2, 3))
     yield (
         "late-enablement-gone",
-        "The enabling commit itself is gone",
+        "The enabling commit is deleted",
         gone,
         [Rows(ids(4), at_ms=minute(11)), Rows(ids(5), at_ms=minute(12)), Refused(Rows(ids(3), at_ms=ENABLED))],
         reference,
@@ -288,14 +293,14 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
     some = LATE.but(checkpoints=(1,), dropped=(0,))
     yield (
         "late-some-left",
-        "Some commits before the enablement are left",
+        "Some commits before the enablement remain",
         some,
         [Rows(ids(1), at_ms=minute(1)), Rows(ids(2), at_ms=ENABLED - 1), Rows(ids(3), at_ms=ENABLED)],
     )
     early = _COPIED.but(checkpoints=(1,), dropped=(0,), properties=CDF)
     yield (
         "changes",
-        "A feed begins with the first commit that is left",
+        "A change data feed begins with the first remaining commit",
         early,
         [
             Changes(
@@ -308,7 +313,7 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
     own = _COPIED.but(checkpoints=(2,), dropped=(0, 1, 2))
     yield (
         "commit-of-checkpoint-gone",
-        "The checkpoint's commit is gone, and with it the time of that version",
+        "The commit at the checkpoint is deleted, so the time of that version is unknown",
         own,
         [Rows(ids(2), version=2), Rows(ids(3), at_ms=minute(3)), Refused(Rows(ids(2), at_ms=minute(2)))],
         {"basis": REFERENCE, "section": "metadata-cleanup"},
@@ -316,26 +321,26 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
     two = _COPIED.but(checkpoints=(1, 3), dropped=(0,))
     yield (
         "two-checkpoints",
-        "Two checkpoints: times between them are found",
+        "Times between two checkpoints",
         two,
         [Rows(ids(1), at_ms=minute(1)), Rows(ids(2), at_ms=minute(2.5)), Rows(ids(3), at_ms=minute(3))],
     )
     yield (
         "checkpoint-kept-commits",
-        "A checkpoint changes nothing about times",
+        "A checkpoint does not affect times",
         _COPIED.but(checkpoints=(3,)),
         [Rows(ids(version), at_ms=minute(version)) for version in range(5)],
     )
 
 
 def _damaged() -> Iterator[tuple[object, ...]]:
-    """Commits that break the rules for writers. Rows do not depend on commitInfo; a time that a commit lacks is not
-    made up."""
+    """Commits that violate writer requirements. Rows do not depend on commitInfo; a missing timestamp is not
+    invented."""
     kinds: list[tuple[str, str, dict[str, object], str]] = [
         ("no-commit-info", "has no commitInfo", {"info": "absent"}, "commit-info-missing"),
         ("no-ict", "has no inCommitTimestamp", {"ict": False}, "ict-missing"),
-        ("text", "has a text for a timestamp", {"ict": "2025-01-15T12:02:00Z"}, "ict-invalid"),
-        ("null", "has null for a timestamp", {"ict": None}, "ict-missing"),
+        ("text", "has a string as timestamp", {"ict": "2025-01-15T12:02:00Z"}, "ict-invalid"),
+        ("null", "has null as timestamp", {"ict": None}, "ict-missing"),
     ]
     for name, about, options, rule in kinds:
         for where, version in (("middle", 2), ("latest", 4)):
@@ -349,14 +354,14 @@ def _damaged() -> Iterator[tuple[object, ...]]:
             )
             yield (
                 f"{name}-{where}-time",
-                f"The {where} commit {about}: other times are right or refused",
+                f"The {where} commit {about}: other timestamps are right or refused",
                 damaged,
                 [MayRefuse(Rows(ids(1), at_ms=minute(1))), MayRefuse(Rows(ids(3), at_ms=minute(3)))],
                 {"rule": rule},
             )
             yield (
                 f"{name}-{where}-history",
-                f"The {where} commit {about}: no timestamp is made up for it",
+                f"The {where} commit {about}: no timestamp is invented for it",
                 damaged,
                 [MayRefuse(History({version: None, 1: minute(1)}))],
                 {"rule": rule, "basis": REFERENCE},
@@ -364,7 +369,7 @@ def _damaged() -> Iterator[tuple[object, ...]]:
     last = _COPIED.but(damage={2: {"info": "last"}})
     yield (
         "commit-info-last",
-        "commitInfo is the last action of a commit: rows are read, times are right or refused",
+        "commitInfo is the last action of a commit: rows are read, timestamps are right or refused",
         last,
         [Rows(ids(4)), MayRefuse(Rows(ids(2), at_ms=minute(2))), MayRefuse(Rows(ids(2), at_ms=minute(2.5)))],
         {"rule": "commit-info-not-first"},
@@ -380,7 +385,7 @@ def _damaged() -> Iterator[tuple[object, ...]]:
     equal = _COPIED.but(damage={3: {"ict": minute(2)}})
     yield (
         "equal",
-        "Two commits have one timestamp: rows are read by version",
+        "Two commits have the same timestamp: rows are read by version",
         equal,
         [Rows(ids(4)), Rows(ids(2), version=2), Rows(ids(3), version=3)],
         {"rule": "ict-not-increasing"},
@@ -388,7 +393,7 @@ def _damaged() -> Iterator[tuple[object, ...]]:
     back = _COPIED.but(damage={2: {"ict": minute(-5)}})
     yield (
         "back",
-        "A timestamp is before the one before: rows are read by version",
+        "A timestamp is earlier than the previous one: rows are read by version",
         back,
         [Rows(ids(4)), Rows(ids(2), version=2), Rows(ids(4), at_ms=minute(4))],
         {"rule": "ict-not-increasing"},
@@ -396,7 +401,7 @@ def _damaged() -> Iterator[tuple[object, ...]]:
     info = _COPIED.but(damage={version: {"info": {"timestamp": minute(999)}} for version in range(5)})
     yield (
         "other-timestamp",
-        "commitInfo.timestamp is another time, and does not count",
+        "commitInfo.timestamp is a different time and is ignored",
         info,
         [Rows(ids(1), at_ms=minute(1)), Rows(ids(3), at_ms=minute(3.5))],
         {"section": "commit-provenance-information"},
@@ -404,7 +409,7 @@ def _damaged() -> Iterator[tuple[object, ...]]:
     unknown = _COPIED.but(damage={version: {"info": {"x": {"y": [1]}, "engineInfo": None}} for version in range(5)})
     yield (
         "unknown-fields",
-        "commitInfo has fields that no reader knows",
+        "commitInfo has unknown fields",
         unknown,
         [Rows(ids(1), at_ms=minute(1))],
         {"section": "commit-provenance-information"},

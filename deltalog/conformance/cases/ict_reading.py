@@ -1,4 +1,4 @@
-"""In-commit timestamps: which version was current at a point in time, and the timestamps that engines show."""
+"""Cases about reading in-commit timestamps: time travel, and the timestamps that engines show."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from deltalog.conformance.case import (
     Step,
     VersionAt,
 )
-from deltalog.conformance.cases.common import CDF, ICT_READERS, Timeline, each, ids, minute
+from deltalog.conformance.cases.common import CDF, ICT_READERS, Timeline, case_rows, ids, minute
 
 _DAYS = DAY // MINUTE
-# Versions 0 to 4 have in-commit timestamps a minute apart; the file times are what a copy, a restore, or a wrong clock
-# makes of them.
+# Versions 0 to 4 have in-commit timestamps a minute apart. The file times are those after copying or restoring the
+# table, or those of a wrong clock.
 FROM_START = Timeline(ict_from=0)
 FILE_TIMES: dict[str, tuple[str, list[float] | None]] = {
-    "kept": ("file times that are those of the commits", None),
-    "copied": ("file times of a copy, all later and equal", [10 * _DAYS] * 5),
-    "reversed": ("file times in the opposite order", [4, 3, 2, 1, 0]),
-    "in-2001": ("file times of the year 2001", [-24 * 365 * 60 + n for n in range(5)]),
-    "one-late": ("one commit whose file is days newer", [0, 1, 9 * _DAYS, 3, 4]),
+    "kept": ("file times equal to the timestamps", None),
+    "copied": ("the file times of a copy, all equal and later", [10 * _DAYS] * 5),
+    "reversed": ("file times in reverse order", [4, 3, 2, 1, 0]),
+    "in-2001": ("file times in the year 2001", [-24 * 365 * 60 + n for n in range(5)]),
+    "one-late": ("one commit file that is days newer", [0, 1, 9 * _DAYS, 3, 4]),
 }
-# Versions 0 to 2 have none; version 3 turns them on.
+# Versions 0 to 2 have no in-commit timestamps; version 3 turns them on.
 LATE = Timeline(at=(0, 1, 2, 10, 11, 12), ict_from=3)
 ENABLED = minute(10)
 
@@ -38,15 +38,15 @@ ENABLED = minute(10)
 def cases() -> Iterator[Case]:
     for name, (about, file) in FILE_TIMES.items():
         yield from _probes(f"ict-time-travel-{name}", about, FROM_START.but(file=file))
-    yield from each("ict-late", ICT, ICT_READERS, _late())
-    yield from each("ict-late", ICT, ICT_READERS, _late_moved())
-    yield from each("ict-history", ICT, ICT_READERS, _histories())
-    yield from each("ict-changes", ICT, ICT_READERS, _changes())
-    yield from each("ict-spacing", ICT, ICT_READERS, _spacings())
+    yield from case_rows("ict-late", ICT, ICT_READERS, _late())
+    yield from case_rows("ict-late", ICT, ICT_READERS, _late_moved())
+    yield from case_rows("ict-history", ICT, ICT_READERS, _histories())
+    yield from case_rows("ict-changes", ICT, ICT_READERS, _changes())
+    yield from case_rows("ict-spacing", ICT, ICT_READERS, _spacings())
 
 
 def _probes(prefix: str, about: str, build: Timeline) -> Iterator[Case]:
-    """Every kind of point in time, on one table."""
+    """Time travel to all kinds of instants on one table."""
 
     def case(name: str, what: str, *steps: Step, **more: str) -> Case:
         return Case(f"{prefix}-{name}", ICT, f"{what}, with {about}", ICT_READERS, build, steps, **more)
@@ -54,26 +54,31 @@ def _probes(prefix: str, about: str, build: Timeline) -> Iterator[Case]:
     def at(ms: int, version: int) -> Step:
         return Rows(ids(version), at_ms=ms)
 
-    yield case("exact", "The timestamp of a commit is its version", at(minute(2), 2))
-    yield case("exact-first", "The timestamp of version 0 is version 0", at(minute(0), 0))
-    yield case("exact-last", "The timestamp of the latest commit is the latest version", at(minute(4), 4))
-    yield case("ms-before", "A millisecond before a commit is the version before", at(minute(2) - 1, 1))
-    yield case("ms-after", "A millisecond after a commit is that version", at(minute(2) + 1, 2))
-    yield case("between", "A time between two commits is the earlier one", at(minute(3.5), 3))
+    yield case("exact", "The timestamp of a commit yields its version", at(minute(2), 2))
+    yield case("exact-first", "The timestamp of version 0 yields version 0", at(minute(0), 0))
+    yield case("exact-last", "The timestamp of the latest commit yields the latest version", at(minute(4), 4))
+    yield case("ms-before", "A millisecond before a commit yields the previous version", at(minute(2) - 1, 1))
+    yield case("ms-after", "A millisecond after a commit yields its version", at(minute(2) + 1, 2))
+    yield case("between", "A time between two commits yields the earlier one", at(minute(3.5), 3))
     yield case(
         "before-first", "A time before the first commit is refused", Refused(at(minute(0) - 1, 0)), basis=REFERENCE
     )
     yield case(
         "after-last", "A time after the latest commit is refused", Refused(at(minute(4) + 1, 4)), basis=REFERENCE
     )
-    yield case("by-number", "A version by its number does not depend on times", Rows(ids(1), version=1))
+    yield case("by-number", "A version number does not depend on timestamps", Rows(ids(1), version=1))
 
 
 def _late() -> Iterator[tuple[object, ...]]:
-    yield "exact-enablement", "The enablement timestamp is the enablement version", LATE, [Rows(ids(3), at_ms=ENABLED)]
+    yield (
+        "exact-enablement",
+        "The enablement timestamp yields the enablement version",
+        LATE,
+        [Rows(ids(3), at_ms=ENABLED)],
+    )
     yield (
         "ms-before-enablement",
-        "A millisecond before the enablement is the last version without a timestamp",
+        "A millisecond before the enablement yields the last version without a timestamp",
         LATE,
         [Rows(ids(2), at_ms=ENABLED - 1)],
     )
@@ -96,7 +101,7 @@ def _late() -> Iterator[tuple[object, ...]]:
         at_ms = minute(LATE.at[version])
         yield (
             f"version-at-{version}",
-            f"The time of version {version} is version {version}",
+            f"The time of version {version} yields version {version}",
             LATE,
             [VersionAt(at_ms, version)],
         )
@@ -112,45 +117,45 @@ def _late() -> Iterator[tuple[object, ...]]:
 
 
 def _late_moved() -> Iterator[tuple[object, ...]]:
-    """The file times are not those of the commits."""
+    """Tables whose file times differ from the timestamps."""
     old = LATE.but(file=(0, 1, 2, -9000, -9000, -9000))
     yield (
         "file-times-after-are-old",
-        "File times from the enablement on are old and do not matter",
+        "Old file times since the enablement are ignored",
         old,
         [Rows(ids(4), at_ms=minute(11)), Rows(ids(2), at_ms=ENABLED - 1)],
     )
     new = LATE.but(file=(0, 1, 2, 9000, 9000, 9000))
     yield (
         "file-times-after-are-new",
-        "File times from the enablement on are new and do not matter",
+        "New file times since the enablement are ignored",
         new,
         [Rows(ids(5), at_ms=minute(12)), Rows(ids(3), at_ms=minute(10.5))],
     )
     moved = LATE.but(file=(0, 9000, 9001, 10, 11, 12))
     yield (
         "earlier-moved-bounded",
-        "Files of earlier commits are newer than the enablement: before it, only they count",
+        "Earlier commit files are newer than the enablement: before it, only file times are used",
         moved,
         [Rows(ids(0), at_ms=ENABLED - 1)],
     )
     yield (
         "earlier-moved-enablement",
-        "Files of earlier commits are newer than the enablement, which is found",
+        "Earlier commit files are newer than the enablement, which is still found",
         moved,
         [Rows(ids(3), at_ms=ENABLED), Rows(ids(5), at_ms=minute(12))],
     )
     copied = LATE.but(file=(9000, 9001, 9002, 9003, 9004, 9005))
     yield (
         "copied-enablement",
-        "In a copy the enablement timestamp is the enablement version",
+        "In a copy, the enablement timestamp yields the enablement version",
         copied,
         [Rows(ids(3), at_ms=ENABLED)],
     )
-    yield "copied-later", "In a copy later versions keep their timestamps", copied, [Rows(ids(4), at_ms=minute(11.5))]
+    yield "copied-later", "In a copy, later versions keep their timestamps", copied, [Rows(ids(4), at_ms=minute(11.5))]
     yield (
         "copied-before",
-        "In a copy no earlier version is before the enablement",
+        "In a copy, times before the enablement yield no version",
         copied,
         [Refused(Rows(ids(2), at_ms=ENABLED - 1))],
         {"basis": REFERENCE},
@@ -158,7 +163,7 @@ def _late_moved() -> Iterator[tuple[object, ...]]:
     equal = LATE.but(file=(5, 5, 5, 10, 11, 12))
     yield (
         "equal-file-times",
-        "Equal file times become increasing by a millisecond each",
+        "Equal file times are adjusted in steps of a millisecond",
         equal,
         [Rows(ids(0), at_ms=minute(5)), Rows(ids(1), at_ms=minute(5) + 1), Rows(ids(2), at_ms=minute(5) + 2)],
         {"basis": REFERENCE},
@@ -166,7 +171,7 @@ def _late_moved() -> Iterator[tuple[object, ...]]:
     back = LATE.but(file=(5, 4, 3, 10, 11, 12))
     yield (
         "file-times-back",
-        "File times that run backwards become increasing",
+        "Decreasing file times are adjusted",
         back,
         [Rows(ids(1), at_ms=minute(5) + 1), Rows(ids(2), at_ms=minute(9))],
         {"basis": REFERENCE},
@@ -182,12 +187,17 @@ def _histories() -> Iterator[tuple[object, ...]]:
     moved = LATE.but(file=(0, 1, 2, 9000, 9001, 9002))
     yield (
         "late-moved",
-        "The history shows timestamps after the enablement, whatever the file times",
+        "The history shows timestamps after the enablement, regardless of file times",
         moved,
         [History(both)],
     )
     off = Timeline(at=(0, 1, 2), file=(0, 5, 6))
-    yield "off", "The history of a table without them shows file times", off, [History({0: minute(0), 1: minute(5)})]
+    yield (
+        "off",
+        "The history of a table without in-commit timestamps shows file times",
+        off,
+        [History({0: minute(0), 1: minute(5)})],
+    )
 
 
 def _changes() -> Iterator[tuple[object, ...]]:
@@ -216,33 +226,33 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "from-exact",
-        "A feed from a commit's timestamp begins with it",
+        "A feed since the timestamp of a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2))],
     )
     yield (
         "from-ms-after",
-        "A feed from a millisecond later begins with the next commit",
+        "A feed since a millisecond after a commit begins with the next commit",
         copied,
         [Changes(inserted(3, 4), from_ms=minute(2) + 1)],
         {"basis": REFERENCE},
     )
     yield (
         "from-ms-before",
-        "A feed from a millisecond earlier begins with the commit",
+        "A feed since a millisecond before a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2) - 1)],
         {"basis": REFERENCE},
     )
     yield (
         "to-exact",
-        "A feed until a commit's timestamp ends with it",
+        "A feed until the timestamp of a commit ends with that commit",
         copied,
         [Changes(inserted(0, 1, 2), from_version=0, to_ms=minute(2))],
     )
     yield (
         "to-ms-before",
-        "A feed until a millisecond earlier ends with the commit before",
+        "A feed until a millisecond before a commit ends with the previous commit",
         copied,
         [Changes(inserted(0, 1), from_version=0, to_ms=minute(2) - 1)],
     )
@@ -254,7 +264,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "late-from-enablement",
-        "A feed from the enablement timestamp",
+        "A feed since the enablement timestamp",
         late,
         [Changes(inserted(3, 4, 5), from_ms=ENABLED)],
     )
@@ -266,7 +276,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "from-after-last",
-        "A feed from after the latest commit is refused",
+        "A feed since after the latest commit is refused",
         copied,
         [Refused(Changes([], from_ms=minute(4) + 1))],
         {"basis": REFERENCE},
@@ -274,7 +284,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
 
 
 def _spacings() -> Iterator[tuple[object, ...]]:
-    """Commits close together, far apart, and many of them."""
+    """Commits close together, commits far apart, and many commits."""
     tight = Timeline(at=[n / 60_000 for n in range(6)], ict_from=0, file=[9000] * 6)
     yield (
         "a-millisecond",
@@ -293,7 +303,7 @@ def _spacings() -> Iterator[tuple[object, ...]]:
         many = Timeline(at=range(number), ict_from=0, file=[9000] * number)
         yield (
             f"{number}-commits",
-            f"Each version of {number} commits is found by its timestamp",
+            f"Every version of {number} commits is found by its timestamp",
             many,
             [
                 step
@@ -311,6 +321,11 @@ def _spacings() -> Iterator[tuple[object, ...]]:
         [Rows(ids(2), at_ms=minute(49)), Rows(ids(3), at_ms=minute(50)), Rows(ids(4), at_ms=minute(999))],
     )
     at_zero = Timeline(at=(0, 1), ict_from=0, file=[9000] * 2, damage={0: {"ict": 0}, 1: {"ict": 1}})
-    yield "1970", "Timestamps of 1970 are timestamps", at_zero, [Rows(ids(0), at_ms=0), Rows(ids(1), at_ms=1)]
+    yield "1970", "Timestamps in the year 1970 are valid", at_zero, [Rows(ids(0), at_ms=0), Rows(ids(1), at_ms=1)]
     far = Timeline(at=(0, 1), ict_from=0, file=[0, 1], damage={1: {"ict": 4_102_444_800_000}})
-    yield "2100", "A commit of the future is not current today", far, [Rows(ids(0), at_ms=minute(60)), Rows(ids(1))]
+    yield (
+        "2100",
+        "A commit with a future timestamp is not current today",
+        far,
+        [Rows(ids(0), at_ms=minute(60)), Rows(ids(1))],
+    )

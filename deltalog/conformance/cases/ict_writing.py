@@ -1,4 +1,4 @@
-"""In-commit timestamps: the commits that an engine writes, at creation, at an enablement, and after them."""
+"""Cases about writing in-commit timestamps: on creation, on enablement, and afterwards."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from deltalog.conformance.case import (
     Step,
     Write,
 )
-from deltalog.conformance.cases.common import CDF, FUTURE, ICT_SECTION, Timeline, each, ids, minute
+from deltalog.conformance.cases.common import CDF, FUTURE, ICT_SECTION, Timeline, case_rows, ids, minute
 from deltalog.conformance.cases.ict_reading import FROM_START, LATE
 
 ON = {ICT_PROPERTY: "true"}
 _OFF = Timeline(at=(0, 1, 2))
 _GOOD = (Log("commit-info-first"), Log("one-commit-info"), Log("has-ict"), Log("checksum-has-ict"))
-# The last timestamp is of the year 2100, as a clock that was wrong left it: to every writer its own clock goes back.
+# A wrong clock set the last timestamp to the year 2100, so the clock of every writer is behind it.
 _AHEAD = FROM_START.but(at=(0, 1), damage={1: {"ict": FUTURE}})
 _VERBS: dict[str, tuple[Step, str]] = {
     "append": (Write("append", rows=[{"id": 100}]), "An append"),
@@ -40,11 +40,11 @@ _VERBS: dict[str, tuple[Step, str]] = {
 
 
 def cases() -> Iterator[Case]:
-    yield from each("ict-create", ICT, ICT_SECTION, _creation())
-    yield from each("ict-write", ICT, ICT_SECTION, _verbs())
-    yield from each("ict-enable", ICT, ICT_SECTION, _enablement())
-    yield from each("ict-disable", ICT, ICT_SECTION, _disabling())
-    yield from each("ict-conflict", ICT, ICT_SECTION, _conflicts())
+    yield from case_rows("ict-create", ICT, ICT_SECTION, _creation())
+    yield from case_rows("ict-write", ICT, ICT_SECTION, _verbs())
+    yield from case_rows("ict-enable", ICT, ICT_SECTION, _enablement())
+    yield from case_rows("ict-disable", ICT, ICT_SECTION, _disabling())
+    yield from case_rows("ict-conflict", ICT, ICT_SECTION, _conflicts())
 
 
 def _creation() -> Iterator[tuple[object, ...]]:
@@ -57,10 +57,10 @@ def _creation() -> Iterator[tuple[object, ...]]:
         [create, Log("commit-info-first", 0)],
         {"rule": "commit-info-not-first"},
     )
-    yield "timestamp", "Version 0 has the time at which it was made", None, [create, Log("ict-is-the-clock", 0)]
+    yield "timestamp", "Version 0 has the time of its creation", None, [create, Log("ict-is-the-clock", 0)]
     yield (
         "feature",
-        "The feature is listed as a writer feature, and is in effect",
+        "The feature is listed as a writer feature and enabled",
         None,
         [
             create,
@@ -71,7 +71,7 @@ def _creation() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "no-pair",
-        "A table that has them from version 0 has no enablement pair",
+        "A table with in-commit timestamps since version 0 has no enablement pair",
         None,
         [create, Log("no-pair")],
         {"basis": REFERENCE},
@@ -89,7 +89,12 @@ def _creation() -> Iterator[tuple[object, ...]]:
             Log("latest-version", value=2),
         ],
     )
-    yield "then-read", "A table with them is read back", None, [create, first, Rows(ids(0)), Log("rows", value=ids(0))]
+    yield (
+        "then-read",
+        "A table with in-commit timestamps is read back",
+        None,
+        [create, first, Rows(ids(0)), Log("rows", value=ids(0))],
+    )
     yield (
         "without",
         "A table without the property has no timestamps in its commits",
@@ -98,7 +103,7 @@ def _creation() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "partitioned",
-        "A partitioned table with them",
+        "A partitioned table with in-commit timestamps",
         None,
         [
             Create({"id": "long", "day": "string"}, partition_by=("day",), properties=ON),
@@ -109,7 +114,7 @@ def _creation() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "half-pair",
-        "A table is not created with half of an enablement pair",
+        "Creating a table with half of an enablement pair is refused",
         None,
         [MayRefuse(Create({"id": "long"}, properties={**ON, PAIR_VERSION: "7"})), Log("no-pair")],
         {"basis": REFERENCE, "rule": "ict-half-enablement-pair"},
@@ -117,7 +122,8 @@ def _creation() -> Iterator[tuple[object, ...]]:
 
 
 def _verbs() -> Iterator[tuple[object, ...]]:
-    """Every call that commits, on tables that have them from the start, late, and ahead of the clock."""
+    """All calls that commit, on tables with in-commit timestamps since version 0, since later, and ahead of the
+    clock."""
     for name, (verb, about) in _VERBS.items():
         start = FROM_START.but(at=(0, 1), checkpoints=())
         yield (
@@ -127,17 +133,17 @@ def _verbs() -> Iterator[tuple[object, ...]]:
             [verb, *_GOOD],
             {"rule": "commit-info-not-first"},
         )
-        yield f"{name}-clock", f"{about} has the time at which it was made", start, [verb, Log("ict-is-the-clock")]
+        yield f"{name}-clock", f"{about} has the time of its commit", start, [verb, Log("ict-is-the-clock")]
         yield (
             f"{name}-increases",
-            f"{about} has a timestamp after the one before",
+            f"{about} has a later timestamp than the previous commit",
             start,
             [verb, Log("ict-increases")],
             {"rule": "ict-not-increasing"},
         )
         yield (
             f"{name}-clock-back",
-            f"{about} after a commit of the year 2100 has its timestamp and a millisecond",
+            f"{about} after a commit of the year 2100 has its timestamp plus a millisecond",
             _AHEAD,
             [verb, Log("ict-is", 2, FUTURE + 1)],
             {"rule": "ict-not-increasing"},
@@ -155,7 +161,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     several = [Write("append", rows=[{"id": number}]) for number in range(5)]
     yield (
         "five-clock-back",
-        "Five appends after a commit of the year 2100 have five timestamps",
+        "Five appends after a commit of the year 2100 have increasing timestamps",
         _AHEAD,
         [*several, Log("ict-increases"), *(Log("ict-is", 2 + n, FUTURE + 1 + n) for n in range(5))],
     )
@@ -170,38 +176,38 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     stray = FROM_START.but(damage={4: {"file_ms": FUTURE}})
     yield (
         "file-time-ahead",
-        "A file time of the year 2100 does not reach the next timestamp",
+        "A file time in the year 2100 does not affect the next timestamp",
         stray,
         [several[0], Log("ict-is-the-clock")],
     )
     yield (
         "after-checkpoint",
-        "An append after a checkpoint, whose commit alone has the timestamp",
+        "An append after a checkpoint, where only the commit has the timestamp",
         FROM_START.but(at=(0, 1, 2), checkpoints=(2,), dropped=(0, 1), damage={2: {"ict": FUTURE}}),
         [several[0], Log("ict-is", 3, FUTURE + 1), Log("commit-info-first")],
     )
     yield (
         "checkpoint-then-append",
-        "A checkpoint of the engine, then an append",
+        "An append after a checkpoint written by the engine",
         _AHEAD,
         [Write("checkpoint"), several[0], Log("checkpoint-without-commit-info", value=1), Log("ict-is", 2, FUTURE + 1)],
     )
     yield (
         "changes",
-        "A change data feed shows the timestamps that were written",
+        "A change data feed shows the written timestamps",
         FROM_START.but(properties=CDF),
         [several[0], Log("ict-increases"), Rows([*ids(4), {"id": 0}])],
     )
     yield (
         "feature-only",
-        "The feature is listed and off: a commit needs no timestamp",
+        "The feature is listed but disabled: a commit needs no timestamp",
         _listed_only,
         [several[0], Log("ict-active", value=False), Log("rows", value=[{"id": 0}, {"id": 0}])],
     )
     property_only = Timeline(at=(0, 1), properties=ON)
     yield (
         "property-only",
-        "The property is true and the feature is not listed: an append changes neither",
+        "The property is true but the feature is not listed: an append changes neither",
         property_only,
         [several[0], Log("ict-active", value=False), Log("no-pair")],
     )
@@ -210,7 +216,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
         name = "missing-commit-info" if "info" in damage else "missing-ict"
         yield (
             name,
-            f"After a commit without a {about}, a writer refuses, or continues above the ones before",
+            f"After a commit without a {about}, a writer refuses or continues after the earlier ones",
             broken,
             [MayRefuse(several[0]), Log("contiguous"), Log("ict-increases-where-present")],
             {"basis": REFERENCE, "rule": "ict-missing"},
@@ -226,61 +232,71 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     version = 3
     yield (
         "protocol",
-        "Turning them on lists the feature",
+        "Enabling in-commit timestamps lists the feature",
         _OFF,
         [enable, Log("supports-writer-feature", value=ICT_FEATURE), Log("lists-no-reader-feature", value=ICT_FEATURE)],
     )
     yield "commit-info-first", "The enabling commit begins with commitInfo and has a timestamp", _OFF, [enable, *_GOOD]
     yield (
         "pair",
-        "The enabling commit writes the pair: its version, and its own timestamp",
+        "The enabling commit writes its version and timestamp as the enablement pair",
         _OFF,
         [enable, Log("pair", value=version)],
         {"rule": "ict-enablement-timestamp-wrong"},
     )
-    yield "clock", "The enabling commit has the time at which it was made", _OFF, [enable, Log("ict-is-the-clock")]
+    yield "clock", "The enabling commit has the time of its commit", _OFF, [enable, Log("ict-is-the-clock")]
     ahead = _OFF.but(damage={2: {"file_ms": FUTURE}})
     yield (
         "file-time-ahead",
-        "The enabling commit is after the file time of the commit before, of the year 2100",
+        "The enabling commit is after the previous file time, in the year 2100",
         ahead,
         [enable, Log("ict-after-file-time-before"), Log("pair", value=version)],
     )
     yield (
         "then-append",
-        "The commits after the enabling one have increasing timestamps, and keep the pair",
+        "The commits after the enabling one have increasing timestamps and keep the pair",
         _OFF,
         [enable, Write("append", rows=[{"id": 9}]), Log("ict-increases", value=3), Log("pair", value=version)],
     )
     yield (
         "earlier-unchanged",
-        "Earlier commits have no timestamp afterwards",
+        "The enabling commit adds no timestamps to earlier commits",
         _OFF,
         [enable, *(Log("no-ict", each_version) for each_version in range(3))],
     )
     yield (
         "then-travel",
-        "Earlier versions are found by their file times afterwards",
+        "Versions before the enablement are found by their file times",
         _OFF,
         [enable, Rows(ids(1), at_ms=minute(1)), Rows(ids(0), at_ms=minute(0.5))],
     )
     yield (
         "twice",
-        "Turning them on again changes nothing about the pair",
+        "Enabling in-commit timestamps twice does not change the pair",
         LATE,
         [MayRefuse(enable), Log("pair-is", value=["3", str(minute(10))])],
     )
-    yield "at-version-1", "Turned on by version 1", Timeline(at=(0,)), [enable, Log("pair", value=1), *_GOOD]
+    yield (
+        "at-version-1",
+        "Version 1 enables in-commit timestamps",
+        Timeline(at=(0,)),
+        [enable, Log("pair", value=1), *_GOOD],
+    )
     yield (
         "listed-before",
-        "Turned on where the feature was listed before",
+        "Enabled on a table that already lists the feature",
         _listed_only,
         [enable, Log("pair", value=1), Log("ict-active", value=True)],
     )
-    yield "rows-stay", "Turning them on changes no row", _OFF, [enable, Rows(ids(2)), Log("rows", value=ids(2))]
+    yield (
+        "rows-stay",
+        "Enabling in-commit timestamps changes no row",
+        _OFF,
+        [enable, Rows(ids(2)), Log("rows", value=ids(2))],
+    )
     yield (
         "property-before",
-        "Turned on where the property was true without the feature, or refused",
+        "Enabled on a table with the property but without the feature, or refused",
         Timeline(at=(0, 1), properties=ON),
         [MayRefuse(enable), Log("contiguous")],
         {"basis": REFERENCE},
@@ -312,13 +328,13 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "then-append",
-        "Commits after it need none",
+        "Commits after the disabling one need no timestamp",
         LATE,
         [disable, append, Log("ict-active", value=False), Rows([*ids(5), {"id": 9}])],
     )
     yield (
         "no-pair",
-        "The disabling commit removes the pair, so that no reader takes it for a new one",
+        "The disabling commit removes the pair, so that it cannot be mistaken for that of a later enablement",
         LATE,
         [disable, Log("no-pair")],
         {"basis": REFERENCE, "rule": "ict-stale-enablement-pair"},
@@ -332,13 +348,13 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "again-info",
-        "Turned on again: the commit has a timestamp after the file time before",
+        "Turned on again: the timestamp of the commit is after the previous file time",
         LATE,
         [disable, again, *_GOOD, Log("ict-after-file-time-before")],
     )
     yield (
         "again-from-start",
-        "Turned off and on again on a table that had them from version 0",
+        "Turned off and on again on a table with in-commit timestamps since version 0",
         FROM_START,
         [
             disable,
@@ -351,30 +367,30 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "unset",
-        "Removing the property turns them off",
+        "Removing the property disables in-commit timestamps",
         LATE,
         [Write("set_properties", properties={ICT_PROPERTY: None}), Log("no-ict"), Log("ict-active", value=False)],
     )
     yield (
         "overwrite-keeps",
-        "Overwriting all rows leaves them on",
+        "Overwriting all rows keeps in-commit timestamps enabled",
         LATE,
         [Write("overwrite", rows=[{"id": 9}]), Log("ict-active", value=True), Log("ict-increases", value=3)],
     )
     yield (
         "restore-keeps",
-        "Restoring a version from before the enablement leaves a log that agrees with itself",
+        "Restoring a version from before the enablement leaves a consistent log",
         LATE,
         [Write("restore", version=1), Rows(ids(1)), Log("ict-agrees")],
     )
 
 
 def _conflicts() -> Iterator[tuple[object, ...]]:
-    """Another writer takes the version of a transaction that is open."""
+    """Another writer commits while a transaction is open."""
     append = Write("append", rows=[{"id": 100}], begun=True)
 
     def raced(build: Timeline, *winners: tuple[dict[str, object], str | None]) -> object:
-        """The table, and the commits of other writers that follow it."""
+        """The table, plus the commits of other writers."""
 
         def made(table: TableBuilder) -> None:
             build(table)
@@ -401,28 +417,28 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     one = raced(FROM_START, ({"ict": FUTURE}, None))
     yield (
         "above-winner",
-        "An append that lost to a commit of the year 2100 has that timestamp and a millisecond",
+        "An append that lost to a commit of the year 2100 has its timestamp plus a millisecond",
         one,
         [Begin(), won, append, Log("ict-is", 6, FUTURE + 1), Log("commit-info-first"), Log("contiguous")],
         {"rule": "ict-not-increasing"},
     )
     yield (
         "rows-of-both",
-        "An append that lost a race is added to the winner's rows",
+        "An append that lost a race keeps the winner's rows",
         raced(FROM_START, ({"ict": True}, None)),
         [Begin(), won, append, Rows([*ids(4), {"id": 51}, {"id": 100}]), Log("ict-increases")],
     )
     three = raced(FROM_START, ({"ict": True}, None), ({"ict": FUTURE}, None), ({"ict": FUTURE + 5}, None))
     yield (
         "above-three",
-        "An append that lost to three commits is above the last of them",
+        "An append that lost to three commits has a later timestamp than all of them",
         three,
         [Begin(), won, Put("winner-2"), Put("winner-3"), append, Log("ict-is", 8, FUTURE + 6), Log("ict-increases")],
     )
     enabled = raced(_OFF, ({"ict": True}, "enable"))
     yield (
         "winner-enables",
-        "An append that was begun before they were turned on has one, or is refused",
+        "An append begun before the enablement has a timestamp, or is refused",
         enabled,
         [
             Begin(),
@@ -437,7 +453,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     ahead = raced(_OFF, ({"ict": FUTURE}, "enable"))
     yield (
         "winner-enables-ahead",
-        "The same, above an enablement of the year 2100",
+        "An append begun before an enablement of the year 2100 has a later timestamp, or is refused",
         ahead,
         [Begin(), won, MayRefuse(append), Log("ict-increases", value=3)],
         {"basis": REFERENCE},
@@ -445,7 +461,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     plain = raced(_OFF, ({}, None))
     yield (
         "enabling-loses",
-        "An enablement that lost a race writes the pair of the version that it became, or is refused",
+        "An enablement that lost a race writes the version of its own commit, or is refused",
         plain,
         [
             Begin(),
@@ -459,7 +475,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     twice = raced(_OFF, ({}, None), ({}, None))
     yield (
         "enabling-loses-twice",
-        "The same, after two commits",
+        "An enablement that lost to two commits writes the version of its own commit, or is refused",
         twice,
         [
             Begin(),
@@ -471,7 +487,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "both-enable",
-        "Two writers turn them on: the second is refused",
+        "Two writers enable in-commit timestamps: the second is refused",
         enabled,
         [Begin(), won, Refused(Write("set_properties", properties=ON, begun=True)), Log("pair", value=3)],
         {"basis": REFERENCE},
@@ -479,7 +495,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     other = raced(LATE, ({"ict": True}, None))
     yield (
         "property-keeps-pair",
-        "A property that lost a race keeps the pair as it was",
+        "A property change that lost a race keeps the pair",
         other,
         [
             Begin(),
@@ -494,21 +510,21 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     late = raced(LATE, ({"ict": FUTURE}, None))
     yield (
         "late-above-winner",
-        "The same on a table that was enabled late",
+        "A property change that lost a race on a table with a late enablement keeps the pair",
         late,
         [Begin(), won, append, Log("ict-is", 7, FUTURE + 1), Log("pair-is", value=["3", str(minute(10))])],
     )
     delete = Write("delete", where="id = 1", begun=True)
     yield (
         "delete-above-winner",
-        "A delete that lost to an append is above it, or is refused",
+        "A delete that lost to an append has a later timestamp, or is refused",
         one,
         [Begin(), won, MayRefuse(delete), Log("ict-increases"), Log("commit-info-first")],
     )
     nothing = raced(FROM_START, ({"info": "absent"}, None))
     yield (
         "winner-without-info",
-        "A winner without commitInfo: refused, or committed above what came before",
+        "The winner has no commitInfo: refused, or committed with a timestamp after the earlier ones",
         nothing,
         [Begin(), won, MayRefuse(append), Log("ict-increases-where-present"), Log("contiguous")],
         {"basis": REFERENCE, "rule": "commit-info-missing"},

@@ -1,4 +1,4 @@
-"""Reading: paths, the reconciliation of actions, and logs that must be refused."""
+"""Cases about reading: paths, action reconciliation, and logs that must be refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ def _paths() -> Iterator[Case]:
         table.commit(table.remove(first))
 
     yield _case(
-        "path-encoded-removed", "A file with an encoded name is removed", encoded, Rows(ids(1, 1)), section=section
+        "path-encoded-removed",
+        "A file with a percent-encoded path is removed",
+        encoded,
+        Rows(ids(1, 1)),
+        section=section,
     )
 
     def outside(table: TableBuilder) -> None:
@@ -65,7 +69,7 @@ def _paths() -> Iterator[Case]:
 
     yield _case(
         "path-missing",
-        "A file of the log does not exist: its rows are not left out",
+        "A missing data file is an error, not an absence of rows",
         outside,
         Refused(Rows([])),
         section=section,
@@ -82,7 +86,7 @@ def _replay() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(), first, second)
         table.commit(table.remove(first))
 
-    yield _case("removed", "A file that was removed is not read", removed, Rows(ids(1, 1)), Rows(ids(1), version=0))
+    yield _case("removed", "A removed file is not read", removed, Rows(ids(1, 1)), Rows(ids(1), version=0))
 
     def added_again(table: TableBuilder) -> None:
         first = table.add([{"id": 0}])
@@ -91,7 +95,7 @@ def _replay() -> Iterator[Case]:
         table.commit(first)
 
     yield _case(
-        "added-again", "A file that was removed and added again is read", added_again, Rows(ids(0)), Rows([], version=1)
+        "added-again", "A file that was removed and re-added is read", added_again, Rows(ids(0)), Rows([], version=1)
     )
 
     def twice(table: TableBuilder) -> None:
@@ -99,13 +103,13 @@ def _replay() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(), first)
         table.commit({"add": {**first["add"], "dataChange": False, "tags": {"x": "y"}}})
 
-    yield _case("added-twice", "A file that is added again, with other values, is read once", twice, Rows(ids(0)))
+    yield _case("added-twice", "A file re-added with different values is read once", twice, Rows(ids(0)))
 
     def order(table: TableBuilder) -> None:
         first = table.add([{"id": 0}])
         table.commit(first, table.metadata(), table.add([{"id": 1}]), table.protocol(), info="last")
 
-    yield _case("any-order", "Actions of a commit are in any order", order, Rows(ids(1)))
+    yield _case("any-order", "The actions of a commit may have any order", order, Rows(ids(1)))
 
     def replaced(table: TableBuilder) -> None:
         first = table.add([{"id": 0}])
@@ -122,7 +126,7 @@ def _replay() -> Iterator[Case]:
 
     yield _case(
         "removed-unknown",
-        "A tombstone of a file that was never added changes nothing",
+        "A tombstone of a file that was never added has no effect",
         stranger,
         Rows(ids(0)),
         rule="remove-not-live",
@@ -137,7 +141,7 @@ def _replay() -> Iterator[Case]:
 
     yield _case(
         "unknown-actions",
-        "Actions and fields that are not known are ignored",
+        "Unknown actions and fields are ignored",
         unknown,
         Rows(ids(0)),
         section="protocol-evolution",
@@ -154,7 +158,7 @@ def _replay() -> Iterator[Case]:
         table.commit()
         table.commit(info="first")
 
-    yield _case("empty-commits", "Commits of commitInfo alone change no rows", nothing, Rows(ids(0)), LatestVersion(2))
+    yield _case("empty-commits", "Commits with only commitInfo change no rows", nothing, Rows(ids(0)), LatestVersion(2))
 
     def all_gone(table: TableBuilder) -> None:
         files = [table.add([{"id": n}]) for n in range(3)]
@@ -198,7 +202,7 @@ def _replay() -> Iterator[Case]:
 
     yield _case(
         "short-tombstone",
-        "A tombstone of a path alone",
+        "A tombstone with only a path",
         odd_remove,
         Rows(ids(1, 1)),
         section="add-file-and-remove-file",
@@ -210,7 +214,7 @@ def _replay() -> Iterator[Case]:
 
     yield _case(
         "no-last-newline",
-        "The last line of a commit does not end",
+        "The last line of a commit has no newline",
         no_newline,
         Rows(ids(0)),
         section="delta-log-entries",
@@ -223,7 +227,7 @@ def _replay() -> Iterator[Case]:
 
     yield _case(
         "null-members",
-        "Lines in which the other kinds of action are null",
+        "Lines in which all other action keys are null",
         nulls,
         Rows(ids(0)),
         section="actions",
@@ -258,7 +262,7 @@ def _columns() -> Iterator[Case]:
 
     yield _case(
         "column-order",
-        "The columns of a file are in another order",
+        "The columns of a file have a different order",
         order,
         Rows([{"id": 1, "v": "x"}]),
         section=section,
@@ -268,9 +272,7 @@ def _columns() -> Iterator[Case]:
         rows = pa.table({"id": pa.array([1], pa.int64()), "left_over": ["x"]})
         table.commit(table.protocol(), table.metadata(), table.add(rows))
 
-    yield _case(
-        "column-extra", "A file has a column that the table does not have", more, Rows([{"id": 1}]), section=section
-    )
+    yield _case("column-extra", "A file has a column that the table lacks", more, Rows([{"id": 1}]), section=section)
 
     def required(table: TableBuilder) -> None:
         schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
@@ -278,7 +280,7 @@ def _columns() -> Iterator[Case]:
 
     yield _case(
         "column-not-null",
-        "A column that is not nullable",
+        "A non-nullable column",
         required,
         Rows([{"id": 1, "v": None}]),
         section="struct-field",
@@ -290,7 +292,7 @@ def _columns() -> Iterator[Case]:
 
     yield _case(
         "column-names",
-        "Names with dots, umlauts, hyphens, and a word of SQL",
+        "Column names with dots, umlauts, hyphens, and an SQL keyword",
         names,
         Rows([{"a.b": 1, "select": 2, "Ünï": 3, "x-y": 4}]),
         section="schema-serialization-format",
@@ -304,7 +306,7 @@ def _columns() -> Iterator[Case]:
 
     yield _case(
         "field-added",
-        "A field that was added to a struct later is null in older files",
+        "A struct field that was added later is null in older files",
         nested,
         Rows([{"id": 0, "s": {"a": 1, "b": None}}, {"id": 1, "s": None}, {"id": 2, "s": {"a": 1, "b": 2}}]),
         section=section,
@@ -316,7 +318,7 @@ def _columns() -> Iterator[Case]:
 
     yield _case(
         "statistics",
-        "Statistics do not change the rows",
+        "Wrong statistics do not change the rows",
         wrong_stats,
         Rows([{"id": 1}, {"id": 2}]),
         section="per-file-statistics",
@@ -341,16 +343,16 @@ def _other_files() -> Iterator[Case]:
     section = "file-types"
     good = (Rows(ids(1)), LatestVersion(1))
     yield _case(
-        "stray-data-file", "A Parquet file that no commit names is not read", plain(stray), *good, section=section
+        "stray-data-file", "A Parquet file that is not in the log is not read", plain(stray), *good, section=section
     )
     strays = {
         "temporary": ("00000000000000000002.json.tmp", "a temporary file of a commit"),
         "hidden": (".00000000000000000002.json", "a hidden file"),
-        "text": ("notes.txt", "a file of notes"),
-        "short-name": ("2.json", "a file whose name has too few digits"),
+        "text": ("notes.txt", "a text file"),
+        "short-name": ("2.json", "a commit file name with too few digits"),
         "uuid-json": (
             "00000000000000000002.0a1b2c3d-0000-0000-0000-000000000000.json",
-            "a commit named as a staged one",
+            "a commit named like a staged commit",
         ),
     }
     for name, (file, about) in strays.items():
@@ -358,7 +360,7 @@ def _other_files() -> Iterator[Case]:
         def build(table: TableBuilder, file: str = file) -> None:
             table.write_log_file(file, '{"commitInfo":{}}\n')
 
-        yield _case(f"stray-{name}", f"The log holds {about}", plain(build), *good, section=section)
+        yield _case(f"stray-{name}", f"The log contains {about}", plain(build), *good, section=section)
 
     def crc(text: str) -> Callable[[TableBuilder], None]:
         return lambda table: table.write_log_file("00000000000000000001.crc", text)
@@ -375,7 +377,7 @@ def _other_files() -> Iterator[Case]:
     )
     yield _case(
         "crc-empty",
-        "A .crc without bytes is ignored",
+        "An empty .crc is ignored",
         plain(crc("")),
         *good,
         section=checksum,
@@ -388,11 +390,11 @@ def _other_files() -> Iterator[Case]:
 
 
 def _damaged() -> Iterator[Case]:
-    """What cannot be read is refused: a part of the rows would be a wrong answer."""
+    """Unreadable tables must be refused: returning part of the rows would be wrong."""
     section = "delta-log-entries"
 
     def log(*texts: str | None) -> Build:
-        """A commit each; None: an append."""
+        """Build a log with one commit per argument; None stands for an append."""
 
         def build(table: TableBuilder) -> None:
             table.commit(table.protocol(), table.metadata(), table.add([{"id": 0}]))
@@ -407,7 +409,7 @@ def _damaged() -> Iterator[Case]:
     refused: Step = Refused(Rows(ids(0)))
     yield _case(
         "torn-commit",
-        "The latest commit is torn in a line",
+        "The latest commit is truncated within a line",
         log('{"add":{"path":"pa'),
         refused,
         section=section,
@@ -418,7 +420,7 @@ def _damaged() -> Iterator[Case]:
     )
     yield _case(
         "torn-between",
-        "A commit in the middle is torn",
+        "A commit in the middle is truncated",
         log('{"add":{', None),
         refused,
         section=section,
@@ -494,7 +496,7 @@ def _damaged() -> Iterator[Case]:
     def empty(table: TableBuilder) -> None:
         return
 
-    yield _case("no-log", "An empty log is no table", empty, Refused(Rows([])), section=section, rule="log-missing")
+    yield _case("no-log", "An empty log is not a table", empty, Refused(Rows([])), section=section, rule="log-missing")
 
     def damaged_file(table: TableBuilder) -> None:
         table.commit(table.protocol(), table.metadata(), table.add([{"id": 0}]))
@@ -502,7 +504,7 @@ def _damaged() -> Iterator[Case]:
 
     yield _case(
         "damaged-file",
-        "A data file that is no Parquet file",
+        "A data file that is not Parquet",
         damaged_file,
         refused,
         section="data-files",
@@ -515,7 +517,7 @@ def _damaged() -> Iterator[Case]:
 
     yield _case(
         "bad-partition-value",
-        "A partition value that is no number",
+        "A partition value that is not a number",
         value,
         MayRefuse(Rows([{"id": 0, "p": None}])),
         section="partition-value-serialization",

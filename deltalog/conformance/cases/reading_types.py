@@ -1,4 +1,4 @@
-"""Reading: values of every type, in files and as partition values."""
+"""Cases about reading values of all types, from files and as partition values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cases() -> Iterator[Case]:
 
 
 _D = decimal.Decimal
-# The values of a column of each type; every column also has a null.
+# The values of a column, by type; every column also has a null.
 TYPES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "long": (pa.int64(), [0, -1, 2**63 - 1, -(2**63)]),
     "integer": (pa.int32(), [0, 2**31 - 1, -(2**31)]),
@@ -132,7 +132,7 @@ def _partitions() -> Iterator[Case]:
 
     yield _case(
         "partition-empty-text",
-        "An empty text is a null partition value",
+        "An empty string is a null partition value",
         empty,
         Rows([{"id": 0, "p": None}]),
         section=section,
@@ -155,7 +155,7 @@ def _partitions() -> Iterator[Case]:
 
     yield _case(
         "partition-directory-contradicts",
-        "The directory of a file names another partition value, which does not count",
+        "The partition value in a directory name is ignored",
         contradicting,
         Rows([{"id": 0, "p": "right"}]),
         section="data-files",
@@ -169,7 +169,7 @@ def _partitions() -> Iterator[Case]:
 
     yield _case(
         "partition-column-in-file",
-        "A file holds the partition column too; the value in the log counts",
+        "A file also contains the partition column: the value in the log is used",
         inside,
         Rows([{"id": 0, "p": "right"}]),
         section=section,

@@ -1,4 +1,4 @@
-"""Time travel by version, and by file times in tables without in-commit timestamps."""
+"""Cases about time travel by version, and by file times in tables without in-commit timestamps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ def cases() -> Iterator[Case]:
 def _by_version() -> Iterator[Case]:
     for version in range(5):
         yield _case(
-            f"version-{version}", f"Version {version} of 5 by its number", FIVE, Rows(ids(version), version=version)
+            f"version-{version}",
+            f"Version {version} of a table with 5 versions",
+            FIVE,
+            Rows(ids(version), version=version),
         )
     for name, version in (("next", 5), ("far", 10**6)):
-        about = f"Version {version} of a table whose latest is 4 is refused"
+        about = f"Version {version} of a table with latest version 4 is refused"
         yield _case(f"version-{name}", about, FIVE, Refused(Rows(ids(4), version=version)))
-    yield _case("latest", "Without a version the latest is read", FIVE, Rows(ids(4)), LatestVersion(4))
+    yield _case("latest", "Without a version, the latest is read", FIVE, Rows(ids(4)), LatestVersion(4))
     after = FIVE.but(checkpoints=(2,))
     yield _case(
         "around-checkpoint",
@@ -38,10 +41,10 @@ def _by_version() -> Iterator[Case]:
         section="checkpoints",
     )
     cleaned = FIVE.but(checkpoints=(2,), dropped=(0, 1))
-    yield _case("cleaned", "A version that was cleaned is refused", cleaned, Refused(Rows(ids(1), version=1)))
-    yield _case("first-left", "The version of the first checkpoint that is left", cleaned, Rows(ids(2), version=2))
+    yield _case("cleaned", "A version deleted by log clean-up is refused", cleaned, Refused(Rows(ids(1), version=1)))
+    yield _case("first-left", "The version of the first remaining checkpoint", cleaned, Rows(ids(2), version=2))
     orphan = FIVE.but(checkpoints=(3,), dropped=(0, 1))
-    about = "A version whose commit is left, and whose state is not"
+    about = "A version whose commit remains without an earlier checkpoint is refused"
     yield _case("orphan-commit", about, orphan, Refused(Rows(ids(2), version=2)), Rows(ids(3), version=3))
 
     def changed(table: TableBuilder) -> None:
@@ -51,7 +54,7 @@ def _by_version() -> Iterator[Case]:
 
     yield _case(
         "old-schema",
-        "An old version has the columns of its time",
+        "An old version has its own columns",
         changed,
         Rows(ids(0), version=0),
         Rows([{"id": 0, "v": None}, {"id": 1, "v": "x"}], version=1),
@@ -63,14 +66,14 @@ def _by_version() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(), first)
         table.commit(table.remove(first), table.add([{"id": 1}]))
 
-    about = "Rows of a version from before an overwrite"
+    about = "The rows of a version before an overwrite"
     yield _case("before-overwrite", about, overwritten, Rows(ids(0), version=0), Rows([{"id": 1}], version=1))
 
     def vacuumed(table: TableBuilder) -> None:
         overwritten(table)
         (table.root / "part-00000.parquet").unlink()
 
-    about = "Files of an old version were vacuumed: it is refused, and the latest is read"
+    about = "A vacuumed old version is refused, and the latest is read"
     yield _case(
         "vacuumed", about, vacuumed, Rows([{"id": 1}]), Refused(Rows(ids(0), version=0)), rule="data-file-missing"
     )
@@ -90,7 +93,7 @@ def _by_version() -> Iterator[Case]:
         table.commit(table.protocol(versions=(1, 1)), table.metadata(), table.add([{"id": 0}]))
         table.commit(table.protocol(["neverHeardOf"], ["neverHeardOf"]), table.add([{"id": 1}]))
 
-    about = "A version from before a protocol that the engine cannot read"
+    about = "A version before an upgrade to a protocol that the engine cannot read"
     yield _case(
         "before-unknown-feature",
         about,
@@ -102,51 +105,58 @@ def _by_version() -> Iterator[Case]:
 
 
 def _by_file_time() -> Iterator[Case]:
-    """The modification times of commits, made increasing."""
+    """Time travel by adjusted modification times of commit files."""
 
     def case(
         name: str, about: str, build: Timeline, *steps: Rows | Refused | History | VersionAt, basis: str = "protocol"
     ) -> Case:
         return _case(f"time-{name}", about, build, *steps, section=_TIMES, basis=basis)
 
-    yield case("exact", "The file time of a commit is its version", FIVE, Rows(ids(2), at_ms=minute(2)))
+    yield case("exact", "The file time of a commit yields its version", FIVE, Rows(ids(2), at_ms=minute(2)))
     yield case("exact-first", "The file time of version 0", FIVE, Rows(ids(0), at_ms=minute(0)))
     yield case("exact-last", "The file time of the latest commit", FIVE, Rows(ids(4), at_ms=minute(4)))
     yield case(
-        "ms-before", "A millisecond before a file time is the version before", FIVE, Rows(ids(1), at_ms=minute(2) - 1)
+        "ms-before",
+        "A millisecond before a file time yields the previous version",
+        FIVE,
+        Rows(ids(1), at_ms=minute(2) - 1),
     )
-    yield case("ms-after", "A millisecond after a file time is that version", FIVE, Rows(ids(2), at_ms=minute(2) + 1))
-    yield case("between", "A time between two file times is the earlier version", FIVE, Rows(ids(3), at_ms=minute(3.5)))
+    yield case(
+        "ms-after", "A millisecond after a file time yields that version", FIVE, Rows(ids(2), at_ms=minute(2) + 1)
+    )
+    yield case(
+        "between", "A time between two file times yields the earlier version", FIVE, Rows(ids(3), at_ms=minute(3.5))
+    )
     before, after = Refused(Rows(ids(0), at_ms=minute(0) - 1)), Refused(Rows(ids(4), at_ms=minute(4) + 1))
     yield case("before-first", "A time before the first file time is refused", FIVE, before, basis=REFERENCE)
     yield case("after-last", "A time after the latest file time is refused", FIVE, after, basis=REFERENCE)
     for version in range(5):
-        about = f"The file time of version {version} of 5 is that version"
+        about = f"The file time of version {version} of 5 yields that version"
         yield case(f"version-at-{version}", about, FIVE, VersionAt(minute(version), version))
     equal = FIVE.but(file=(0, 2, 2, 2, 9))
     steps = (Rows(ids(1), at_ms=minute(2)), Rows(ids(2), at_ms=minute(2) + 1), Rows(ids(3), at_ms=minute(2) + 2))
-    yield case("equal", "Equal file times become increasing by a millisecond each", equal, *steps, basis=REFERENCE)
+    yield case("equal", "Equal file times are adjusted in steps of a millisecond", equal, *steps, basis=REFERENCE)
     back = FIVE.but(file=(5, 3, 4, 6, 7))
     steps = (Rows(ids(0), at_ms=minute(5)), Rows(ids(1), at_ms=minute(5) + 1), Rows(ids(2), at_ms=minute(5.5)))
-    yield case("back", "File times that run backwards become increasing", back, *steps, basis=REFERENCE)
-    about = "A time before file times that run backwards is refused"
+    yield case("back", "Decreasing file times are adjusted", back, *steps, basis=REFERENCE)
+    about = "A time before decreasing file times is refused"
     yield case("back-before", about, back, Refused(Rows(ids(1), at_ms=minute(3))), basis=REFERENCE)
     yield case("history", "The history shows the file times", FIVE, History({n: minute(n) for n in range(5)}))
     shown = History({0: minute(5), 1: minute(5) + 1, 2: minute(5) + 2, 3: minute(6)})
-    yield case("history-back", "The history shows file times made increasing", back, shown, basis=REFERENCE)
+    yield case("history-back", "The history shows adjusted file times", back, shown, basis=REFERENCE)
     info = FIVE.but(damage={n: {"info": {"timestamp": minute(50 + n)}} for n in range(5)})
-    yield case("commit-info", "commitInfo.timestamp does not count", info, Rows(ids(2), at_ms=minute(2)))
+    yield case("commit-info", "commitInfo.timestamp is ignored", info, Rows(ids(2), at_ms=minute(2)))
     cleaned = FIVE.but(checkpoints=(2,), dropped=(0, 1))
     yield case(
         "cleaned",
-        "After a clean-up times begin with the first version that is left",
+        "After log clean-up, times begin with the first remaining version",
         cleaned,
         Rows(ids(2), at_ms=minute(2)),
         Rows(ids(3), at_ms=minute(3.5)),
     )
     yield case(
         "cleaned-before",
-        "A time from before a clean-up is refused",
+        "A time before the first remaining version is refused",
         cleaned,
         Refused(Rows(ids(1), at_ms=minute(1))),
         basis=REFERENCE,

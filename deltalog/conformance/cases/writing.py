@@ -1,4 +1,4 @@
-"""Writing: what commits hold, which rules of the table they keep, and what writers must refuse."""
+"""Cases about writing: the contents of commits, the rules of the table, and writes that must be refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def append(*rows: dict[str, Any]) -> Write:
 
 
 def _rows(*rows: Any) -> tuple[Step, Step]:
-    """The rows are read by the engine, and by deltalog."""
+    """Steps that compare the rows as read by the engine and by deltalog."""
     return Rows(list(rows)), Log("rows", value=list(rows))
 
 
@@ -78,7 +78,7 @@ def _creation() -> Iterator[Case]:
     )
     yield _case(
         "create-append",
-        "A table is created and appended to",
+        "Create a table, then append",
         None,
         create,
         append({"id": 1}),
@@ -120,7 +120,7 @@ def _creation() -> Iterator[Case]:
     )
     yield _case(
         "create-exists",
-        "A table is not created where there is one",
+        "Creating a table where one exists is refused",
         THREE,
         Refused(create),
         *_rows(*ids(2)),
@@ -132,12 +132,10 @@ def _creation() -> Iterator[Case]:
 def _appends() -> Iterator[Case]:
     new = append({"id": 7})
     section = "creation-of-new-log-entries"
-    yield _case(
-        "append", "Appended rows are added to those before", THREE, new, *_rows(*ids(2), {"id": 7}), LatestVersion(3)
-    )
+    yield _case("append", "An append keeps the existing rows", THREE, new, *_rows(*ids(2), {"id": 7}), LatestVersion(3))
     yield _case(
         "append-version",
-        "An append is one commit, the next version",
+        "An append is a single commit",
         THREE,
         new,
         Log("latest-version", value=3),
@@ -146,14 +144,14 @@ def _appends() -> Iterator[Case]:
     )
     yield _case(
         "append-actions",
-        "An append adds files, and changes neither protocol nor metaData",
+        "An append adds files and changes neither protocol nor metaData",
         THREE,
         new,
         Log("actions", value={"remove": 0, "metaData": 0, "protocol": 0}),
     )
     yield _case(
         "append-files",
-        "Files of an append lie below the table, with the size in the log",
+        "The files of an append are below the table and have the size in the log",
         THREE,
         new,
         Log("paths-are-relative-and-there"),
@@ -179,7 +177,7 @@ def _appends() -> Iterator[Case]:
     known = [{"id": 0, "p": "a"}, {"id": 1, "p": "a"}, {"id": 2, "p": "b"}]
     yield _case(
         "append-partitions",
-        "An append to new partitions, with names that are encoded in paths",
+        "An append to new partitions whose names are percent-encoded in paths",
         parts,
         partitioned,
         Log("partition-values", value=wanted),
@@ -188,7 +186,7 @@ def _appends() -> Iterator[Case]:
     )
     yield _case(
         "append-partition-null",
-        "An append to the partition of null",
+        "An append to the null partition",
         parts,
         append({"id": 3, "p": None}, {"id": 4, "p": "a"}),
         *_rows(*known, {"id": 3, "p": None}, {"id": 4, "p": "a"}),
@@ -207,7 +205,7 @@ def _appends() -> Iterator[Case]:
     )
     yield _case(
         "append-twelve",
-        "Twelve appends, across the interval of checkpoints",
+        "Twelve appends, more than the checkpoint interval",
         THREE,
         *(append({"id": n}) for n in range(3, 15)),
         Log("latest-version", value=14),
@@ -238,7 +236,7 @@ def _appends() -> Iterator[Case]:
 
     yield _case(
         "append-keeps-txn",
-        "An append leaves the transaction identifiers of applications",
+        "An append keeps transaction identifiers",
         identified,
         new,
         Write("checkpoint"),
@@ -256,7 +254,7 @@ def _appends() -> Iterator[Case]:
     wrong = append({"id": "seven"})
     yield _case(
         "append-wrong-type",
-        "A text that is no number is refused in a column of numbers",
+        "A string that is not a number is refused in a numeric column",
         THREE,
         Refused(wrong),
         *_rows(*ids(2)),
@@ -264,7 +262,7 @@ def _appends() -> Iterator[Case]:
     )
     yield _case(
         "append-new-column",
-        "A column that the table does not have is not written silently",
+        "A column that the table lacks is not silently dropped",
         THREE,
         MayRefuse(append({"id": 7, "x": 1})),
         Log("no-column-lost", value="x"),
@@ -306,7 +304,7 @@ def _deletes() -> Iterator[Case]:
         yield _case(f"delete-all{name}", f"A delete of all rows{about}", build, gone, *_rows())
         yield _case(
             f"delete-old-version{name}",
-            f"A delete leaves earlier versions{about}",
+            f"A delete keeps earlier versions{about}",
             build,
             delete,
             Rows(ids(3), version=0),
@@ -317,7 +315,7 @@ def _deletes() -> Iterator[Case]:
     yield _case("delete-partition", "A delete of a partition", parts, by_partition, *_rows({"id": 2, "p": "b"}))
     yield _case(
         "delete-in-partition",
-        "A delete of a row of a partition",
+        "A delete of a row in a partition",
         parts,
         delete,
         *_rows({"id": 0, "p": "a"}, {"id": 2, "p": "b"}),
@@ -328,7 +326,7 @@ def _deletes() -> Iterator[Case]:
 
     yield _case(
         "delete-null",
-        "A row for which a condition is null is not deleted",
+        "A row is not deleted if the condition is null",
         nullable,
         Write("delete", where="id > 1"),
         *_rows({"id": 1}, {"id": None}),
@@ -341,7 +339,7 @@ def _deletes() -> Iterator[Case]:
 
     yield _case(
         "delete-append-only",
-        "No row is deleted from a table that is append-only",
+        "A delete from an append-only table is refused",
         appends_only,
         Refused(delete),
         *_rows({"id": 1}),
@@ -351,7 +349,7 @@ def _deletes() -> Iterator[Case]:
     overwrite = Refused(Write("overwrite", rows=[{"id": 7}]))
     yield _case(
         "overwrite-append-only",
-        "A table that is append-only is not overwritten",
+        "An overwrite of an append-only table is refused",
         appends_only,
         overwrite,
         *_rows({"id": 1}),
@@ -360,7 +358,7 @@ def _deletes() -> Iterator[Case]:
     )
     yield _case(
         "append-append-only",
-        "A table that is append-only is appended to",
+        "An append to an append-only table",
         appends_only,
         append({"id": 2}),
         *_rows({"id": 1}, {"id": 2}),
@@ -379,11 +377,11 @@ def _overwrites() -> Iterator[Case]:
         Log("latest-version", value=3),
     )
     yield _case(
-        "overwrite-old-version", "An overwrite leaves earlier versions", THREE, overwrite, Rows(ids(2), version=2)
+        "overwrite-old-version", "An overwrite keeps earlier versions", THREE, overwrite, Rows(ids(2), version=2)
     )
     yield _case(
         "overwrite-actions",
-        "An overwrite removes the files before",
+        "An overwrite removes the earlier files",
         THREE,
         overwrite,
         Log("actions", value={"remove": 3}),
@@ -391,7 +389,7 @@ def _overwrites() -> Iterator[Case]:
     parted = Write("overwrite", rows=[{"id": 7, "p": "z"}])
     yield _case(
         "overwrite-partitioned",
-        "A partitioned table is overwritten, all of it",
+        "An overwrite of a whole partitioned table",
         parts,
         parted,
         *_rows({"id": 7, "p": "z"}),
@@ -403,7 +401,7 @@ def _other_verbs() -> Iterator[Case]:
     wanted = {"delta.logRetentionDuration": "interval 9 days", **KEEP}
     yield _case(
         "property",
-        "A property is set, and the others stay",
+        "Setting a property keeps the others",
         THREE,
         change,
         Log("property", value=wanted),
@@ -422,7 +420,7 @@ def _other_verbs() -> Iterator[Case]:
     )
     yield _case(
         "restore",
-        "A restore brings the rows of a version back, in a new version",
+        "A restore is a new version with the rows of the old one",
         THREE,
         Write("restore", version=1),
         *_rows(*ids(1)),
@@ -435,7 +433,7 @@ def _other_verbs() -> Iterator[Case]:
     )
     yield _case(
         "restore-unknown",
-        "A version that does not exist is not restored",
+        "Restoring a version that does not exist is refused",
         THREE,
         Refused(Write("restore", version=99)),
         *_rows(*ids(2)),
@@ -444,7 +442,7 @@ def _other_verbs() -> Iterator[Case]:
 
 
 def _rules() -> Iterator[Case]:
-    """Rules that a table has for its rows."""
+    """Constraints on rows."""
 
     def schema(**metadata: Any) -> str:
         fields = [
@@ -465,7 +463,7 @@ def _rules() -> Iterator[Case]:
     checked = table(schema(), (1, 3), **{"delta.constraints.positive": "id > 0"})
     yield _case(
         "check",
-        "Rows that fulfil a CHECK constraint are written, or the table is refused",
+        "Rows that satisfy a CHECK constraint are written, or the table is refused",
         checked,
         MayRefuse(append(good)),
         Log("rows-among", value=[first, good]),
@@ -473,7 +471,7 @@ def _rules() -> Iterator[Case]:
     )
     yield _case(
         "check-broken",
-        "A row that breaks a CHECK constraint is refused",
+        "A row that violates a CHECK constraint is refused",
         checked,
         Refused(append(good, bad)),
         *_rows(first),
@@ -482,7 +480,7 @@ def _rules() -> Iterator[Case]:
     )
     yield _case(
         "check-null",
-        "A row for which a CHECK constraint is null is refused",
+        "A row is refused if a CHECK constraint is null",
         checked,
         Refused(append(null)),
         *_rows(first),
@@ -492,7 +490,7 @@ def _rules() -> Iterator[Case]:
     invariant = table(schema(**{"delta.invariants": json.dumps({"expression": {"expression": "id > 0"}})}), (1, 2))
     yield _case(
         "invariant-broken",
-        "A row that breaks an invariant is refused",
+        "A row that violates an invariant is refused",
         invariant,
         Refused(append(bad)),
         *_rows(first),
@@ -501,7 +499,7 @@ def _rules() -> Iterator[Case]:
     text = schema().replace('"nullable": true', '"nullable": false', 1)
     yield _case(
         "not-null",
-        "A null in a column that is not nullable is refused",
+        "A null in a non-nullable column is refused",
         table(text, (1, 2)),
         Refused(append(null)),
         *_rows(first),

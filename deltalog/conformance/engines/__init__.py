@@ -1,4 +1,4 @@
-"""Engines by their names, and by ``module:Class``. Each is imported when it is used."""
+"""Loads engines by name or by ``module:Class``. An engine is imported on first use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 from deltalog.conformance.engine import Engine
 from deltalog.errors import CallError
 
-# The class, and what it needs besides deltalog.
+# The class, and the package that it requires.
 ENGINES = {
     "deltalog": "deltalog.conformance.engines.deltalog:DeltalogEngine",
     "deltalake": "deltalog.conformance.engines.deltalake:DeltalakeEngine",
@@ -19,12 +19,12 @@ ENGINES = {
 
 
 def load_engine(name: str) -> Engine:
-    """The engine of a name in ``ENGINES``, or of ``module:Class``. Raises CallError for another name, and where a
-    package that it needs is not installed."""
+    """Load an engine by its name in ``ENGINES`` or by ``module:Class``. Raises CallError if there is no such engine or
+    a package that it requires is not installed."""
     place = ENGINES.get(name, name)
     module, colon, attribute = place.partition(":")
     if not colon:
-        raise CallError(f"there is no engine {name!r}: it is one of {', '.join(ENGINES)}, or module:Class.")
+        raise CallError(f"there is no engine {name!r}; use one of {', '.join(ENGINES)}, or module:Class.")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
@@ -33,5 +33,5 @@ def load_engine(name: str) -> Engine:
         raise CallError(f"the module {module} has no {attribute}.") from error
     engine = found()
     if not isinstance(engine, Engine):
-        raise CallError(f"{place} is no deltalog.conformance.Engine.")
+        raise CallError(f"{place} is not a subclass of deltalog.conformance.Engine.")
     return engine

@@ -13,7 +13,7 @@ from deltalog.protocol.timestamps import to_iso
 
 
 class DeltalakeEngine(Engine):
-    """deltalake by its public calls. A point in time is a time of a file to it; that is what the cases show."""
+    """deltalake through its public API. It resolves timestamps by file times, which the cases show."""
 
     name = "deltalake"
     version = deltalake.__version__
@@ -84,7 +84,7 @@ class DeltalakeEngine(Engine):
 
 
 class _Begun(Engine):
-    """A table as it was read: what it commits is prepared on that version."""
+    """An open transaction: a loaded table, whose commits are based on the loaded version."""
 
     def __init__(self, table: deltalake.DeltaTable) -> None:
         self._table = table
@@ -104,5 +104,5 @@ class _Begun(Engine):
 
 def _set(table: deltalake.DeltaTable, properties: Mapping[str, str | None]) -> None:
     if None in properties.values():
-        raise NotSupported("deltalake has no call that removes a table property")
+        raise NotSupported("deltalake cannot remove table properties")
     table.alter.set_table_properties({key: str(value) for key, value in properties.items()})

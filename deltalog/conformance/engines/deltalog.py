@@ -20,7 +20,7 @@ from deltalog.write.transaction import Transaction
 
 
 class DeltalogEngine(Engine):
-    """deltalog: each call opens the table, as a new process would."""
+    """deltalog. Every call opens the table anew, like a new process."""
 
     name = "deltalog"
     version = VERSION

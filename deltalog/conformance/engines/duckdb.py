@@ -1,4 +1,4 @@
-"""DuckDB as an engine under test, by its extension ``delta``, which it fetches from its makers at the first use."""
+"""DuckDB as an engine under test, through its extension ``delta``, which DuckDB downloads on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltalog.errors import CallError
 
 
 class DuckDBEngine(Engine):
-    """DuckDB by ``delta_scan``."""
+    """DuckDB through ``delta_scan``."""
 
     name = "duckdb"
     version = duckdb.__version__

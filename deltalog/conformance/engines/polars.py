@@ -12,7 +12,7 @@ from deltalog.conformance.engine import Engine
 
 
 class PolarsEngine(Engine):
-    """polars by ``read_delta`` and ``write_delta``."""
+    """polars through ``read_delta`` and ``write_delta``."""
 
     name = "polars"
     version = polars.__version__

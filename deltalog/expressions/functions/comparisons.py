@@ -114,7 +114,7 @@ def is_in(value: Node, choices: Sequence[Node]) -> Node:
 
 def _is_one_of(value: Node, choices: Sequence[Any], wide: pa.DataType) -> Node:
     array = pa.concat_arrays([pa.repeat(choice, 1) for choice in choices])
-    values = ValueSet.of_array(array)
+    values = ValueSet.from_array(array)
     return apply_kernel(
         BOOLEAN,
         lambda rows: values.contains(pa.repeat(rows, 1))[0] if isinstance(rows, pa.Scalar) else values.contains(rows),

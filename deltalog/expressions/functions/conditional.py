@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import FALSE
+from deltalog.arrow_arrays import FALSE, if_else
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import common, widened
 from deltalog.expressions.functions.comparisons import compare, without_char
@@ -33,9 +33,9 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
         result: Any = pa.nulls(rows.length, arrow_of(data_type))
         for condition, value in zip(conditions, values, strict=False):
             here = pc.and_(todo, pc.fill_null(rows.array(run_where(condition, rows, todo)), False))
-            result = pc.if_else(here, run_where(value, rows, here), result)
+            result = if_else(here, run_where(value, rows, here), result)
             todo = pc.and_not(todo, here)
-        return pc.if_else(todo, run_where(values[-1], rows, todo), result)
+        return if_else(todo, run_where(values[-1], rows, todo), result)
 
     inner = (*conditions, *values)
     constant = all(node.is_constant for node in inner)
@@ -70,7 +70,7 @@ def extreme(operator: str) -> Callable[..., Node]:
             best = found[0]
             for each in found[1:]:
                 better = pc.or_(pc.is_null(best), pc.fill_null(is_better(each, best), False))
-                best = pc.if_else(pc.and_(better, pc.is_valid(each)), each, best)
+                best = if_else(pc.and_(better, pc.is_valid(each)), each, best)
             return best
 
         return apply_kernel(data_type, run, *(_as_type(value, data_type) for value in values))

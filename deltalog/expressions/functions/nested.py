@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import combined, row_numbers, scalar
+from deltalog.arrow_arrays import combined, packed_lists, row_numbers, scalar
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import as_type, common, widened
 from deltalog.expressions.functions.nodes import Node, Rows, any_true, constant, fits, literal, steps_of
@@ -236,11 +236,8 @@ def map_part(of_keys: bool) -> Callable[..., Node]:
 
 def _lists(flat: Any, like: Any, arrow: pa.DataType) -> Any:
     """Lists of concatenated values, with the lengths and nulls of another list array."""
-    lengths = pc.fill_null(_lengths(like), 0)
-    ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.repeat(scalar(0, pa.int32()), 1), ends])
-    mask = pc.is_null(like) if like.null_count else None
-    return pa.ListArray.from_arrays(offsets, flat, type=arrow, mask=mask)
+    is_valid = like.is_valid() if like.null_count else None
+    return packed_lists(arrow, pc.fill_null(_lengths(like), 0), flat, is_valid)
 
 
 # --------------------------------------------------------------------------------------------- built
@@ -286,8 +283,7 @@ def cast_inside(node: Node, wanted: DataType, caster: Callable[[DataType, DataTy
         def run(maps: Any) -> Any:
             found = keys(_flat(maps, maps.keys)), items(_flat(maps, maps.items))
             entries = pa.StructArray.from_arrays(list(found), fields=[arrow.key_field, arrow.item_field])
-            lists = _lists(entries, maps, pa.list_(pa.field("entries", entries.type, False)))
-            return lists.cast(arrow)
+            return _lists(entries, maps, arrow)
 
         return nested(wanted, run, node, can_fail=True)
     raise refuse(f"CAST from {have} to {wanted}")

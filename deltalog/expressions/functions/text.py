@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import combined, scalar
+from deltalog.arrow_arrays import combined, if_else, scalar
 from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.nodes import (
     Node,
@@ -182,8 +182,8 @@ def concat_ws(name: str, separator: Node, *nodes: Node) -> Node:
         text = pa.scalar(None, pa.string())
         for value in values:
             longer = pc.binary_join_element_wise(text, value, between, null_handling="emit_null")
-            text = pc.if_else(pc.is_null(text), value, pc.if_else(pc.is_null(value), text, longer))
-        return pc.if_else(pc.is_null(between), between, pc.fill_null(text, ""))
+            text = if_else(pc.is_null(text), value, if_else(pc.is_null(value), text, longer))
+        return if_else(pc.is_null(between), between, pc.fill_null(text, ""))
 
     return apply_growing_kernel(run, _joined_bytes(len(parts)), separator, *parts)
 

@@ -36,7 +36,7 @@ def _is_text_map(kind: Any) -> bool:
     return bool(pt.is_map(kind)) and _is_text(kind.key_type) and _is_text(kind.item_type)
 
 
-_TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "a whole number"), (pt.is_boolean, "a boolean")
+_TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "an integer"), (pt.is_boolean, "a boolean")
 _TEXTS, _MAP = (_is_texts, "a list of texts"), (_is_text_map, "a map of text to text")
 _Shape = Mapping[str, "tuple[Kind, str] | _Shape"]
 

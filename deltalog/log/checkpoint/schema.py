@@ -215,7 +215,7 @@ def _indexed_leaves(state: State) -> Sequence[Leaf]:
 
 def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArray:
     source = _best_statistics(files, leaves)
-    flat = file_statistics.of_files(files.select([source]), leaves)
+    flat = file_statistics.statistics_of_files(files.select([source]), leaves)
     columns = {name: combined(flat.column(name)) for name in ("numRecords", "tightBounds")}
     columns |= file_statistics.nested(flat, leaves, lambda leaf: leaf.physical)
     absent = combined(files.column(source)).is_null()

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.arrow_arrays import ZERO, combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
 from deltalog.log import file_statistics
@@ -115,7 +115,7 @@ def deleted_parts(files: pa.Table) -> Any:
     parts = [0.0] * files.num_rows
     numbers = pc.indices_nonzero(pc.is_valid(combined(files["deletion_vector"])))
     marked = files.select(["deletion_vector", "stats"]).take(numbers)
-    rows = file_statistics.of_files(marked, ())["numRecords"].to_pylist()
+    rows = file_statistics.statistics_of_files(marked, ())["numRecords"].to_pylist()
     deleted = pc.struct_field(combined(marked["deletion_vector"]), "cardinality").to_pylist()
     for number, count, cardinality in zip(numbers.to_pylist(), rows, deleted, strict=True):
         parts[number] = (cardinality or 0) / count if count else 0.0
@@ -146,7 +146,7 @@ class SizesByPath(Mapping[str, int]):
     def __len__(self) -> int:
         return int(self._files.num_rows)
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return repr(dict(self))
 
@@ -278,7 +278,7 @@ class OptimizeReport:
             "commits": [commit.version for commit in self.commits],
         }
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         """The fields, with numbers in the place of files and versions in that of commits."""
         return (

@@ -175,7 +175,7 @@ class BinWriter:
         """The rows of files in order; ``counted`` gets the number of live rows of each, by its footer and vector. On a
         remote store some files are opened ahead; else the caller's threads are all that there are."""
         found, openers = self.files, parallel_gets(self.store)
-        wanted = [DataFile.of(add) for add in adds]
+        wanted = [DataFile.from_add(add) for add in adds]
         if not openers:
             return read_small_files(found, wanted, layout, counted.append)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arrow_arrays import int64s
+from deltalog.arrow_arrays import for_ipc, int64s
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.plan import in_cube
 from deltalog.maintenance.optimize.rewritten_bins import BinWriter, Rewritten
@@ -174,7 +174,8 @@ class _Ranges:
                 path = os.path.join(self._directory, str(number))
                 options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
                 self._spilled[number] = pa.ipc.new_file(path, table.schema, options=options)
-            self._spilled[number].write_table(table, max_chunksize=1 << 16)
+            for batch in table.to_batches(max_chunksize=1 << 16):
+                self._spilled[number].write_batch(for_ipc(batch))
         self._held, self._held_bytes = {}, 0
 
     def of_files(self) -> list[list[int]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from deltalog.arrow_arrays import for_ipc
 from deltalog.maintenance.optimize.rewritten_bins import BinWriter, Rewrite, Rewritten
 from deltalog.protocol.actions import AddFile
 from deltalog.storage.base import keep_cleanup_errors
@@ -62,7 +63,8 @@ def packed(files: pa.Table) -> bytes:
     """The files of a bin as bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, files.schema) as writer:
-        writer.write_table(files)
+        for batch in files.to_batches():
+            writer.write_batch(for_ipc(batch))
     data: bytes = sink.getvalue().to_pybytes()
     return data
 

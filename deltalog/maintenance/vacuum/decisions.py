@@ -18,7 +18,7 @@ from typing import Any, overload
 
 import msgspec
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.maintenance.vacuum.path_hashes import NeededPaths, PathHashes
 from deltalog.protocol.leftovers import LeftoverKind, leftover_kind
 from deltalog.protocol.paths import LOG_DIRECTORY, are_ordinary, is_plain
@@ -219,7 +219,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return repr(tuple(self))
 
@@ -278,7 +278,7 @@ class VacuumReport:
             "full": self.full,
         }
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         """The fields, with counts instead of files and directories."""
         return (

@@ -65,7 +65,7 @@ class Claims:
         TableReplacedError, MissingVersionError where the latest version is not in the log any more: files that it does
         not need may be live in what is there, an older copy of the table. Cost: 1 HEAD more."""
         latest, store = self._handle.latest, self._handle.reader.store
-        if store.catalog is None:
+        if self._handle.reader.authority.catalog is None:
             latest.tip.check_is_there(self._handle.reader, "a vacuum")
         return store.remove(entries)
 
@@ -99,14 +99,14 @@ def vacuum(
 ) -> VacuumReport:
     """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given, and
     then there is no ``runner``."""
-    store = handle.reader.store
-    if store.branch is not None:
+    store, authority = handle.reader.store, handle.reader.authority
+    if authority.branch is not None:
         raise CallError(f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of one.")
-    if store.catalog is not None and claims is None:
+    if authority.catalog is not None and claims is None:
         raise ResourceNotReadyError(
-            f"{store.url} is managed by the catalog {store.catalog}, and the open transactions of a catalog may need "
-            "files that no version names. Vacuum it through its catalog: TransactionManager.vacuum(name), or deltalog "
-            "vacuum catalog:<catalog>#<name>."
+            f"{store.url} is managed by the catalog {authority.catalog}, and the open transactions of a catalog may "
+            "need files that no version names. Vacuum it through its catalog: TransactionManager.vacuum(name), or "
+            "deltalog vacuum catalog:<catalog>#<name>."
         )
     claims = claims or Claims(handle)
     before = handle.writable()  # the protocol check that vacuumProtocolCheck requires

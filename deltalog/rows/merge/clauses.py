@@ -222,7 +222,7 @@ class Compiler:
                 Name((self.source.flat(other[0]), *other[1:]), True),
             ]
             tree = And(*(IsNull(name) for name in names))
-            found.append(Assignment.of_tree(own, tree, path_text(own), relations.schema, self.now, None))
+            found.append(Assignment.from_tree(own, tree, path_text(own), relations.schema, self.now, None))
         return found
 
     def _assignment(
@@ -233,8 +233,8 @@ class Compiler:
         nested = isinstance(column.data_type, (StructType, ArrayType, MapType))
         if nested and isinstance(tree, Name):
             self._check_nested(path, column, tree, relations)
-            return Assignment.of_tree(path, tree, text, relations.schema, self.now, None)
-        return Assignment.of_tree(path, tree, text, relations.schema, self.now, column.data_type)
+            return Assignment.from_tree(path, tree, text, relations.schema, self.now, None)
+        return Assignment.from_tree(path, tree, text, relations.schema, self.now, column.data_type)
 
     @staticmethod
     def _has_no_type(name: Name, relations: Relations) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltalog.arrow_arrays import for_ipc
 from deltalog.errors import StoreError
 
 
@@ -37,7 +38,7 @@ class SpilledRows:
     def add(self, batch: pa.RecordBatch) -> int:
         """Write a batch. Returns its number. Raises StoreError."""
         try:
-            self._writer.write_batch(batch)
+            self._writer.write_batch(for_ipc(batch))
         except OSError as error:
             raise _full(error) from error
         self._count += 1

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
 from deltalog.storage.progress import Pages
 from deltalog.storage.secrets import (
@@ -119,7 +119,7 @@ class DynamoTable:
         self._endpoint_url = endpoint_url
         self._client: tuple[int, Any] | None = None
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"DynamoTable({self.name!r})"
 

@@ -26,7 +26,7 @@ import s3fs
 
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
-from deltalog.storage.s3 import direct_transport
+from deltalog.storage.s3.transport import Failed, Transport, is_sent_at_once, is_slow, limit_seconds
 from deltalog.storage.secrets import keep_out_of_client_logs
 
 _BODY_ATTEMPTS = 3
@@ -40,49 +40,40 @@ T = TypeVar("T")
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
-class BotocoreS3:
-    """Connections with one set of options. ``whole_s``: how long one attempt with a body may take, in seconds."""
+class BotocoreTransport(Transport):
+    """See the module. s3fs and botocore repeat the requests that may be repeated."""
 
-    def __init__(self, options: Mapping[str, Any], limit: RequestLimit, whole_s: Callable[[bytes], float]) -> None:
-        keep_out_of_client_logs()
-        self._options = options
-        self._limit = limit
-        self._whole_s = whole_s
-        self._filesystems: tuple[int, Any, Any] | None = None
+    def __init__(self, connections: BotocoreConnections, bucket: str) -> None:
+        self._connections = connections
+        self._bucket = bucket
+
+    @property
+    def endpoint(self) -> str:
+        _, creating = self._connections.connect()
+        client: Any = self._connections.run(creating.set_session)
+        return str(client.meta.endpoint_url)
 
     def call(self, method: str, **arguments: Any) -> Any:
-        """A request that may be repeated; s3fs and botocore do so."""
-        return self._run(self._call, method, **arguments)
+        return self._connections.run(self._call, method, **arguments)
 
     def start(self, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
         """As ``call``, without waiting for it."""
-        return self._start(self._call(method, **arguments))
+        return self._connections.start(self._call(method, **arguments))
 
-    def read(self, is_slow: Callable[[Exception], bool], *args: Any) -> tuple[bytes, Mapping[str, Any]]:
-        """An object or a range of it, and the response's headers: bucket, key, range, ETag, length of the range."""
-        return self._run_read(self._read, is_slow, *args)
+    def read(
+        self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        return self._connections.run_read(self._read, key, byte_range, etag, size_bytes)
 
-    def read_many(
-        self,
-        is_slow: Callable[[Exception], bool],
-        bucket: str,
-        keys: Sequence[str],
-        byte_range: str,
-        size_bytes: int,
-        found: Callable[[int, bytes], None],
-        failed: Callable[[str, Exception], None],
-    ) -> None:
-        """As ``read`` of several objects, 32 at a time."""
-        waiting = iter(enumerate(keys))
+    def read_many(self, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed) -> list[bytes]:
+        waiting, found = iter(enumerate(keys)), [b""] * len(keys)
 
         async def work() -> None:
             for number, key in waiting:
                 try:
-                    body, _ = await self._read(is_slow, bucket, key, byte_range, "", size_bytes)
+                    found[number], _ = await self._read(key, byte_range, "", size_bytes)
                 except Exception as error:
                     failed(key, error)
-                else:
-                    found(number, body)
 
         async def work_together() -> None:
             workers = [asyncio.ensure_future(work()) for _ in range(min(PARALLEL_GETS, len(keys)))]
@@ -92,41 +83,34 @@ class BotocoreS3:
                 for worker in workers:
                     worker.cancel()
 
-        self._run_read(work_together)
+        self._connections.run_read(work_together)
+        return found
 
-    def put_once(self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
-        """One PUT, sent once, with a time limit of ``seconds``."""
-        self._run(self._put_once, bucket, key, data, conditions, seconds)
+    def _send_once(self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
+        self._connections.run(self._put_once, key, data, conditions, seconds)
 
-    def endpoint(self) -> str:
-        """Where requests go. Cost: no request."""
-        _, creating = self._connect()
-        client: Any = self._run(creating.set_session)
-        return str(client.meta.endpoint_url)
+    def _may_have_landed(self, error: Exception) -> bool:
+        # botocore reports a reset in the middle of an exchange as a failure to connect, so its class is not sufficient.
+        answered = isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
+        sent = answered or not isinstance(error, boto.BotoCoreError)
+        below = getattr(error, "kwargs", {}).get("error")
+        return sent and not isinstance(below, _NEVER_SENT)
 
     async def _call(self, method: str, **arguments: Any) -> Any:
-        reading, _ = self._connect()
-        limit = _CALL_ATTEMPTS * self._whole_s(arguments.get("Body", b""))
-        return await asyncio.wait_for(reading._call_s3(method, **arguments), limit)
+        reading, _ = self._connections.connect()
+        limit = _CALL_ATTEMPTS * limit_seconds(arguments.get("Body", b""))
+        return await asyncio.wait_for(reading._call_s3(method, Bucket=self._bucket, **arguments), limit)
 
-    async def _read(
-        self,
-        is_slow: Callable[[Exception], bool],
-        bucket: str,
-        key: str,
-        byte_range: str = "",
-        etag: str = "",
-        size_bytes: int = 0,
-    ) -> tuple[bytes, Mapping[str, Any]]:
-        async with self._limit.request_async(size_bytes, is_slow) as turn:
+    async def _read(self, key: str, byte_range: str, etag: str, size_bytes: int) -> tuple[bytes, Mapping[str, Any]]:
+        async with self._connections.limit.request_async(size_bytes, is_slow) as turn:
             _turn.set(turn)
-            return await self._get(bucket, key, byte_range, etag)
+            return await self._get(key, byte_range, etag)
 
-    async def _get(self, bucket: str, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
+    async def _get(self, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
         """A download that is cut off is repeated."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
-            response = await self._call("get_object", Bucket=bucket, Key=key, **conditions)
+            response = await self._call("get_object", Key=key, **conditions)
             try:
                 async with response["Body"] as body:
                     return await body.read(), response
@@ -135,24 +119,32 @@ class BotocoreS3:
                     raise
         raise AssertionError("unreachable")
 
-    async def _put_once(
-        self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float
-    ) -> None:
-        _, creating = self._connect()
+    async def _put_once(self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
+        _, creating = self._connections.connect()
         await creating.set_session()
-        client = await creating.get_s3(bucket)
-        arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=bucket, Key=key, Body=data)
+        client = await creating.get_s3(self._bucket)
+        arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=self._bucket, Key=key, Body=data)
         # Added here, since s3fs drops arguments that an old botocore does not know, including the condition.
         await asyncio.wait_for(client.put_object(**arguments, **conditions), seconds)
 
-    def _run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+
+class BotocoreConnections:
+    """Connections with one set of options, for all buckets. ``limit``: of the reads that are under way."""
+
+    def __init__(self, options: Mapping[str, Any], limit: RequestLimit) -> None:
+        keep_out_of_client_logs()
+        self.limit = limit
+        self._options = options
+        self._filesystems: tuple[int, Any, Any] | None = None
+
+    def run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
-        reading, _ = self._connect()
+        reading, _ = self.connect()
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
-    def _run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """As ``_run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
-        reading = self._start(function(*args))
+    def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """As ``run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
+        reading = self.start(function(*args))
         try:
             return cast(T, reading.result())
         except asyncio.TimeoutError as error:
@@ -161,11 +153,12 @@ class BotocoreS3:
             reading.cancel()
             raise
 
-    def _start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
-        reading, _ = self._connect()
+    def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
+        """Run a coroutine there, without waiting for it."""
+        reading, _ = self.connect()
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
-    def _connect(self) -> tuple[Any, Any]:
+    def connect(self) -> tuple[Any, Any]:
         """Two file systems, recreated after a fork: for requests that may be repeated, and for those that may not."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
@@ -197,7 +190,7 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
     """botocore waits for the server's consent (``100 Continue``) before it sends a body: one more round trip."""
     body = params.get("body")
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
-    if size is not None and size <= direct_transport.AT_ONCE_BYTES:
+    if size is not None and is_sent_at_once(size):
         params["headers"].pop("Expect", None)
 
 
@@ -215,14 +208,6 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
         session = await super()._get_session(proxy_url)
         session._retry_connection = False
         return session
-
-
-def may_have_landed(error: BaseException) -> bool:
-    """Whether a PUT that failed without an answer may have been carried out."""
-    # botocore reports a reset in the middle of an exchange as a failure to connect, so its class is not sufficient.
-    sent = isinstance(error, (boto.HTTPClientError, boto.ConnectionError)) or not isinstance(error, boto.BotoCoreError)
-    below = getattr(error, "kwargs", {}).get("error")
-    return sent and not isinstance(below, _NEVER_SENT)
 
 
 @functools.cache

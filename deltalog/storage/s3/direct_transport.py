@@ -7,6 +7,7 @@ understand, such as that of a bucket in another region, are left to botocore (``
 
 from __future__ import annotations
 
+import _thread
 import base64
 import contextlib
 import dataclasses
@@ -15,14 +16,16 @@ import email.utils
 import hashlib
 import itertools
 import random
+import threading
 import time
 import urllib.parse
 import xml.etree.ElementTree as xml
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from deltalog.storage.request_limit import SLOW_STATUSES, Turn
+from deltalog.storage.remote import PARALLEL_GETS
+from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
 from deltalog.storage.s3.connections import (
     IDLE_SECONDS,
     JUST_USED_SECONDS,
@@ -36,12 +39,18 @@ from deltalog.storage.s3.connections import (
 from deltalog.storage.s3.credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
 from deltalog.storage.s3.settings import Settings
 from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
+from deltalog.storage.s3.transport import (
+    Failed,
+    LeftToBotocore,
+    Transport,
+    is_sent_at_once,
+    is_slow,
+    limit_seconds,
+)
 from deltalog.storage.secrets import Secrets
 from deltalog.version import VERSION
 
 METHODS = frozenset({"head_object", "list_objects_v2", "put_object", "delete_object"})
-# A larger body is sent after the server has agreed to receive it, since a refusal would waste more than a round trip.
-AT_ONCE_BYTES = 16 << 20
 _ARGUMENTS = frozenset({"Key", "Body", "Prefix", "Delimiter", "StartAfter", "MaxKeys", "ContinuationToken"})
 _USER_AGENT = f"deltalog/{VERSION}"
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
@@ -75,39 +84,36 @@ class RefusedError(Exception):
         }
 
 
-class LeftToBotocore(Exception):
-    """The service requires something that only botocore implements. The request had no effect.
-
-    ``is_passing``: this request only, and not those after it.
-    """
-
-    def __init__(self, message: str, *, is_passing: bool = False) -> None:
-        super().__init__(message)
-        self.is_passing = is_passing
-
-
 class _IncompleteError(Exception):
     """A body is not the one that its headers describe."""
 
 
-class DirectS3:
-    """The requests for the objects of one bucket."""
+class DirectTransport(Transport):
+    """See the module. ``limit``: of the reads that are under way."""
 
-    def __init__(self, settings: Settings, bucket: str) -> None:
+    def __init__(self, settings: Settings, bucket: str, limit: RequestLimit) -> None:
         place = settings.place(bucket)
         if place is None:
             raise LeftToBotocore(bucket)
         self._settings = settings
+        self._limit = limit
         origin, self._root = place
         self._host = origin.address
-        self.endpoint = f"{origin.scheme}://{origin.address}"
+        self._endpoint = f"{origin.scheme}://{origin.address}"
         self._is_encrypted = origin.scheme == "https"
         self._connections = connections_to(origin)
 
-    def call(self, method: str, whole_s: Callable[[bytes], float], **arguments: Any) -> Any:
-        """One of ``METHODS`` with botocore's arguments, repeated after transient errors."""
+    @property
+    def endpoint(self) -> str:
+        return self._endpoint
+
+    def takes(self, method: str, arguments: Mapping[str, Any]) -> bool:
+        is_known = method in METHODS and not arguments.keys() - _ARGUMENTS
+        return is_known and is_sent_at_once(len(arguments.get("Body", b"")))
+
+    def call(self, method: str, **arguments: Any) -> Any:
         key, body = arguments.get("Key"), arguments.get("Body", b"")
-        limits = self._limits(whole_s(body))
+        limits = self._limits(limit_seconds(body))
         if method == "list_objects_v2":
             return self._repeated("GET", None, limits, _listing, query=_listing_query(arguments))
         if method == "head_object":
@@ -117,23 +123,51 @@ class DirectS3:
         return self._repeated("DELETE", key, limits, _nothing)
 
     def read(
-        self, key: str, byte_range: str, etag: str, whole_s: float, turn: Turn | None, stop: Stop | None
+        self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """An object or a range of it, and ``ContentRange`` and ``ETag`` of the response."""
+        return self._read(key, byte_range, etag, size_bytes, None)
+
+    def read_many(self, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed) -> list[bytes]:
+        waiting, lock, stop, found = iter(enumerate(keys)), threading.Lock(), Stop(), [b""] * len(keys)
+
+        def work() -> None:
+            while not stop.is_set:
+                with lock:
+                    number, key = next(waiting, (-1, ""))
+                if number < 0:
+                    return
+                try:
+                    found[number], _ = self._read(key, byte_range, "", size_bytes, stop)
+                except LeftToBotocore:
+                    raise
+                except Exception as error:
+                    if not stop.is_set:
+                        failed(key, error)
+
+        _side_by_side(work, min(PARALLEL_GETS, len(keys)), stop)
+        return found
+
+    def _read(
+        self, key: str, byte_range: str, etag: str, size_bytes: int, stop: Stop | None
+    ) -> tuple[bytes, Mapping[str, Any]]:
         headers = {k: v for k, v in (("range", byte_range), ("if-match", etag)) if v}
         if not byte_range:
             headers["x-amz-checksum-mode"] = "ENABLED"
-        answer = self._repeated("GET", key, self._limits(whole_s), _whole, headers=headers, turn=turn, stop=stop)
+        limits = self._limits(limit_seconds())
+        with self._limit.request(size_bytes, is_slow) as turn:
+            answer = self._repeated("GET", key, limits, _whole, headers=headers, turn=turn, stop=stop)
         named = {"ContentRange": "content-range", "ETag": "etag"}
         return answer.body, {k: answer.headers[v] for k, v in named.items() if v in answer.headers}
 
-    def put_once(self, key: str, body: bytes, conditions: Mapping[str, str], whole_s: float) -> None:
-        """One PUT, sent once; once more if it was refused because its credentials were no longer valid.
-
-        Raises RefusedError, NotConnectedError and NoAnswerError."""
+    def _send_once(self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
+        """Once more if it was refused because its credentials were no longer valid. Raises RefusedError,
+        NotConnectedError and NoAnswerError."""
         names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
         headers = {names[name]: value for name, value in conditions.items()}
-        self._once("PUT", key, self._limits(whole_s), headers=headers, body=body, may_repeat=False)
+        self._once("PUT", key, self._limits(seconds), headers=headers, body=data, may_repeat=False)
+
+    def _may_have_landed(self, error: Exception) -> bool:
+        return not isinstance(error, NotConnectedError)
 
     def _limits(self, whole_s: float) -> Limits:
         return Limits(self._settings.limits.connect, self._settings.limits.read, whole_s)
@@ -231,7 +265,7 @@ class DirectS3:
         if credentials is None:
             return headers
         body_hash = UNSIGNED_BODY if body and self._is_encrypted else hashlib.sha256(body).hexdigest()
-        return signed(method, f"{self.endpoint}{target}", headers, body_hash, credentials, self._settings.region)
+        return signed(method, f"{self._endpoint}{target}", headers, body_hash, credentials, self._settings.region)
 
     def _is_elsewhere(self, error: RefusedError) -> bool:
         if error.answer.status in _ELSEWHERE_STATUSES:
@@ -242,9 +276,39 @@ class DirectS3:
         )
 
 
-def understands(method: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether ``DirectS3.call`` knows a method with these arguments."""
-    return method in METHODS and not arguments.keys() - _ARGUMENTS and len(arguments.get("Body", b"")) <= AT_ONCE_BYTES
+def _side_by_side(work: Callable[[], None], count: int, stop: Stop) -> None:
+    """Call ``work`` in this thread and in ``count`` - 1 others, which have ended when this returns or raises. The first
+    error stops all.
+
+    threading.Thread waits for each thread to begin, which on a busy machine takes longer than the requests.
+    """
+    ended, errors = threading.Semaphore(0), list[BaseException]()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+        finally:
+            ended.release()
+
+    started = 0
+    try:
+        for _ in range(count - 1):
+            _thread.start_new_thread(run, ())
+            started += 1
+    except RuntimeError:  # no more threads: those that there are do the work
+        pass
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        run()
+        for _ in range(started + 1):
+            ended.acquire()
+    if errors:
+        raise errors[0]
 
 
 def _until(ends_s: float, limits: Limits) -> Limits:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, cast
 
-from deltalog.arguments import half_made
+from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
 from deltalog.protocol.paths import LOG_DIRECTORY, commit_version, log_path, version_prefix
@@ -33,7 +33,8 @@ from deltalog.storage.progress import Pages
 from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, is_below_root
 from deltalog.storage.request_limit import SLOW_STATUSES
-from deltalog.storage.s3.client import S3Client, code_of, status_of
+from deltalog.storage.s3.client import S3Client
+from deltalog.storage.s3.transport import code_of, status_of
 
 STAGED_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 MAX_KEY_BYTES = 1024
@@ -76,7 +77,7 @@ class S3Store(LogStore):
         self._nothing_staged = self._is_prepared = False
         self._staged_lock = threading.Lock()
 
-    @half_made
+    @safe_repr
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
 
@@ -116,16 +117,13 @@ class S3Store(LogStore):
     ) -> PutOutcome:
         conditions = {} if expected is None else {"IfNoneMatch" if expected == "*" else "IfMatch": expected}
         try:
-            self._client.put_once(self.bucket, key, data, conditions, seconds)
-        except Exception as error:
-            outcome = self._client.outcome_of(error)
-            if outcome is None:
-                raise self._failure(verb, key, error) from self._client.secrets.cause(error)
-            if outcome is PutOutcome.UNKNOWN:
-                reason = self._client.secrets.reason(error)
-                log.warning("%s: it is unknown whether %s was created: %s", self.url, key, reason)
-            return outcome
-        return PutOutcome.COMMITTED
+            outcome, error = self._client.put_once(self.bucket, key, data, conditions, seconds)
+        except Exception as refusal:
+            raise self._failure(verb, key, refusal) from self._client.secrets.cause(refusal)
+        if outcome is PutOutcome.UNKNOWN and error is not None:
+            reason = self._client.secrets.reason(error)
+            log.warning("%s: it is unknown whether %s was created: %s", self.url, key, reason)
+        return outcome
 
     def _check_exclusive(self) -> None:
         try:
@@ -351,7 +349,7 @@ class S3Store(LogStore):
         where ``is_last`` and none was deleted."""
         named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         try:
-            done = self._client.call("delete_objects", Bucket=self.bucket, Delete=named)
+            done = self._client.call(self.bucket, "delete_objects", Delete=named)
         except Exception as error:
             if not is_last and status_of(error) in SLOW_STATUSES:
                 return [*keys]
@@ -408,7 +406,7 @@ class S3Store(LogStore):
     def _call(self, verb: str, key: str, method: str, *, with_key: bool = True, **arguments: Any) -> Any:
         named = {"Key": key} if with_key else {}
         try:
-            return self._client.call(method, Bucket=self.bucket, **named, **arguments)
+            return self._client.call(self.bucket, method, **named, **arguments)
         except Exception as error:
             raise self._failure(verb, key, error) from self._client.secrets.cause(error)
 
@@ -504,8 +502,8 @@ class _Upload(io.BufferedIOBase):
             self._upload_id = self._store._call("write", self._key, "create_multipart_upload")["UploadId"]
         self._await_parts(_PARALLEL_PARTS - 1)
         number = len(self._parts) + len(self._sending) + 1
-        arguments = {"Bucket": self._store.bucket, "Key": self._key, "UploadId": self._upload_id}
-        self._sending.append(self._client.start("upload_part", PartNumber=number, Body=data, **arguments))
+        arguments = {"Key": self._key, "UploadId": self._upload_id, "PartNumber": number, "Body": data}
+        self._sending.append(self._client.start(self._store.bucket, "upload_part", **arguments))
 
     def _await_parts(self, left: int) -> None:
         while len(self._sending) > left:

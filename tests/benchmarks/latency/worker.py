@@ -111,7 +111,7 @@ class Deltalog:
                 url, schema, partition_by=["part"], properties=properties, **self.options
             )
             table.append(rows)
-        self.deltalog.create_commit_table(catalog.partition(":")[2], "catalog", **self.options)
+        self.deltalog.storage.create_commit_table(catalog.partition(":")[2], "catalog", **self.options)
         manager = self.deltalog.TransactionManager(catalog, **self.options)
         for name in tables:
             manager.create_table(

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import deltalog
 
 GENERATOR = 1  # part of the directory's name: raise it when what is written changes
-SCHEMA = deltalog.StructType.from_arrow(
+SCHEMA = deltalog.schema.StructType.from_arrow(
     pa.schema([("id", pa.int64()), ("value", pa.int64()), ("amount", pa.float64()), ("text", pa.string())])
 )
 _THREADS = 4

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog import DeltaTable, PrimitiveType, StructField, StructType
+from deltalog import DeltaTable
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.spark.log_files import actions, commits
 from tests.support.spark.shapes import SCHEMA
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltalog import AddFile, DeltaTable
+from deltalog import DeltaTable
+from deltalog.engine import AddFile
 from tests.interop.feature_tables.feature import DELETE, as_partitioned, created, feature, listed, logged
 from tests.support.spark.every_type import PARTITIONABLE, ROWS
 from tests.support.spark.shapes import PLACES, SCHEMA, batch

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from deltalog import DeltaTable, PrimitiveType, StructField, StructType, identity_column
+from deltalog import DeltaTable
+from deltalog.schema import PrimitiveType, StructField, StructType, identity_column
 from tests.interop.feature_tables.feature import DELETE, INSERT, LONG, TEXT, columns, created, feature
 from tests.support.spark.shapes import batch
 

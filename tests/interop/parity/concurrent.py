@@ -95,7 +95,7 @@ def _(t: Table) -> None:
     def create(path: str) -> None:
         import deltalog
 
-        schema = deltalog.StructType.from_json(
+        schema = deltalog.schema.StructType.from_json(
             '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
         )
         deltalog.DeltaTable.create(path, schema)

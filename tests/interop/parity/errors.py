@@ -94,7 +94,7 @@ def meaning(error: Exception) -> str:
         names = [each.__name__ for each in type(error).__mro__]
     else:
         text = str(error)
-        own = [each.__name__ for name in _OWN.findall(text)[::-1] for each in getattr(deltalog, name).__mro__]
+        own = [each.__name__ for name in _OWN.findall(text)[::-1] for each in getattr(deltalog.errors, name).__mro__]
         names = own or _LOST.findall(text) or _MODE.findall(text) or _CONDITION.findall(text)[::-1]
         names = names or [*_JAVA.findall(text)[::-1], type(error).__name__]
     known = [_MEANING[name] for name in names if name in _MEANING]

@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog import DeltaTable, Environment, LogStore, PrimitiveType, StructField, StructType
+from deltalog import DeltaTable, Environment
 from deltalog.protocol.paths import commit_path
+from deltalog.schema import PrimitiveType, StructField, StructType
+from deltalog.storage import LogStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import Call, FaultyStore
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deltalog import DeltaTable, StructType
+from deltalog import DeltaTable
 from deltalog.protocol.paths import commit_path
+from deltalog.schema import StructType
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from deltalog import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 STORED = (
     "string", "long", "integer", "short", "byte", "float", "double",

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog import DeltaTable, Predicate, PrimitiveType, StructField, StructType, col
+from deltalog import DeltaTable, Predicate, col
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.core.other_writers import declared_afterwards
 
 UTC = dt.timezone.utc

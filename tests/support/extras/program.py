@@ -315,8 +315,9 @@ def of_s3(path: Path, options: argparse.Namespace) -> None:
 def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     import pyarrow as pa
 
-    from deltalog import TransactionManager, create_commit_table
+    from deltalog import TransactionManager
     from deltalog.catalog.dynamodb import DynamoDBCoordinator
+    from deltalog.storage import create_commit_table
 
     settings: dict[str, Any] = {
         "key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"},

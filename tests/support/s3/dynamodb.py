@@ -10,7 +10,7 @@ from typing import Any
 
 import boto3
 
-from deltalog import create_commit_table
+from deltalog.storage import create_commit_table
 from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 

@@ -28,7 +28,7 @@ class Verdict:
 
     landed: list[int] = field(default_factory=list)
     num_rows: int = 0
-    leftovers: dict[str, deltalog.LeftoverKind] = field(default_factory=dict)
+    leftovers: dict[str, deltalog.engine.LeftoverKind] = field(default_factory=dict)
 
 
 def judge(place: Place, table: str, rows_per_write: int, done: Sequence[int]) -> Verdict:
@@ -59,7 +59,7 @@ def judge(place: Place, table: str, rows_per_write: int, done: Sequence[int]) ->
     verdict.num_rows, expected = len(expected), sorted(expected)
     _same("rows of the files that the log names", sorted(_ids(place, table, live)), expected)
     beside = [path for path in files if path not in named and not _OF_THE_LOG.fullmatch(path)]
-    kinds = {path: deltalog.leftover_kind(path) for path in beside}
+    kinds = {path: deltalog.engine.leftover_kind(path) for path in beside}
     _same("files that leftover_kind does not recognise", [path for path, kind in kinds.items() if kind is None], [])
     verdict.leftovers = {path: kind for path, kind in kinds.items() if kind is not None}
     if not verdict.landed:

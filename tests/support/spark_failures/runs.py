@@ -133,7 +133,9 @@ class Runs:
                 raise WrongError(f"the attempt ended with {answer}, expected {' or '.join(expected)}")
             run.errors.append(answer["error"])
         left = [
-            path for path in run.place.files(table) if deltalog.leftover_kind(path) is deltalog.LeftoverKind.JOB_FILE
+            path
+            for path in run.place.files(table)
+            if deltalog.engine.leftover_kind(path) is deltalog.engine.LeftoverKind.JOB_FILE
         ]
         if left:
             raise WrongError(f"a write that ended left {left}")

@@ -11,14 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from deltalog import (
-    CallError,
-    ConcurrentAppendError,
-    ConcurrentTransactionError,
-    DeltaTable,
-    ProtocolChangedError,
-    SchemaMismatchError,
-)
+from deltalog import CallError, DeltaTable, SchemaMismatchError
+from deltalog.errors import ConcurrentAppendError, ConcurrentTransactionError, ProtocolChangedError
 from deltalog.log.file_tables import files_table
 from deltalog.maintenance.optimize.plan import CUBE_TARGETS, in_cube, to_cluster
 from deltalog.protocol.actions import AddFile

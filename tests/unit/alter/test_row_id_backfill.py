@@ -10,8 +10,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from deltalog import CommitConflictError, DeltaTable, InvalidDataFileError, InvalidPropertyError
+from deltalog import CommitConflictError, DeltaTable
 from deltalog.alter import row_id_backfill
+from deltalog.errors import InvalidDataFileError, InvalidPropertyError
 from deltalog.log.file_tables import add_actions
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import commit_path

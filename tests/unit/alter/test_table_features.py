@@ -9,22 +9,14 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from deltalog import (
-    CallError,
-    DeltaLogError,
-    DeltaTable,
-    FeatureDropIncompleteError,
-    InvalidPropertyError,
-    Outcome,
-    ProtocolChangedError,
-    StructType,
-    UnsupportedFeatureError,
-)
+from deltalog import CallError, DeltaLogError, DeltaTable, UnsupportedFeatureError
 from deltalog.alter.table_features import _REMOVALS, drop_feature
+from deltalog.errors import FeatureDropIncompleteError, InvalidPropertyError, Outcome, ProtocolChangedError
 from deltalog.log.file_tables import add_actions
 from deltalog.protocol import deletion_vectors, features
 from deltalog.protocol.column_mapping import MODE_KEY
 from deltalog.protocol.paths import commit_path
+from deltalog.schema import StructType
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore
 from tests.support.core import ICT, SCHEMA, action, configuration, environment, ids, info, memory, rows
 

@@ -6,22 +6,16 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CatalogBehindLogError,
-    CommitStateUnknownError,
-    CoordinatorError,
-    OperationTimeoutError,
-    Outcome,
-    StoreError,
-    TimestampAheadError,
-)
+from deltalog import CommitStateUnknownError, StoreError
+from deltalog.addresses import committer_of
 from deltalog.catalog.committer import CatalogCommitter, publish
-from deltalog.catalog.locate import committer_of
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import Committed, Exists, FileSystemCommitter, Unknown
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared
+from deltalog.errors import CatalogBehindLogError, CoordinatorError, OperationTimeoutError, Outcome, TimestampAheadError
+from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault, nth
@@ -170,6 +164,8 @@ def test_its_store_writes_no_commit(manager: Any) -> None:
 
 
 def test_each_store_has_its_committer(manager: Any) -> None:
-    store = store_of(manager)
-    assert isinstance(committer_of(store, environment(Clock())), CatalogCommitter)
-    assert isinstance(committer_of(store.inner, environment(Clock())), FileSystemCommitter)
+    reader = manager._tables.handle(manager._tables.record(A)).reader
+    assert isinstance(committer_of(reader, environment(Clock())), CatalogCommitter)
+    adopted = LogReader(reader.store.inner, authority=reader.authority)
+    for plain in (adopted, LogReader(reader.store.inner)):
+        assert isinstance(committer_of(plain, environment(Clock())), FileSystemCommitter)

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CallError,
+from deltalog import CallError
+from deltalog.catalog import dynamodb
+from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.records import Head, Proposal, Ratification, TableRecord, aborted, committed, pinned, touched
+from deltalog.errors import (
     CommitTableError,
     ConcurrentModificationError,
     CoordinatorError,
     EntityNotFoundError,
     OperationTimeoutError,
 )
-from deltalog.catalog import dynamodb
-from deltalog.catalog.dynamodb import DynamoDBCoordinator
-from deltalog.catalog.records import Head, Proposal, Ratification, TableRecord, aborted, committed, pinned, touched
 from deltalog.storage.dynamodb.tables import create_commit_table, describe_commit_table
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 from deltalog.testing.coordinator_tests import CoordinatorTests

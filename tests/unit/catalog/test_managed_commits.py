@@ -78,13 +78,15 @@ def test_a_transaction_that_could_not_be_staged_can_be_committed_again(
     monkeypatch.setattr(LocalStore, "put_if_absent", put_if_absent)
     with pytest.raises(deltalog.StoreError, match="disk is full"):
         transaction.commit()
-    assert manager.describe_transaction(transaction.id).status is deltalog.TransactionStatus.ACTIVE
+    assert manager.describe_transaction(transaction.id).status is deltalog.catalog.TransactionStatus.ACTIVE
     assert [each.name for each in tmp_path.rglob("_staged_commits/*")] == []
-    assert transaction.commit() is deltalog.TransactionStatus.COMMITTED
+    assert transaction.commit() is deltalog.catalog.TransactionStatus.COMMITTED
     assert [manager.table(name).snapshot().num_files for name in NAMES] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", [deltalog.CallError, deltalog.CoordinatorError, deltalog.EntityNotFoundError])
+@pytest.mark.parametrize(
+    "kind", [deltalog.CallError, deltalog.errors.CoordinatorError, deltalog.errors.EntityNotFoundError]
+)
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_what_was_staged_goes_when_it_is_refused(
     manager: deltalog.TransactionManager,
@@ -106,7 +108,7 @@ def test_what_was_staged_goes_when_it_is_refused(
         with pytest.raises(kind, match="too many"):
             transaction.commit() if in_transaction else table.append(rows(1))
     assert [each.name for each in tmp_path.rglob("_staged_commits/*")] == []
-    assert transaction.commit() is deltalog.TransactionStatus.COMMITTED
+    assert transaction.commit() is deltalog.catalog.TransactionStatus.COMMITTED
     assert manager.table("b.one").snapshot().num_files == in_transaction
 
 
@@ -117,7 +119,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
     transaction = manager.transaction()
     transaction.table("b.one").append(rows(1))
     real = manager.coordinator.ratify
-    answers = iter([deltalog.OperationTimeoutError("no answer")])
+    answers = iter([deltalog.errors.OperationTimeoutError("no answer")])
 
     def ratify(proposal: Any) -> Any:
         decision = real(proposal)
@@ -128,7 +130,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 
     with monkeypatch.context() as patch:
         patch.setattr(manager.coordinator, "ratify", ratify)
-        with pytest.raises(deltalog.OperationTimeoutError, match="landed is unknown"):
+        with pytest.raises(deltalog.errors.OperationTimeoutError, match="landed is unknown"):
             transaction.commit()
     assert len(list(tmp_path.rglob("_staged_commits/*"))) == 1
     assert manager.table("b.one").snapshot().num_files == 1

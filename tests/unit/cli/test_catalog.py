@@ -211,7 +211,7 @@ def test_a_released_table_is_used_by_its_path(cli: Cli, catalog: Path, tmp_path:
     assert cli("tables", "list", catalog, "--json").out == ""
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.ClockDriftWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.errors.ClockDriftWarning")
 def test_times_that_are_ahead_are_restarted(cli: Cli, catalog: Path) -> None:
     refused = cli("tables", "restart-timestamps", catalog, "bank.a", "--json")
     assert (refused.status, json.loads(refused.err)["code"]) == (1, "INVALID_CALL")

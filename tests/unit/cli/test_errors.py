@@ -17,8 +17,9 @@ import pytest
 import typer
 
 import deltalog
-from deltalog import ClockDriftWarning, DeltaTable
+from deltalog import DeltaTable
 from deltalog.cli import commands, views
+from deltalog.errors import ClockDriftWarning
 from tests.support.cli import Cli, Ran
 
 READING = (
@@ -56,7 +57,7 @@ def test_a_place_without_a_table(cli: Cli, tmp_path: Path, command: str) -> None
 @pytest.mark.parametrize("table", ["", "s3://bucket/t", "nothing/here"])
 def test_a_location_that_cannot_be_one(cli: Cli, table: str) -> None:
     found = error(cli("info", table, "--json"))
-    assert issubclass(getattr(deltalog, found["error"]), deltalog.DeltaLogError)
+    assert issubclass(getattr(deltalog.errors, found["error"]), deltalog.DeltaLogError)
 
 
 def test_a_file_is_no_table(cli: Cli, tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_a_damaged_commit(cli: Cli, tmp_path: Path, content: bytes, command: str
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / f"{0:020d}.json").write_bytes(content)
     found = error(cli(*arguments(command, tmp_path), "--json"))
-    assert issubclass(getattr(deltalog, found["error"]), deltalog.DeltaLogError)
+    assert issubclass(getattr(deltalog.errors, found["error"]), deltalog.DeltaLogError)
 
 
 @pytest.mark.parametrize(

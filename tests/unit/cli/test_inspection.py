@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, StructField, StructType
+from deltalog import DeltaTable
+from deltalog.schema import StructField, StructType
 from tests.support.cli import Cli, Ran, set_file_time
 
 

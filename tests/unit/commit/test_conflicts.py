@@ -7,27 +7,21 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    AddFile,
-    CallError,
-    CommitConflictError,
-    ConcurrentAppendError,
-    ConcurrentDeleteDeleteError,
-    ConcurrentDeleteReadError,
-    ConcurrentTransactionError,
-    DeltaLogError,
-    Metadata,
-    MetadataChangedError,
-    MissingInCommitTimestampError,
-    Protocol,
-    ProtocolChangedError,
-    TableExistsError,
-    UnsupportedFeatureError,
-)
+from deltalog import CallError, CommitConflictError, DeltaLogError, TableExistsError, UnsupportedFeatureError
 from deltalog.commit.attempt import build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.conflicts import rebase
 from deltalog.commit.prepared import Prepared, Reads, isolation_for
+from deltalog.engine import AddFile, Metadata, Protocol
+from deltalog.errors import (
+    ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
+    ConcurrentDeleteReadError,
+    ConcurrentTransactionError,
+    MetadataChangedError,
+    MissingInCommitTimestampError,
+    ProtocolChangedError,
+)
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import parse
 from deltalog.log.replay import file_key

@@ -10,21 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
+from deltalog import CommitStateUnknownError, DeltaTable, RetryPolicy, StoreError
+from deltalog.errors import (
     ClockDriftWarning,
     CommitAttemptsExhaustedError,
-    CommitStateUnknownError,
-    DeltaTable,
     InvalidCommitError,
-    LogStore,
     MetadataChangedError,
     MissingInCommitTimestampError,
     ProtocolChangedError,
-    RetryPolicy,
-    StoreError,
 )
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from deltalog.write.input_streams import as_reader

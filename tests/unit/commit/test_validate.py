@@ -5,17 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    AddFile,
-    CorruptTableError,
-    InvalidActionError,
-    Metadata,
-    Protocol,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
+from deltalog import CorruptTableError, SchemaMismatchError, UnsupportedFeatureError
 from deltalog.commit.prepared import Prepared
 from deltalog.commit.validate import check_prepared
+from deltalog.engine import AddFile, Metadata, Protocol
+from deltalog.errors import InvalidActionError
 from deltalog.protocol.actions import DeletionVector, RemoveFile, SetTransaction
 from tests.support.core import metadata_action, protocol_action
 

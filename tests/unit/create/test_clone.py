@@ -9,16 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    DeltaTable,
-    InvalidDataFileError,
-    InvalidPropertyError,
-    StoreError,
-    TableExistsError,
-    TransactionManager,
-    UnsafePathError,
-)
+from deltalog import CallError, DeltaTable, StoreError, TableExistsError, TransactionManager
+from deltalog.errors import InvalidDataFileError, InvalidPropertyError, UnsafePathError
 from deltalog.testing.stores import Fault, FaultyStore
 from tests.support.core import ICT, environment, memory, objects, tree
 

@@ -12,16 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    CallError,
-    DeltaTable,
-    InvalidDataFileError,
-    InvalidPropertyError,
-    RowCountError,
-    SchemaMismatchError,
-    TableExistsError,
-)
+from deltalog import CallError, DeltaTable, SchemaMismatchError, TableExistsError
 from deltalog.create import convert
+from deltalog.errors import InvalidDataFileError, InvalidPropertyError, RowCountError
 from deltalog.testing.stores import CountingStore
 from tests.support.core import ICT, environment, info, memory, objects, tree
 

@@ -9,6 +9,7 @@ import pytest
 from deltalog.doctor.check import examine
 from deltalog.doctor.examination import silent
 from deltalog.doctor.findings import CheckReport
+from deltalog.log.authority import Authority
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import STAGED_COMMITS_DIRECTORY, commit_path, staged_commit_path
 from deltalog.testing.coordinators import FaultyCoordinator
@@ -30,7 +31,8 @@ def store_of(manager: Any) -> Any:
 
 
 def examined(manager: Any) -> CheckReport:
-    return examine(LogReader(store_of(manager)), True, silent, environment(Clock()))
+    reader = LogReader(store_of(manager), authority=Authority(manager.coordinator.url))
+    return examine(reader, True, silent, environment(Clock()))
 
 
 def test_a_ratified_commit_that_is_published_as_it_is_has_no_finding(manager: Any) -> None:

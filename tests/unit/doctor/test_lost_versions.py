@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from deltalog import CheckReport, DeltaTable, InvalidDataFileError, check
+from deltalog import CheckReport, DeltaTable, check
 from deltalog.doctor.lost_versions import Span, described
 from deltalog.environment import Environment
+from deltalog.errors import InvalidDataFileError
 from tests.support.doctor.damaged_tables import SCHEMA, rows
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -63,14 +64,14 @@ def test_a_removed_data_file_is_gone(rewritten: DeltaTable, tmp_path: Path) -> N
     (path / removed["path"]).unlink()
     assert readable(path) == [3, 4]
     [finding] = [each for each in check(path).findings if each.rule == "version-lost"]
-    assert finding.message == "Files that they need: 1. Versions that are lost: 0 to 2."
+    assert finding.message == "Missing files: 1. Unreadable versions: 0 to 2."
     assert (finding.severity, finding.version, finding.path) == ("warning", 2, removed["path"])
 
 
 def test_a_vacuum_with_too_short_a_retention(rewritten: DeltaTable, tmp_path: Path) -> None:
     rewritten.vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert readable(tmp_path / "t")[0] == 3
-    assert lost(check(tmp_path / "t", deep=True)) == ["Files that they need: 1. Versions that are lost: 0 to 2."]
+    assert lost(check(tmp_path / "t", deep=True)) == ["Missing files: 1. Unreadable versions: 0 to 2."]
 
 
 def test_a_tombstone_that_has_expired_needs_nothing(rewritten: DeltaTable, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_deletion_vector_is_gone(tmp_path: Path) -> None:
             assert "vector-file-missing" in check(tmp_path).rules
         else:
             ranges = described(Span("", None, version, version) for version in gone)
-            assert lost(check(tmp_path)) == [f"Files that they need: 1. Versions that are lost: {ranges}."]
+            assert lost(check(tmp_path)) == [f"Missing files: 1. Unreadable versions: {ranges}."]
         away.rename(file)
     assert not lost(check(tmp_path))
 
@@ -125,7 +126,7 @@ def test_versions_before_a_checkpoint_without_its_commits(rewritten: DeltaTable,
             (path / "_delta_log" / f"{version:020d}.{end}").unlink(missing_ok=True)
     [removed] = actions(path, 5, "remove")
     (path / removed["path"]).unlink()
-    assert lost(check(path)) == ["Files that they need: 1. Versions that are lost: 4."]
+    assert lost(check(path)) == ["Missing files: 1. Unreadable versions: 4."]
 
 
 def test_versions_are_described_in_ranges() -> None:

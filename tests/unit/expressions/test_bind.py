@@ -6,13 +6,14 @@ import math
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DecimalType, PrimitiveType, StructField, StructType, col
+from deltalog import CallError, col
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import complement
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate, parse
 from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Comparison, Literal, Name, Predicate
+from deltalog.schema import DecimalType, PrimitiveType, StructField, StructType
 
 UTC = datetime.timezone.utc
 SCHEMA = pa.schema(

@@ -16,13 +16,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, ConcurrentAppendError, DeltaTable, StructType, col
+from deltalog import CallError, DeltaTable, col
+from deltalog.errors import ConcurrentAppendError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import BoundComparison, BoundIn, complement
 from deltalog.expressions.compile import compile_expression
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.tree import Predicate
 from deltalog.read.data_skipping import split
+from deltalog.schema import StructType
 from tests.support.core.steps import steps
 
 UTC = dt.timezone.utc

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, PrimitiveType, StructField, StructType
+from deltalog import CallError
 from deltalog.expressions.compile import compile_expression
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.expressions import FAILING, REFUSED, SUPPORTED, cases, edge_rows
 
 ROWS = edge_rows()

@@ -10,12 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, ConcurrentAppendError, DeltaTable, StructType, col
+from deltalog import CallError, DeltaTable, col
+from deltalog.errors import ConcurrentAppendError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.bound import complement
 from deltalog.expressions.compile import compile_expression
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate, parse
+from deltalog.schema import StructType
 from tests.support.expressions import SUPPORTED, cases, edge_rows
 
 ROWS = edge_rows()

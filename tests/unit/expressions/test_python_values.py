@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, SchemaMismatchError, StructType
+from deltalog import CallError, DeltaTable, SchemaMismatchError
 from deltalog.expressions.python_values import as_scalar
 from deltalog.protocol.schema import DataType
+from deltalog.schema import StructType
 from deltalog.write_contract.records import record_batches
 
 UTC, EAST = dt.timezone.utc, dt.timezone(dt.timedelta(hours=2))
@@ -121,7 +122,7 @@ def test_updates_take_whole_values_only(tmp_path: Path) -> None:
         {"at": {"t": NOON}}, {"s.x": 1.5}, {"s": {"x": 1}},
     ]  # fmt: skip
     for values in wrong:
-        with pytest.raises(CallError, match="no value of column"):
+        with pytest.raises(CallError, match="not a value for column"):
             table.update(new_values=values)
     assert table.version == 0
     table.update(new_values={"s": {"x": 1.0, "y": None}, "at": {"t": "2026-11-20T12:00:00Z"}, "l": [{"x": 1, "y": 2}]})

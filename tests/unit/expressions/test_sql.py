@@ -7,11 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from deltalog import CallError, Predicate, StructType, col
+from deltalog import CallError, Predicate, col
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import as_predicate, names_in, parse
 from deltalog.expressions.sql_text import shown, to_sql
 from deltalog.expressions.tree import In, Like, Name, StartsWith
+from deltalog.schema import StructType
 from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
 
 SCHEMA = StructType.from_arrow(edge_rows().schema)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from deltalog import CorruptTableError, DeltaTable, InvalidCheckpointError, Metadata, Protocol
+from deltalog import CorruptTableError, DeltaTable
+from deltalog.engine import Metadata, Protocol
+from deltalog.errors import InvalidCheckpointError
 from deltalog.log.checksum import Totals, decode_checksum, encode_checksum
 from deltalog.log.replay import State
 from deltalog.protocol.actions import CommitInfo, DomainMetadata, SetTransaction

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import InvalidCommitError
+from deltalog.errors import InvalidCommitError
 from deltalog.log.commit_summary import ANNOTATIONS_KEY, CHECKSUM_TAG, AddedFileSummary, CommitSummary, summary_of
 from deltalog.protocol.actions import AddFile, CommitInfo, DeletionVector
 from deltalog.protocol.codec import CommitActions

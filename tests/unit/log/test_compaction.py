@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import DeltaTable, MissingVersionError, Snapshot
+from deltalog import DeltaTable, Snapshot
+from deltalog.errors import MissingVersionError
 from deltalog.log.segment import Compaction, choose_segment, parse_names
 from deltalog.protocol.paths import commit_name, commit_path, compaction_name, log_path
 from deltalog.storage.memory import MemoryStore

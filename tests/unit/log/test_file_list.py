@@ -230,7 +230,7 @@ def test_no_list_where_statistics_are_lost_or_many(properties: dict[str, str], i
 
 def test_a_property_that_cannot_be_read_costs_the_list_only() -> None:
     _, table = written()
-    files = FileList.of(add_actions(table.snapshot().files()))
+    files = FileList.from_adds(add_actions(table.snapshot().files()))
     state, totals = table.snapshot().log.state, Totals(3, table.snapshot().size_bytes)
     metadata = state.metadata.with_configuration({"delta.dataSkippingNumIndexedCols": "many"})
     body = json.loads(encode_checksum(type(state)(state.protocol, metadata), totals, "t", None, files))
@@ -241,15 +241,15 @@ def test_a_property_that_cannot_be_read_costs_the_list_only() -> None:
 def test_no_list_where_a_path_may_have_several_forms(path: str) -> None:
     _, table = written()
     (add,) = add_actions(table.snapshot().files().slice(0, 1))
-    one = FileList.of([msgspec.structs.replace(add, path=path)])
+    one = FileList.from_adds([msgspec.structs.replace(add, path=path)])
     assert one is not None and one.encoded(Totals(1, add.size)) is None
-    other = FileList.of([msgspec.structs.replace(add, path="p=%20/y.parquet")])
+    other = FileList.from_adds([msgspec.structs.replace(add, path="p=%20/y.parquet")])
     assert other is not None and other.encoded(Totals(1, add.size)) is not None
 
 
 def test_no_list_where_it_is_not_that_of_the_totals() -> None:
     _, table = written()
-    files = FileList.of(add_actions(table.snapshot().files()))
+    files = FileList.from_adds(add_actions(table.snapshot().files()))
     size_bytes = table.snapshot().size_bytes
     assert files is not None
     for totals, is_written in ((Totals(3, size_bytes), True), (Totals(4, size_bytes), False), (Totals(3, 1), False)):
@@ -261,7 +261,7 @@ def test_tags_are_listed_and_fields_that_deltalog_does_not_know_are_not() -> Non
     (add,) = add_actions(table.snapshot().files().slice(0, 1))
     for tags in (None, {}, {"a": "b", "c": None}):
         tagged = msgspec.structs.replace(add, tags=tags)
-        files = FileList.of([msgspec.structs.replace(tagged, data_change=True, extra={"x": 1})])
+        files = FileList.from_adds([msgspec.structs.replace(tagged, data_change=True, extra={"x": 1})])
         assert files is not None
         data = files.encoded(Totals(1, add.size)) or b""
         assert json.loads(data) == [{**tagged.to_json(), "tags": tags}]

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import DeltaTable, StructType
+from deltalog import DeltaTable
 from deltalog.log import file_statistics
 from deltalog.protocol.schema import PrimitiveType, StructField
+from deltalog.schema import StructType
 from tests.support.core import environment, memory
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
@@ -72,7 +73,7 @@ def test_a_checkpoint_says_what_the_commits_said(properties: dict[str, str]) -> 
 def read(texts: list[str | None], kind: str = "long") -> list[dict[str, Any]]:
     fields = [{"name": "x", "type": kind, "nullable": True, "metadata": {}}]
     leaves = file_statistics.leaves_of(StructType.from_json(json.dumps({"type": "struct", "fields": fields})), "none")
-    flat = file_statistics.of_files(pa.table({"stats": pa.array(texts, pa.string())}), leaves)
+    flat = file_statistics.statistics_of_files(pa.table({"stats": pa.array(texts, pa.string())}), leaves)
     names = {"numRecords": "rows", "tightBounds": "tight", "minValues\0x": "low", "maxValues\0x": "high"}
     return flat.rename_columns([names.get(n, n) for n in flat.schema.names]).to_pylist()
 
@@ -153,7 +154,7 @@ def test_bounds_alone_are_those_among_all_statistics(case: tuple[str, list[str |
     leaves = [file_statistics.Leaf(path, path, _type(kind)) for path in (("x",), ("s", "x"))]
     files = pa.table({"stats": pa.array(texts, pa.string())})
     found = file_statistics.bounds_of_files(files, leaves)
-    expected = file_statistics.of_files(files, leaves)
+    expected = file_statistics.statistics_of_files(files, leaves)
     names = [file_statistics.column_name(group, leaf) for group in ("minValues", "maxValues") for leaf in leaves]
     if found is not None:
         assert found.schema == expected.schema

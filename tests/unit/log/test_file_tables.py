@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile
+from deltalog.engine import AddFile
 from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions, files_table, remove_actions, tombstones_table
 from deltalog.protocol.actions import DeletionVector, RemoveFile
 

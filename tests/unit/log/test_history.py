@@ -16,17 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import (
-    CallError,
-    CommitAt,
-    DeltaTable,
-    InvalidEnablementError,
-    LogStore,
-    MissingInCommitTimestampError,
-    MissingVersionError,
-    TimestampOutOfRangeError,
-    VersionNotFoundError,
-)
+from deltalog import CallError, CommitAt, DeltaTable, TimestampOutOfRangeError, VersionNotFoundError
+from deltalog.errors import InvalidEnablementError, MissingInCommitTimestampError, MissingVersionError
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.history import LogHistory
 from deltalog.log.loader import load, load_latest
@@ -34,6 +25,7 @@ from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.protocol.timestamp_search import PROBES
 from deltalog.protocol.timestamps import monotonised
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.wrapped import WrappedStore
 from deltalog.testing.stores import CountingStore
@@ -121,7 +113,7 @@ def test_the_bounds_in_the_message_are_valid_answers() -> None:
 @pytest.mark.parametrize("option", [{"before": "first"}, {"after": "error "}, {"before": None}])
 def test_other_clamps_are_refused(option: dict[str, Any]) -> None:
     table, _ = table_with([1000])
-    with pytest.raises(CallError, match="before is"):
+    with pytest.raises(CallError, match="before must be"):
         table.version_at(1000, **option)
 
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog import (
-    DeltaTable,
-    InvalidCheckpointError,
-    InvalidCommitError,
-    Snapshot,
-    StoreError,
-    UnsupportedFeatureError,
-)
+from deltalog import DeltaTable, Snapshot, StoreError, UnsupportedFeatureError
+from deltalog.errors import InvalidCheckpointError, InvalidCommitError
 from deltalog.log.loader import UnreadSnapshot, load, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path

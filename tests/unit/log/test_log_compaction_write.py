@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import CallError, DeltaTable, MissingVersionError, Snapshot
+from deltalog import CallError, DeltaTable, Snapshot
+from deltalog.errors import MissingVersionError
 from deltalog.log.segment import Compaction
 from deltalog.protocol.paths import commit_path, compaction_name, log_path
 from deltalog.storage.memory import MemoryStore

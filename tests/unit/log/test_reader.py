@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    InvalidCommitError,
-    MissingInCommitTimestampError,
-    MissingVersionError,
-)
+from deltalog.errors import InvalidCommitError, MissingInCommitTimestampError, MissingVersionError
 from deltalog.log.reader import HEAD_BYTES, LogReader
 from deltalog.protocol.paths import checkpoint_path
 from deltalog.testing.stores import CountingStore

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import AddFile, CorruptTableError, Metadata, Protocol
+from deltalog import CorruptTableError
 from deltalog.arrow_arrays import strings_map
+from deltalog.engine import AddFile, Metadata, Protocol
 from deltalog.log import replay
 from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, remove_actions
 from deltalog.log.replay import Commits, PartialState, advance, file_key, live_files, tail

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import MissingVersionError, TableNotFoundError, VersionNotFoundError
+from deltalog import TableNotFoundError, VersionNotFoundError
+from deltalog.errors import MissingVersionError
 from deltalog.log.segment import Listing, choose_segment, first_readable, parse_listing, versions_by_time
 from deltalog.protocol.paths import LogFileKind
 from deltalog.storage.base import FileMeta

@@ -6,25 +6,27 @@ from typing import Any
 import pytest
 
 from deltalog import (
-    AddFile,
     CallError,
     CorruptTableError,
     DeltaTable,
+    Snapshot,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from deltalog.engine import AddFile
+from deltalog.errors import (
     InvalidCheckpointError,
     InvalidCommitError,
     InvalidEnablementError,
-    LogStore,
     MissingInCommitTimestampError,
     MissingVersionError,
-    Snapshot,
-    TableNotFoundError,
     UnsafePathError,
-    UnsupportedFeatureError,
-    VersionNotFoundError,
 )
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import checkpoint_path, checksum_path, commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.support.core import (
@@ -91,7 +93,7 @@ def test_a_log_without_a_state(missing: str) -> None:
     store = memory()
     actions = [a for a in (info_action(), protocol_action(), metadata_action()) if missing not in a]
     put_commit(store, 0, *actions)
-    with pytest.raises(CorruptTableError, match=f"{store.url}: no {missing} action"):
+    with pytest.raises(CorruptTableError, match=f"{store.url}: there is no {missing} action"):
         snapshot(store)
 
 
@@ -258,7 +260,7 @@ def test_a_version_whose_commit_was_cleaned_up_has_no_file_time() -> None:
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     table.checkpoint()
     store.delete(commit_path(0))
-    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is not known"):
+    with pytest.raises(MissingVersionError, match="version 0 no longer exists, so its time is unknown"):
         _ = snapshot(store).timestamp_ms
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from deltalog import Dataset, DeltaTable, LogStore
+from deltalog import Dataset, DeltaTable
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore
 from tests.benchmarks.actions import BEGIN_MS

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, UnsafePathError
+from deltalog import CallError, DeltaTable
+from deltalog.errors import UnsafePathError
 
 DIRECTORY = "_symlink_format_manifest"
 

@@ -9,23 +9,14 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from deltalog import (
-    CallError,
-    ConcurrentAppendError,
-    ConcurrentTransactionError,
-    DeltaTable,
-    InvalidActionError,
-    InvalidDataFileError,
-    SchemaMismatchError,
-    StructType,
-    TimestampOutOfRangeError,
-    VersionNotFoundError,
-)
+from deltalog import CallError, DeltaTable, SchemaMismatchError, TimestampOutOfRangeError, VersionNotFoundError
+from deltalog.errors import ConcurrentAppendError, ConcurrentTransactionError, InvalidActionError, InvalidDataFileError
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.restore import restore
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.protocol.paths import commit_path
+from deltalog.schema import StructType
 from tests.support.core import ICT, NOW, SCHEMA, Clock, action, environment, ids, info, lines, memory, overtaken, rows
 
 

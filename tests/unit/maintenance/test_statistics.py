@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import CallError, CommitConflictError, DeltaTable, InvalidDataFileError, RowCountError
+from deltalog import CallError, CommitConflictError, DeltaTable
+from deltalog.errors import InvalidDataFileError, RowCountError
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance import statistics
 from deltalog.protocol.column_mapping import MODE_KEY

@@ -6,7 +6,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from deltalog.parquet.datetime_rebase import Calendars, of_file
+from deltalog.parquet.datetime_rebase import Calendars, file_calendars
 
 # A date as the Julian calendar names it, the days since 1970 that a writer by that calendar stores, and the days that
 # the same year, month and day are by the Gregorian one. From Spark 4.2 writing with datetimeRebaseModeInWrite=LEGACY.
@@ -66,4 +66,4 @@ DATES, INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT9
     ],
 )
 def test_what_a_footer_says(metadata: dict[bytes, bytes], expected: Calendars) -> None:
-    assert of_file(metadata) == expected
+    assert file_calendars(metadata) == expected

@@ -15,20 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from deltalog import (
-    ArrayType,
-    DeletionVector,
-    InvalidDataFileError,
-    PrimitiveType,
-    StoreError,
-    StructField,
-    StructType,
-    UnsafePathError,
-    variant_to_python,
-)
+from deltalog import StoreError
+from deltalog.engine import DeletionVector
+from deltalog.errors import InvalidDataFileError, UnsafePathError
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, conform, open_file, read_file
 from deltalog.protocol.row_tracking import RowTrackingColumn
 from deltalog.protocol.schema import VARIANT, VOID, variants_as_text
+from deltalog.schema import ArrayType, PrimitiveType, StructField, StructType, variant_to_python
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidDataFileError
+from deltalog import DeltaTable
+from deltalog.errors import InvalidDataFileError
 from deltalog.parquet import footer_rules
 from deltalog.parquet.footers import open_parquet, parse_footer, read_footer
 from deltalog.protocol import limits
@@ -125,7 +126,7 @@ table = deltalog.DeltaTable.open(sys.argv[1])
 with table.transaction() as transaction:
     try:
         transaction.add_parquet_files([("k.parquet", {})])
-    except deltalog.InvalidDataFileError as error:
+    except deltalog.errors.InvalidDataFileError as error:
         print(error)
 """
 
@@ -245,10 +246,10 @@ def test_what_is_no_parquet_file(data: bytes) -> None:
         ),
         (
             encoded(of_schema(element(b"r", 1), element(b"x", None)))[:-3] + b"\x19\xfc\x90\xbf\x05",
-            "more than the bytes that are left",
+            "more than the bytes",
         ),
         (b"\x15\x04\x19\xfc\xff\xff\xff\x07", "MAX_FOOTER_ITEMS"),
-        (b"\x15\x04" + b"\x1c" * 1_000, "without end"),
+        (b"\x15\x04" + b"\x1c" * 1_000, "too deeply"),
     ],
     ids=["deep", "long paths", "a list without items", "a long list", "structs"],
 )

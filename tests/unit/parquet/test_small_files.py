@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeletionVector, InvalidDataFileError, UnsafePathError
+from deltalog.engine import DeletionVector
+from deltalog.errors import InvalidDataFileError, UnsafePathError
 from deltalog.parquet import small_files
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.parquet.small_files import read_small_files

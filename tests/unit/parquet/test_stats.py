@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import StructType
 from deltalog.parquet import stats
 from deltalog.protocol.schema import leaves
+from deltalog.schema import StructType
 from tests.support.core import memory
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -392,6 +392,11 @@ def test_columns_that_delta_has_not_do_not_shift_the_bounds_of_others(kind: str)
         "fixed list": lambda: pa.array(nested, pa.list_(inner.type, 1)),
         "map": lambda: pa.array([[("k", row)] for row in inner.to_pylist()], pa.map_(pa.string(), inner.type)),
     }[kind]()
+    if kind == "list view":
+        try:
+            pq.write_table(pa.table({"other": other}), io.BytesIO())
+        except pa.ArrowNotImplementedError as error:
+            pytest.skip(f"no files of other writers with list views: {error}")
     if kind == "extension":
         pa.register_extension_type(Pair())
     try:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import InvalidDataFileError, variant_to_python
+from deltalog.errors import InvalidDataFileError
 from deltalog.parquet.variant import to_json, unshred
+from deltalog.schema import variant_to_python
 
 UTC = datetime.timezone.utc
 EMPTY = b"\x01\x00\x00"

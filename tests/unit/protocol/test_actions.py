@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile, CorruptTableError, InvalidCommitError, Metadata, Protocol, StructType
+from deltalog import CorruptTableError
+from deltalog.engine import AddFile, Metadata, Protocol
+from deltalog.errors import InvalidCommitError
 from deltalog.protocol.actions import Action, CommitInfo, DeletionVector, DomainMetadata, RemoveFile, SetTransaction
+from deltalog.schema import StructType
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(0, 2**63 - 1)

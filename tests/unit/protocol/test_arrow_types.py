@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from deltalog import DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType, UnsupportedFeatureError
+from deltalog import SchemaMismatchError, UnsupportedFeatureError
 from deltalog.protocol import schema
+from deltalog.schema import DecimalType, PrimitiveType, StructField, StructType
 from tests.support.core import strategies
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import ArrayType, CorruptTableError, PrimitiveType, StructField
+from deltalog import CorruptTableError
 from deltalog.protocol import char_varchar
 from deltalog.protocol.char_varchar import SIZED_KEY, Length
+from deltalog.schema import ArrayType, PrimitiveType, StructField
 
 STRING = PrimitiveType("string")
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile, InvalidCommitError
+from deltalog.engine import AddFile
+from deltalog.errors import InvalidCommitError
 from deltalog.protocol import codec
 from deltalog.protocol.actions import Action, CommitInfo, UnknownAction
 from tests.support.core import NOW, add_action, info_action, metadata_action, protocol_action, remove_action

@@ -10,20 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from deltalog import (
-    ArrayType,
-    CorruptTableError,
-    InvalidPropertyError,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-)
+from deltalog import CorruptTableError
+from deltalog.errors import InvalidPropertyError
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Format, Metadata
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY, Mode
 from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import all_columns
+from deltalog.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from tests.support.core import strategies
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")

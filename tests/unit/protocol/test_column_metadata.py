@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from deltalog import PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog import SchemaMismatchError
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, check_metadata, is_text
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 
 @pytest.mark.parametrize(

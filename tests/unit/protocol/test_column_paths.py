@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from deltalog import ArrayType, CallError, MapType, PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog import CallError, SchemaMismatchError
 from deltalog.protocol import column_paths
 from deltalog.protocol.column_paths import parse_path, parse_paths, path_text
+from deltalog.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_column_is_looked_up_changed_and_dropped_by_its_path(path: column_path
         (("b",), r"no column b: 'b' is not one of a, S, m"),
         (("s", "q"), r"no column s\.q"),
         (("a", "x"), r"does not lead to a field of a struct: it reaches long"),
-        (("m", "z"), r"it meets map"),
+        (("m", "z"), r"it reaches map"),
         (("m", "key", "z"), r"it reaches long"),
     ],
 )
@@ -74,9 +75,9 @@ def test_a_path_that_leads_nowhere(path: column_paths.Path, says: str) -> None:
 
 
 def test_a_name_that_is_taken_and_the_last_field_of_a_struct() -> None:
-    with pytest.raises(SchemaMismatchError, match=r"column s\.X already"):
+    with pytest.raises(SchemaMismatchError, match=r"Column s\.X already"):
         column_paths.add(TABLE, ("s",), StructField("X", LONG))
-    with pytest.raises(SchemaMismatchError, match=r"column S\.y already"):
+    with pytest.raises(SchemaMismatchError, match=r"Column S\.y already"):
         column_paths.change(TABLE, ("S", "x"), lambda column: replace(column, name="y"))
     with pytest.raises(SchemaMismatchError, match="the only column; it cannot be dropped"):
         column_paths.drop(TABLE, DEEP)

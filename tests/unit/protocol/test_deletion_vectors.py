@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from deltalog import InvalidActionError
+from deltalog.errors import InvalidActionError
 from deltalog.protocol import limits
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.deletion_vectors import (

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from deltalog import Metadata, PrimitiveType, Protocol, StructField, StructType, UnsupportedFeatureError
+from deltalog import UnsupportedFeatureError
+from deltalog.engine import Metadata, Protocol
 from deltalog.protocol import features, timestamps
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.core import metadata_action
 
 SCHEMA = StructType((StructField("a", PrimitiveType("long")),))

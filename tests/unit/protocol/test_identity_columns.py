@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import PrimitiveType, SchemaMismatchError, StructField, StructType, identity_column
+from deltalog import SchemaMismatchError
 from deltalog.protocol import identity_columns
 from deltalog.protocol.identity_columns import MARK_KEY, Identity, check_identities, identity_of, keeping_marks
+from deltalog.schema import PrimitiveType, StructField, StructType, identity_column
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 STEPS = st.integers(-50, 50).filter(bool)

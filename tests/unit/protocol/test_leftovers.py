@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from deltalog import LeftoverKind
+from deltalog.engine import LeftoverKind
 from deltalog.protocol.leftovers import job_directory_name, leftover_kind
 
 ID = "0b7d1c9e-8d4a-4f0e-9f55-0123456789ab"

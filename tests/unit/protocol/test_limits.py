@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import CallError, CorruptTableError, DeltaLogError, InvalidCommitError, InvalidDataFileError
+from deltalog import CallError, CorruptTableError, DeltaLogError
+from deltalog.errors import InvalidCommitError, InvalidDataFileError
 from deltalog.expressions.compile import compile_expression
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checksum import decode_checksum

@@ -7,19 +7,14 @@ import itertools
 import msgspec
 import pytest
 
-from deltalog import (
-    InvalidPropertyError,
-    Metadata,
-    PrimitiveType,
-    Protocol,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import SchemaMismatchError
+from deltalog.engine import Metadata, Protocol
+from deltalog.errors import InvalidPropertyError
 from deltalog.protocol import metadata_update, row_tracking
 from deltalog.protocol.actions import Format
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.protocol.column_metadata import ID_KEY
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltalog import CorruptTableError, DecimalType, PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog import CorruptTableError, SchemaMismatchError
 from deltalog.protocol import partitions
 from deltalog.protocol.schema import ArrayType
+from deltalog.schema import DecimalType, PrimitiveType, StructField, StructType
 from tests.support.core import strategies
 
 UTC = datetime.timezone.utc

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltalog import UnsafePathError
+from deltalog.errors import UnsafePathError
 from deltalog.protocol import paths
 from deltalog.protocol.paths import (
     LogFileKind,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import InvalidPropertyError
+from deltalog.errors import InvalidPropertyError
 from deltalog.protocol import properties
 from tests.support.core import TIMESTAMP_KEY, VERSION_KEY
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from deltalog import ArrayType, DecimalType, MapType, Metadata, PrimitiveType, StructField, StructType
+from deltalog.engine import Metadata
 from deltalog.protocol.actions import Format
 from deltalog.protocol.read_compatibility import incompatibility
+from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 LONG, INT, TEXT, VOID = (PrimitiveType(name) for name in ("long", "integer", "string", "void"))
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile, CallError, CorruptTableError, InvalidActionError
+from deltalog import CallError, CorruptTableError
+from deltalog.engine import AddFile
+from deltalog.errors import InvalidActionError
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DomainMetadata
 from deltalog.protocol.row_tracking import DOMAIN, MATERIALIZED_KEYS, ROW_COMMIT_VERSION, ROW_ID

@@ -5,17 +5,9 @@ import json
 import pytest
 from hypothesis import given
 
-from deltalog import (
-    ArrayType,
-    CorruptTableError,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import CorruptTableError, SchemaMismatchError
 from deltalog.protocol import schema
+from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from tests.support.core import strategies
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")

@@ -3,17 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from deltalog import (
-    ArrayType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    merge_schemas,
-)
+from deltalog import SchemaMismatchError
 from deltalog.protocol import schema_enforcement
+from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType, merge_schemas
 from tests.support.core import strategies
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import (
-    InvalidEnablementError,
-    InvalidTimestampError,
-    MissingInCommitTimestampError,
-    TimestampOutOfRangeError,
-)
+from deltalog import InvalidTimestampError, TimestampOutOfRangeError
+from deltalog.errors import InvalidEnablementError, MissingInCommitTimestampError
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.timestamps import CommitAt, Enablement, Timeline

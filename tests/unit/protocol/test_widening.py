@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import SchemaMismatchError
 from deltalog.protocol import widening
 from deltalog.protocol.widening import TYPE_CHANGES_KEY
+from deltalog.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 SHORT, INT, LONG, DOUBLE, STRING = map(PrimitiveType, ("short", "integer", "long", "double", "string"))
 # From PROTOCOL.md, "Type Widening": for each type those that it may become, but for decimals.

@@ -10,12 +10,11 @@ from deltalog import (
     CallError,
     CorruptTableError,
     DeltaTable,
-    InvalidCommitError,
-    InvalidDataFileError,
     SchemaMismatchError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.errors import InvalidCommitError, InvalidDataFileError
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import checksum_path, commit_path
 from deltalog.read.changes import plan
@@ -187,7 +186,7 @@ def test_where_columns_are_not_mapped_only_a_later_begin_is_advised() -> None:
     made.append(rows(1))
     made.overwrite(pa.table({"id": ["text"]}), overwrite_schema=True)
     for last in (1, 2):
-        with pytest.raises(SchemaMismatchError, match="begin the range after that change"):
+        with pytest.raises(SchemaMismatchError, match="begin the range after that schema change"):
             made.changes(0, last).to_arrow()
 
 

@@ -11,18 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    ConstraintViolationError,
-    CorruptTableError,
-    DeltaTable,
-    PrimitiveType,
-    StructField,
-    StructType,
-    UnsupportedFeatureError,
-    col,
-)
+from deltalog import CallError, ConstraintViolationError, CorruptTableError, DeltaTable, UnsupportedFeatureError, col
 from deltalog.expressions.compile import compile_expression
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.core.other_writers import declared_afterwards
 
 KEY = "__CHAR_VARCHAR_TYPE_STRING"
@@ -240,7 +231,7 @@ def test_long_columns_are_read_in_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_lists_of_char_cannot_be_written(tmp_path: Path) -> None:
-    from deltalog import ArrayType
+    from deltalog.schema import ArrayType
 
     schema = StructType((StructField("l", ArrayType(TEXT), True, {KEY: "array<char(2)>"}),))
     table = DeltaTable.create(str(tmp_path / "t"), schema)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltalog import AddFile, DeltaTable, Predicate, StructType, col
+from deltalog import DeltaTable, Predicate, col
+from deltalog.engine import AddFile
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
@@ -27,6 +28,7 @@ from deltalog.parquet.file_reader import DataFile, FileLayout, read_file
 from deltalog.protocol.column_paths import parse_path
 from deltalog.read import data_skipping
 from deltalog.read.data_skipping import prune, split
+from deltalog.schema import StructType
 from tests.support.core import SCHEMA, environment, memory, rows
 
 UTC = datetime.timezone.utc

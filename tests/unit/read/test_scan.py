@@ -16,15 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog import (
-    CallError,
-    DeltaTable,
-    InvalidDataFileError,
-    Predicate,
-    SchemaMismatchError,
-    col,
-    variant_to_python,
-)
+from deltalog import CallError, DeltaTable, Predicate, SchemaMismatchError, col
+from deltalog.errors import InvalidDataFileError
+from deltalog.schema import variant_to_python
 from deltalog.testing.stores import CountingStore
 from tests.benchmarks.planning import PlanTable, build
 from tests.support.core import (
@@ -300,7 +294,8 @@ def test_variants_can_be_binary_or_json() -> None:
 
 HOSTILE = """
 import sys
-from deltalog import AddFile, DeltaTable
+from deltalog import DeltaTable
+from deltalog.engine import AddFile
 table = DeltaTable.open(sys.argv[1])
 (file,) = table.snapshot().files().to_pylist()
 with table.transaction() as txn:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog import AddFile, CallError, StreamOffset
+from deltalog import CallError
+from deltalog.engine import AddFile, StreamOffset
 from deltalog.protocol.actions import RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.read.stream_offsets import (
@@ -112,7 +113,7 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
 
 
 def test_offsets_of_others_are_refused() -> None:
-    with pytest.raises(CallError, match="new one and startingVersion"):
+    with pytest.raises(CallError, match="new checkpoint and startingVersion"):
         StreamOffset.from_json({"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 2, "index": -1})
     with pytest.raises(CallError, match="not an offset"):
         StreamOffset.from_json({**at(1).to_json(), "index": True})

@@ -13,13 +13,12 @@ from deltalog import (
     CallError,
     CorruptTableError,
     DeltaTable,
-    InvalidDataFileError,
-    MissingVersionError,
     SchemaMismatchError,
-    StreamOffset,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from deltalog.engine import StreamOffset
+from deltalog.errors import InvalidDataFileError, MissingVersionError
 
 COLUMNS = pa.schema([("id", pa.int64())])
 
@@ -173,5 +172,5 @@ def test_files_with_other_numbers_of_rows_are_refused(table: DeltaTable) -> None
 
     [file] = Path(table.url).glob("*.parquet")
     pq.write_table(ids(1), file)
-    with pytest.raises(InvalidDataFileError, match="has 1 rows that are not deleted"):
+    with pytest.raises(InvalidDataFileError, match="has 1 live rows"):
         read(table)

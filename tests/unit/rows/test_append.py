@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, PrimitiveType, SchemaMismatchError, StructField, StructType
+from deltalog import CallError, DeltaTable, SchemaMismatchError
+from deltalog.schema import PrimitiveType, StructField, StructType
 from tests.support.core import (
     SCHEMA,
     action,

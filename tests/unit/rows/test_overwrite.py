@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, InvalidActionError, SchemaMismatchError
+from deltalog import DeltaTable, SchemaMismatchError
+from deltalog.errors import InvalidActionError
 from tests.support.core import ICT, SCHEMA, environment, ids, info, lines, memory, objects, rows
 
 

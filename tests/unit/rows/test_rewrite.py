@@ -22,15 +22,13 @@ from hypothesis import strategies as st
 from deltalog import (
     CallError,
     CommitConflictError,
-    ConcurrentAppendError,
     ConstraintViolationError,
     CorruptTableError,
     DeltaTable,
-    InvalidActionError,
-    MetadataChangedError,
     StoreError,
     col,
 )
+from deltalog.errors import ConcurrentAppendError, InvalidActionError, MetadataChangedError
 from deltalog.expressions.tree import (
     And,
     Comparison,

@@ -39,7 +39,7 @@ def test_rows_are_masked(tmp_path: Path) -> None:
         with table.transaction() as transaction:
             files = transaction.find_files()
             first, second = by_first_id(files)
-            removal = deltalog.RowRemoval(transaction, files, {first: BitMap64(more), second: BitMap64()})
+            removal = deltalog.engine.RowRemoval(transaction, files, {first: BitMap64(more), second: BitMap64()})
             assert (removal.by_vectors, list(removal.whole), list(removal.partly)) == (True, [], [first])
             assert (removal.num_rows, removal.num_moved_rows, removal.needs_change_files) == (2, 0, False)
             effect = removal.stage()
@@ -54,7 +54,7 @@ def test_a_file_without_rows_left_is_removed(tmp_path: Path) -> None:
     table.delete("id = 11")
     with table.transaction() as transaction:
         files = transaction.find_files("id >= 10")
-        removal = deltalog.RowRemoval(transaction, files, {0: BitMap64([0, 2])})
+        removal = deltalog.engine.RowRemoval(transaction, files, {0: BitMap64([0, 2])})
         assert (list(removal.whole), removal.num_rows) == ([0], 2)
         assert removal.stage()["numRemovedFiles"] == 1
         transaction.commit("DELETE")
@@ -65,7 +65,7 @@ def test_others_rows_are_moved_by_the_caller_with_change_files(tmp_path: Path) -
     table = made(tmp_path / "table", **FEED)
     with table.transaction() as transaction:
         files = transaction.find_files("id < 10")
-        removal = deltalog.RowRemoval(transaction, files, {0: BitMap64([4])})
+        removal = deltalog.engine.RowRemoval(transaction, files, {0: BitMap64([4])})
         assert (removal.by_vectors, removal.num_moved_rows, removal.needs_change_files) == (False, 9, True)
         assert removal.has_change_feed and removal.kept_columns is None
         kept = pa.table({"id": pa.array([n for n in range(10) if n != 4], pa.int64())})
@@ -103,9 +103,9 @@ def test_positions_that_are_no_live_rows_are_refused(tmp_path: Path, positions: 
     table.delete("id = 5")
     with (
         table.transaction() as transaction,
-        pytest.raises(deltalog.RowCountError, match="which has 10, 1 of them deleted"),
+        pytest.raises(deltalog.errors.RowCountError, match="which has 10, 1 of them deleted"),
     ):
-        deltalog.RowRemoval(transaction, transaction.find_files("id < 10"), {0: BitMap64(positions)})
+        deltalog.engine.RowRemoval(transaction, transaction.find_files("id < 10"), {0: BitMap64(positions)})
 
 
 def test_files_without_statistics_are_counted_by_their_footers(tmp_path: Path) -> None:
@@ -114,11 +114,13 @@ def test_files_without_statistics_are_counted_by_their_footers(tmp_path: Path) -
     pq.write_table(rows, tmp_path / "table/a.parquet")
     size = (tmp_path / "table/a.parquet").stat().st_size
     with table.transaction() as transaction:
-        add = deltalog.AddFile(path="a.parquet", partition_values={}, size=size, modification_time=0, data_change=True)
+        add = deltalog.engine.AddFile(
+            path="a.parquet", partition_values={}, size=size, modification_time=0, data_change=True
+        )
         transaction.add(add)
         transaction.commit("WRITE")
     with table.transaction() as transaction:
-        removal = deltalog.RowRemoval(transaction, transaction.find_files(), {0: BitMap64([9])})
+        removal = deltalog.engine.RowRemoval(transaction, transaction.find_files(), {0: BitMap64([9])})
         removal.stage()
         transaction.commit("DELETE")
     assert ids(table) == list(range(9))
@@ -129,9 +131,9 @@ def test_files_without_statistics_are_counted_by_their_footers(tmp_path: Path) -
 def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
     table = made(tmp_path / "table", **{"delta.appendOnly": "true"})
     wrong: Any = {}
-    with table.transaction() as transaction, pytest.raises(deltalog.InvalidActionError):
-        deltalog.RowRemoval(transaction, transaction.find_files(), wrong)
+    with table.transaction() as transaction, pytest.raises(deltalog.errors.InvalidActionError):
+        deltalog.engine.RowRemoval(transaction, transaction.find_files(), wrong)
     with table.transaction() as transaction:
-        assert deltalog.RowRemoval(transaction, transaction.find_files(), {}, adds_only=True).is_empty
+        assert deltalog.engine.RowRemoval(transaction, transaction.find_files(), {}, adds_only=True).is_empty
         with pytest.raises(deltalog.CallError, match="removes no rows"):
-            deltalog.RowRemoval(transaction, transaction.find_files(), {0: BitMap64([1])}, adds_only=True)
+            deltalog.engine.RowRemoval(transaction, transaction.find_files(), {0: BitMap64([1])}, adds_only=True)

@@ -11,21 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    ConcurrentAppendError,
-    ConstraintViolationError,
-    DeltaTable,
-    InvalidActionError,
-    PrimitiveType,
-    RowCountError,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    col,
-)
+from deltalog import CallError, ConstraintViolationError, DeltaTable, SchemaMismatchError, col
+from deltalog.errors import ConcurrentAppendError, InvalidActionError, RowCountError
 from deltalog.rows import matched_rows
 from deltalog.rows.update import update
+from deltalog.schema import PrimitiveType, StructField, StructType
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import NOW, environment, info, memory, objects
 

@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, EntityNotFoundError, TransactionManager
+from deltalog import CallError, TransactionManager
 from deltalog.catalog import records
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.errors import EntityNotFoundError
 from deltalog.server import app as app_module
 from deltalog.server.answers import without_places
 from deltalog.server.app import App

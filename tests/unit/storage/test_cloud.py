@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import DeltaTable, LogStore, open_store
+from deltalog import DeltaTable, open_store
+from deltalog.storage import LogStore
 from deltalog.storage.fsspec_store import FsspecStore
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows

@@ -20,15 +20,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltalog import (
-    CallError,
-    CommitStateUnknownError,
-    DeltaTable,
-    StoreError,
-    UnsafeStoreError,
-    UnsafeStoreWarning,
-    open_store,
-)
+from deltalog import CallError, CommitStateUnknownError, DeltaTable, StoreError, open_store
+from deltalog.errors import UnsafeStoreError, UnsafeStoreWarning
 from deltalog.storage import fsspec_store
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore
@@ -108,6 +101,7 @@ def end_to_end(table: DeltaTable) -> None:
     assert ids(again) == list(range(1, 13))
     assert [entry.version for entry in again.history()] == list(range(11, -1, -1))
     assert sorted(again.snapshot(version=3).scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+    table.flush()
     assert table._handle.reader.store.head("_delta_log/00000000000000000010.checkpoint.parquet") is not None
 
 
@@ -228,6 +222,12 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
+    with monkeypatch.context() as patch:  # nor is its code read
+        patch.setattr(fsspec_store, "_fault_of", lambda filesystem: "its code was read")
+        FsspecStore(HonestFileSystem(of="known"), "bucket/t").put_if_absent(COMMIT, b"")
+        patch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
+        with pytest.raises(UnsafeStoreError, match="its code was read"):
+            FsspecStore(HonestFileSystem(of="unknown"), "bucket/t").put_if_absent(COMMIT, b"")
     lying = LyingFileSystem()
     with pytest.raises(UnsafeStoreError):  # an emulator behind a known client can still ignore the condition
         FsspecStore(lying, "bucket/t").put_if_absent(COMMIT, b"")

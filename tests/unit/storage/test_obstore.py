@@ -13,7 +13,8 @@ from typing import Any
 import obstore.store
 import pytest
 
-from deltalog import CallError, DeltaTable, ObjectNotFoundError, StoreError, UnsafeStoreError, open_store
+from deltalog import CallError, DeltaTable, StoreError, open_store
+from deltalog.errors import ObjectNotFoundError, UnsafeStoreError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.obstore_store import ObstoreStore

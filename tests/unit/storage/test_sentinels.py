@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from deltalog import CallError, DeltaLogError, DeltaTable, StoreError, TransactionManager, UnansweredRequestError
+from deltalog import CallError, DeltaLogError, DeltaTable, StoreError, TransactionManager
 from deltalog.catalog.locate import open_coordinator
+from deltalog.errors import UnansweredRequestError
 from deltalog.storage.dynamodb.client import DynamoTable
 from deltalog.storage.registry import open_store
 from deltalog.storage.s3.store import S3Store
@@ -68,7 +69,7 @@ PLACES: dict[str, Callable[..., Any]] = {
     "create": lambda **options: DeltaTable.create("s3://bucket/table", pa.schema([("a", pa.int64())]), **options),
     "commit": lambda **options: open_store("s3://bucket/table", commit="dynamo:locks", **options),
     "check": lambda **options: deltalog.check("s3://bucket/table", **options),
-    "commit table": lambda **options: deltalog.describe_commit_table("locks", **options),
+    "commit table": lambda **options: deltalog.storage.describe_commit_table("locks", **options),
 }
 
 

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from deltalog import CallError, CommitStateUnknownError, ConcurrentModificationError, OperationTimeoutError
+from deltalog import CallError, CommitStateUnknownError
 from deltalog.commit.attempt import Attempt, build_attempt
 from deltalog.commit.committer import Committed, Unknown
 from deltalog.commit.loop import base_of
 from deltalog.commit.prepared import Prepared, Reads
-from deltalog.errors import ConcurrentAppendError, TransactionCommitInProgressError, TransactionCommittedError
+from deltalog.errors import (
+    ConcurrentAppendError,
+    ConcurrentModificationError,
+    OperationTimeoutError,
+    TransactionCommitInProgressError,
+    TransactionCommittedError,
+)
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
 from deltalog.transactions.branch import Branch, place_in_transaction, transaction_of
@@ -27,7 +33,7 @@ def manager() -> Any:
 
 def branch_of(manager: Any, must_not_move: bool = False) -> Branch:
     record, snapshot = manager._tables.record(A), manager.table(A).snapshot()
-    store = BranchStore(manager._tables.store(record, snapshot.version), snapshot.version, "t")
+    store = BranchStore(manager._tables.store(record, snapshot.version))
     return Branch(record.table_id, snapshot, store, must_not_move)
 
 

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from deltalog import CallError, ConcurrentModificationError, EntityNotFoundError
+from deltalog import CallError
 from deltalog.catalog import records
 from deltalog.catalog.records import Call, Isolation, StatusFilter, TransactionStatus, TransactionType
-from deltalog.errors import TransactionAbortedError, TransactionCommitInProgressError
+from deltalog.errors import (
+    ConcurrentModificationError,
+    EntityNotFoundError,
+    TransactionAbortedError,
+    TransactionCommitInProgressError,
+)
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.ledger import Ledger
 from tests.support.transactions import Clock, Meddling, environment

@@ -328,7 +328,7 @@ def alien(manager, name, version):
     return store
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.CatalogBehindLogWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.errors.CatalogBehindLogWarning")
 def test_what_is_written_past_the_catalog_is_not_seen_and_nothing_is_put_on_top_of_it(manager):
     alien(manager, A, 1)
     for each in (manager, manager_of(manager.coordinator)):

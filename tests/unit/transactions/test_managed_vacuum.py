@@ -13,18 +13,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
+from deltalog import DeltaLogError, DeltaTable, StoreError, VacuumReport
+from deltalog.catalog.records import Head
+from deltalog.errors import (
     CatalogBehindLogError,
     ConcurrentModificationError,
-    DeltaLogError,
-    DeltaTable,
     EntityNotFoundError,
     ObjectBeingDeletedError,
     ResourceNotReadyError,
-    StoreError,
-    VacuumReport,
 )
-from deltalog.catalog.records import Head
 from deltalog.maintenance.vacuum.decisions import Need, Stay
 from deltalog.maintenance.vacuum.removed_files import LAST_VACUUM
 from deltalog.storage.memory import MemoryStore

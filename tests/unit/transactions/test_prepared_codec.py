@@ -6,10 +6,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from deltalog import Predicate, StructType, col
+from deltalog import Predicate, col
 from deltalog.commit.prepared import Prepared, Reads
 from deltalog.expressions.bind import bind
 from deltalog.expressions.sql import parse
+from deltalog.schema import StructType
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 
 SCHEMA = StructType.from_arrow(

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from deltalog import DeltaTable, VirtualObject
+from deltalog import DeltaTable
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import Marking, Proposal, Ratification
 from deltalog.catalog.sqlite import SQLiteCoordinator
@@ -35,6 +35,7 @@ from deltalog.testing import coordinators
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.recording import quiet
 from deltalog.testing.stores import POSSIBLE_FAULTS, Fault, FaultyStore, SimulatedKill, no_faults, nth
+from deltalog.transactions import VirtualObject
 from deltalog.transactions.managed_tables import ManagedTables
 from tests.support.restored import OnSQLite
 from tests.support.s3.dynamodb import new_table
@@ -477,7 +478,7 @@ def test_recovery_completes_a_release(manager, method):
     manager.recover()
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.CatalogBehindLogWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.errors.CatalogBehindLogWarning")
 def test_writes_by_path_before_the_catalog_has_removed_the_table(manager):
     url = interrupted(manager)
     handle = manager_of(manager.coordinator).table(A)
@@ -493,7 +494,7 @@ def test_writes_by_path_before_the_catalog_has_removed_the_table(manager):
     assert content(by_path(url)) == [*START, (3, 7)]
 
 
-@pytest.mark.filterwarnings("ignore::deltalog.CatalogBehindLogWarning")
+@pytest.mark.filterwarnings("ignore::deltalog.errors.CatalogBehindLogWarning")
 def test_a_catalog_that_is_restored_from_before_the_release(tmp_path):
     kept = OnSQLite(tmp_path)
     manager = bank(kept.coordinator, root=tmp_path)

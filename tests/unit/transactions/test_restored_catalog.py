@@ -12,10 +12,10 @@ import warnings
 
 import pytest
 
-from deltalog import CatalogBehindLogError, CatalogBehindLogWarning, TransactionStatus
+from deltalog.catalog import TransactionStatus
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import RatifiedCommit
-from deltalog.errors import CorruptTableError, StoreError
+from deltalog.errors import CatalogBehindLogError, CatalogBehindLogWarning, CorruptTableError, StoreError
 from deltalog.protocol.codec import first_commit_info
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.dynamodb.client import DynamoTable

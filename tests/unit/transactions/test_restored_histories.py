@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import CatalogBehindLogError, CatalogBehindLogWarning
-from deltalog.errors import TransactionStateError
+from deltalog.errors import CatalogBehindLogError, CatalogBehindLogWarning, TransactionStateError
 from tests.support.restored import InMemory
 from tests.support.transactions import A, B, Clock, bank, content, manager_of, rows
 

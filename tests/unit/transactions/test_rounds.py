@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltalog import TransactionCanceledError
+from deltalog.errors import TransactionCanceledError
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.manager import TransactionManager

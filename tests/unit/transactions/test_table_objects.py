@@ -13,20 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    AddObject,
-    CallError,
-    Dataset,
-    DeleteObject,
-    DeltaTable,
-    InvalidDataFileError,
-    ResourceNotReadyError,
-    SchemaMismatchError,
-    TableObject,
-    TransactionManager,
-    VirtualObject,
-    col,
-)
+from deltalog import CallError, Dataset, DeltaTable, SchemaMismatchError, TransactionManager, col
+from deltalog.errors import InvalidDataFileError, ResourceNotReadyError
+from deltalog.transactions import AddObject, DeleteObject, TableObject, VirtualObject
 from tests.support.server import parquet
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC"))])

@@ -11,8 +11,7 @@ import warnings
 import pytest
 
 from deltalog.catalog.sqlite import SQLiteCoordinator
-from deltalog.commit.loop import ClockDriftWarning
-from deltalog.errors import CallError, CoordinatorError, CorruptTableError, TimestampAheadError
+from deltalog.errors import CallError, ClockDriftWarning, CoordinatorError, CorruptTableError, TimestampAheadError
 from deltalog.protocol.timestamps import LARGEST_MS
 from deltalog.table import DeltaTable
 from deltalog.testing.coordinators import MemoryCoordinator, WrappedCoordinator

@@ -15,20 +15,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    AddFile,
-    ArrayType,
-    CallError,
-    DeltaLogError,
-    DeltaTable,
-    InvalidActionError,
-    PrimitiveType,
-    Protocol,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-)
+from deltalog import CallError, DeltaLogError, DeltaTable, SchemaMismatchError
+from deltalog.engine import AddFile, Protocol
+from deltalog.errors import InvalidActionError
 from deltalog.protocol.actions import AddCDCFile, DomainMetadata
+from deltalog.schema import ArrayType, PrimitiveType, StructField, StructType
 from tests.support.core import environment, tree
 
 LONG = PrimitiveType("long")

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidDataFileError, InvalidPropertyError, StructType
+from deltalog import DeltaTable
+from deltalog.errors import InvalidDataFileError, InvalidPropertyError
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import MAX_ID_KEY, MODE_KEY
 from deltalog.protocol.column_metadata import ID_KEY, PHYSICAL_NAME_KEY
 from deltalog.protocol.schema import all_columns
+from deltalog.schema import StructType
 from tests.support.core import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])

@@ -10,22 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    AddFile,
-    CommitConflictError,
-    CommitStateUnknownError,
+from deltalog import CommitConflictError, CommitStateUnknownError, DeltaTable, StagedFiles
+from deltalog.engine import AddFile
+from deltalog.environment import RetryPolicy
+from deltalog.errors import (
     ConcurrentAppendError,
-    DeltaTable,
     FilesCommittedError,
     InvalidActionError,
-    LogStore,
-    StagedFiles,
     TransactionCanceledError,
     VersionConflictError,
 )
-from deltalog.environment import RetryPolicy
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path
+from deltalog.storage import LogStore
 from deltalog.testing.stores import Call, CountingStore, Fault, FaultyStore, nth
 from deltalog.write import committed_files
 from tests.support.core import SCHEMA, environment, ids, memory, objects, overtaken, rows

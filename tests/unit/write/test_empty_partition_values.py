@@ -10,16 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    ConstraintViolationError,
-    Dataset,
-    DeltaTable,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    col,
-)
+from deltalog import ConstraintViolationError, Dataset, DeltaTable, SchemaMismatchError, col
+from deltalog.schema import PrimitiveType, StructField, StructType
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 EMPTY = pa.table({"id": [1], "p": [""]})
@@ -179,3 +171,18 @@ def test_files_of_others_have_a_value_where_one_is_required(tmp_path: Path) -> N
         with table.transaction() as transaction:
             transaction.add_parquet_files([("f.parquet", {physical: "x"})])
             transaction.commit()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
+def test_rows_that_are_a_slice_keep_their_values(tmp_path: Path, kind: pa.DataType) -> None:
+    texts = ["xx", "", "yyé", None, "z", "", "w1"]
+    data = pa.table({"id": range(7), "p": pa.array(texts).cast(kind)})
+    table = create(tmp_path, data.schema)
+    table.append(data.slice(2, 3))
+    table.append(data.slice(5))
+    assert rows(table) == sorted((tuple(row.values()) for row in with_null(data.slice(2)).to_pylist()), key=str)
+
+
+def with_null(data: pa.Table) -> pa.Table:
+    present = [value or None for value in data["p"].to_pylist()]
+    return data.set_column(1, "p", pa.array(present, data["p"].type))

@@ -18,16 +18,13 @@ from deltalog import (
     ConstraintViolationError,
     DeltaLogError,
     DeltaTable,
-    MetadataChangedError,
-    PrimitiveType,
     SchemaMismatchError,
-    StructField,
-    StructType,
     UnsupportedFeatureError,
-    identity_column,
 )
+from deltalog.errors import MetadataChangedError
 from deltalog.protocol.identity_columns import MARK_KEY, identity_of
 from deltalog.rows.delete import delete
+from deltalog.schema import PrimitiveType, StructField, StructType, identity_column
 from tests.support.core import environment, memory
 
 TEXT = PrimitiveType("string")

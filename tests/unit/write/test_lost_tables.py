@@ -15,18 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CommitStateUnknownError,
-    Dataset,
-    DeltaLogError,
-    DeltaTable,
-    LogStore,
-    TableNotFoundError,
-    TableReplacedError,
-)
-from deltalog.errors import Outcome
+from deltalog import CommitStateUnknownError, Dataset, DeltaLogError, DeltaTable, TableNotFoundError
+from deltalog.errors import Outcome, TableReplacedError
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.protocol.paths import checksum_path, commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.wrapped import WrappedStore
@@ -139,7 +132,7 @@ def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) 
     table = opened(place)
     place.drop()
     place.create(SCHEMA, 2)
-    with pytest.raises(TableReplacedError, match=r"version 2 of it was read.*another table was created there"):
+    with pytest.raises(TableReplacedError, match=r"version 2 was read.*another table was created there"):
         table.append(rows(8))
     assert table.append(rows(9)).version == 3
     assert ids(DeltaTable.open(place.reach())) == [0, 1, 9]
@@ -460,7 +453,7 @@ def test_a_table_that_is_replaced_while_it_is_opened_is_not_mixed(near: Place, v
 def test_files_of_a_table_that_took_the_place_of_this_one_are_not_read(near: Place, version: int) -> None:
     opened(near)
     snapshot = DeltaTable.open(_replaced_at(near, commit_path(version))).snapshot()
-    with pytest.raises(TableReplacedError, match="while version 2 of it was read"):
+    with pytest.raises(TableReplacedError, match="while version 2 was read"):
         snapshot.files()
 
 

@@ -5,10 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltalog import CallError, DeltaTable, InvalidActionError, InvalidPropertyError, Protocol, StructField, StructType
+from deltalog import CallError, DeltaTable
+from deltalog.engine import Protocol
+from deltalog.errors import InvalidActionError, InvalidPropertyError
 from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata
 from deltalog.protocol.schema import PrimitiveType
+from deltalog.schema import StructField, StructType
 from deltalog.write.metadata_changes import MetadataChanges
 from tests.support.core import SCHEMA, environment, memory, rows
 

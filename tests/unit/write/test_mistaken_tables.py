@@ -17,18 +17,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from deltalog import (
-    CorruptTableError,
-    DeltaTable,
-    Environment,
-    LogStore,
-    MissingVersionError,
-    SchemaMismatchError,
-    TableNotFoundError,
-    TableReplacedError,
-)
+from deltalog import CorruptTableError, DeltaTable, Environment, SchemaMismatchError, TableNotFoundError
+from deltalog.errors import MissingVersionError, TableReplacedError
 from deltalog.maintenance.vacuum import tasks
 from deltalog.protocol.paths import commit_path
+from deltalog.storage import LogStore
 from deltalog.storage.base import Entry
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

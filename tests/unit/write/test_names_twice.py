@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import Dataset, DeltaLogError, DeltaTable, InvalidDataFileError, SchemaMismatchError, StructType
-from deltalog import merge_schemas as merged
+from deltalog import Dataset, DeltaLogError, DeltaTable, SchemaMismatchError
+from deltalog.errors import InvalidDataFileError
+from deltalog.schema import StructType
+from deltalog.schema import merge_schemas as merged
 
 I64 = pa.int64()
 ONE = pa.struct([("Name", I64), ("b", I64)])

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, RowCountError, SchemaMismatchError
+from deltalog import DeltaTable, SchemaMismatchError
+from deltalog.errors import RowCountError
 from deltalog.storage.memory import MemoryStore
 from deltalog.write import partition_files
 from deltalog.write.transaction import Transaction

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltalog
-from deltalog import CallError, CommitConflictError, ConcurrentAppendError, DeltaTable, VersionConflictError
+from deltalog import CallError, CommitConflictError, DeltaTable
+from deltalog.errors import ConcurrentAppendError, VersionConflictError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int64())])
 
@@ -61,7 +62,7 @@ def test_rows_that_came_since_the_read_are_a_conflict(url: str, form: str, write
     mine = DeltaTable.open(url)
     data = FORMS[form](mine.snapshot().scan(where="day = 1"))
     others_append(url, day=1)
-    with pytest.raises(ConcurrentAppendError, match=r"version 3 .* after version 2, from which this commit") as e:
+    with pytest.raises(ConcurrentAppendError, match=r"version 3 .* after version 2, on which this commit") as e:
         WRITES[write](mine, data)
     assert (e.value.winning_version, e.value.read_version, e.value.retryable) == (3, 2, True)
     assert ids(url) == [1, 2, 5, 9] and DeltaTable.open(url).version == 3
@@ -239,6 +240,6 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         read = txn.table("d.t").snapshot().scan().to_arrow()
         txn.table("d.t").overwrite(read.slice(0, 1))
         DeltaTable.open(address).append(rows((3, 1)))
-        with pytest.raises(deltalog.TransactionCanceledError):
+        with pytest.raises(deltalog.errors.TransactionCanceledError):
             txn.commit()
     assert ids(address) == [1, 2, 3]

@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CallError,
-    CommitConflictError,
-    CommitStateUnknownError,
-    ConcurrentAppendError,
-    DeltaTable,
-    Environment,
-    RetryPolicy,
-)
+from deltalog import CallError, CommitConflictError, CommitStateUnknownError, DeltaTable, Environment, RetryPolicy
+from deltalog.errors import ConcurrentAppendError
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
@@ -163,7 +156,7 @@ def test_moving_rows_needs_no_more_than_snapshot_isolation() -> None:
 
 
 def _adds(store: MemoryStore, version: int) -> list[Any]:
-    from deltalog import AddFile
+    from deltalog.engine import AddFile
 
     body = action(store, version, "add")
     assert body is not None
@@ -171,7 +164,7 @@ def _adds(store: MemoryStore, version: int) -> list[Any]:
 
 
 def _moved(add: Any) -> Any:
-    from deltalog import AddFile
+    from deltalog.engine import AddFile
 
     return AddFile.from_json({**add.to_json(), "path": f"moved-{add.path}", "dataChange": False})
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from deltalog import CallError, ConstraintViolationError, DeltaTable, RowCountError, SchemaMismatchError
+from deltalog import CallError, ConstraintViolationError, DeltaTable, SchemaMismatchError
+from deltalog.errors import RowCountError
 from deltalog.protocol import deletion_vectors
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing import CountingStore

@@ -6,7 +6,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, InvalidActionError, col
+from deltalog import CallError, DeltaTable, col
+from deltalog.errors import InvalidActionError
 from deltalog.expressions.bind import bind
 from deltalog.protocol.actions import AddCDCFile, AddFile
 from deltalog.write.staged_actions import StagedActions

@@ -12,21 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    AddFile,
-    ArrayType,
-    CallError,
-    ConcurrentAppendError,
-    ConstraintViolationError,
-    DeltaTable,
-    InvalidPropertyError,
-    PrimitiveType,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    UnsupportedFeatureError,
-)
+from deltalog import CallError, ConstraintViolationError, DeltaTable, SchemaMismatchError, UnsupportedFeatureError
+from deltalog.engine import AddFile
+from deltalog.errors import ConcurrentAppendError, InvalidPropertyError
 from deltalog.rows.overwrite import replace_where
+from deltalog.schema import ArrayType, PrimitiveType, StructField, StructType
 from tests.support.core import NOW, environment, info, memory
 
 UTC = dt.timezone.utc

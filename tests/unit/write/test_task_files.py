@@ -38,7 +38,7 @@ def _begun(path: Path, partition_by: list[str], mapping: str = "none") -> deltal
 
 
 def _committed(transaction: deltalog.Transaction, adds: list[Any], rows: list[int]) -> None:
-    returned = [deltalog.AddFile.from_json(json.loads(json.dumps(add.to_json()))) for add in adds]
+    returned = [deltalog.engine.AddFile.from_json(json.loads(json.dumps(add.to_json()))) for add in adds]
     transaction.row_writer.take_over(returned, rows, _ROWS)
     transaction.add(*returned, known=True)
     transaction.commit("WRITE")
@@ -101,7 +101,7 @@ def test_rows_that_are_missing_or_twice_are_refused(tmp_path: Path) -> None:
     transaction = _begun(tmp_path, [])
     adds, rows = transaction.row_writer.task_files("job", max_rows=600).write(iter(_rows()), 0, 0)
     for given in (rows[:1], rows * 2):
-        with pytest.raises(deltalog.RowCountError) as error:
+        with pytest.raises(deltalog.errors.RowCountError) as error:
             transaction.row_writer.take_over(adds, given, _ROWS)
         assert (error.value.written, error.value.found) == (_ROWS, sum(given))
     transaction.abort()

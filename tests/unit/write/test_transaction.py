@@ -12,31 +12,33 @@ import pyarrow.parquet.encryption as encryption
 import pytest
 
 from deltalog import (
-    AddFile,
     CallError,
     CommitStateUnknownError,
+    DeltaLogError,
+    DeltaTable,
+    RetryPolicy,
+    SchemaMismatchError,
+    TableExistsError,
+    Transaction,
+    UnsupportedFeatureError,
+)
+from deltalog.engine import AddFile
+from deltalog.errors import (
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
     ConcurrentDeleteReadError,
     ConcurrentTransactionError,
-    DeltaLogError,
-    DeltaTable,
     InvalidActionError,
     InvalidDataFileError,
     InvalidPropertyError,
-    LogStore,
     Outcome,
-    RetryPolicy,
     RowCountError,
-    SchemaMismatchError,
-    StructType,
-    TableExistsError,
-    Transaction,
     TransactionCommittedError,
-    UnsupportedFeatureError,
 )
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.paths import commit_path
+from deltalog.schema import StructType
+from deltalog.storage import LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.stores import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import (

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, SchemaMismatchError, StructType
+from deltalog import CallError, SchemaMismatchError
+from deltalog.schema import StructType
 from deltalog.write_contract import records as records_module
 from deltalog.write_contract.records import record_batches
 

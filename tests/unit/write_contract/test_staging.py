@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, MetadataChangedError, StagedFiles, VersionConflictError
+from deltalog import CallError, DeltaTable, StagedFiles
+from deltalog.errors import MetadataChangedError, VersionConflictError
 from deltalog.table import handle_of
 from deltalog.write_contract import staging
 from deltalog.write_contract.staging import Options, as_metadata, options_of

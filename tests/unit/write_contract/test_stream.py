@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    BlobTableRequiredError,
-    CallError,
-    CommitStateUnknownError,
-    DeltaTable,
-    FilesCommittedError,
-    Outcome,
-    RetryPolicy,
-)
+from deltalog import CallError, CommitStateUnknownError, DeltaTable, RetryPolicy
+from deltalog.errors import BlobTableRequiredError, FilesCommittedError, Outcome
 from deltalog.storage.memory import MemoryStore
 from deltalog.table import handle_of
 from deltalog.testing.stores import Fault, FaultyStore, nth

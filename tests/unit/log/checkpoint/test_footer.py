@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidCheckpointError
+from deltalog import DeltaTable
+from deltalog.errors import InvalidCheckpointError
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.protocol import limits
 from deltalog.storage.memory import MemoryStore
@@ -77,13 +78,13 @@ def filled(value: Any, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 WRONG = {
     "a number for a path": ("add.path", filled(1, pa.int64()), "add.path is int64, not text"),
-    "a text for a size": ("add.size", filled("1", pa.string()), "add.size is string, not a whole number"),
+    "a text for a size": ("add.size", filled("1", pa.string()), "add.size is string, not an integer"),
     "a text for a map": ("add.partitionValues", filled("{}", pa.string()), "add.partitionValues is string"),
     "numbers in a map": (
         "metaData.configuration", filled([("a", 1)], pa.map_(pa.string(), pa.int64())), "metaData.configuration is map"
     ),
     "a text for a struct": ("metaData.format", filled("parquet", pa.string()), "metaData.format is string"),
-    "a fraction for a version": ("protocol.minReaderVersion", filled(3.0, pa.float64()), "not a whole number"),
+    "a fraction for a version": ("protocol.minReaderVersion", filled(3.0, pa.float64()), "not an integer"),
     "a negative size": ("add.size", filled(-5, pa.int64()), "size has values from -5"),
     "no size": ("add.size", filled(None, pa.int64()), "without a size"),
     "a path that is not UTF-8": (
@@ -169,7 +170,7 @@ def test_a_footer_that_lies_about_a_column_chunk_does_not_end_the_process(tmp_pa
     code = (
         "import sys, deltalog\n"
         "try: deltalog.DeltaTable.open(sys.argv[1]).snapshot().files()\n"
-        "except deltalog.InvalidCheckpointError as error: print(error)"
+        "except deltalog.errors.InvalidCheckpointError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -12,20 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import (
-    CorruptTableError,
-    DeltaTable,
-    InvalidCheckpointError,
-    LogStore,
-)
+from deltalog import CorruptTableError, DeltaTable
+from deltalog.errors import InvalidCheckpointError
 from deltalog.log.checkpoint.reader import CheckpointReader
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.checkpoint.writer import TopLevel
-from deltalog.log.file_statistics import of_files
+from deltalog.log.file_statistics import statistics_of_files
 from deltalog.log.file_tables import FILES, TOMBSTONES
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.protocol.paths import LogFileKind, checkpoint_path, checksum_path, commit_path
+from deltalog.storage import LogStore
 from tests.support.core import (
     SCHEMA,
     environment,
@@ -136,7 +133,7 @@ def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statist
     wanted = Wanted("add", FILES, [])
     sizes_only = Wanted("add", pa.schema([FILES.field("path"), FILES.field("size")]), [])
     for each in (wanted, sizes_only):
-        (piece,) = reader(store).file_pieces(each, lambda rows: of_files(rows, []))
+        (piece,) = reader(store).file_pieces(each, lambda rows: statistics_of_files(rows, []))
         assert piece.num_rows == 0
 
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import CorruptTableError, DeltaTable, LogStore
+from deltalog import CorruptTableError, DeltaTable
 from deltalog.log.checkpoint.reader import CheckpointReader, ReadParallelism
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.file_tables import FILES
 from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.protocol.paths import LogFileKind, checkpoint_path
+from deltalog.storage import LogStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.storage.remote import PARALLEL_GETS
 from tests.support.remote import RemoteStore

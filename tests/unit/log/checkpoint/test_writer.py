@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import AddFile, DeltaTable, Snapshot, StoreError
+from deltalog import DeltaTable, Snapshot, StoreError
+from deltalog.engine import AddFile
 from deltalog.log.checkpoint.last_checkpoint import read_hint
 from deltalog.log.checkpoint.writer import write_checkpoint
 from deltalog.log.loader import load_latest

@@ -7,8 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, SchemaMismatchError, StructType
+from deltalog import DeltaTable, SchemaMismatchError
 from deltalog.protocol.actions import DomainMetadata
+from deltalog.schema import StructType
 from tests.support.core import environment, memory
 
 COLUMNS = {f"c{number}": pa.array([number]) for number in range(40)}

@@ -12,15 +12,8 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from deltalog import (
-    CallError,
-    ConcurrentDeleteDeleteError,
-    DeltaLogError,
-    DeltaTable,
-    MetadataChangedError,
-    RowCountError,
-    TransactionManager,
-)
+from deltalog import CallError, DeltaLogError, DeltaTable, TransactionManager
+from deltalog.errors import ConcurrentDeleteDeleteError, MetadataChangedError, RowCountError
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.rewritten_bins import BinWriter
 from deltalog.protocol.paths import checksum_path, commit_path

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import CallError, DeltaTable, RowCountError
+from deltalog import CallError, DeltaTable
+from deltalog.errors import RowCountError
 from deltalog.maintenance.optimize import sorted_bins
 from deltalog.maintenance.optimize.z_order import Curve, column_paths, quantiles, range_numbers, values_of
 from tests.support.core import environment, info, memory
@@ -215,7 +216,7 @@ def test_columns_are_spelled_as_in_cluster_by(tmp_path: Path) -> None:
         assert table.snapshot().clustering_columns == (path,)
         table.cluster_by([])
         assert column_paths(json.loads(by), table.schema, ()) == [path]
-    with pytest.raises(CallError, match="columns is a list of text"):
+    with pytest.raises(CallError, match="columns must be a list of text"):
         table.optimize.z_order("id")
     with pytest.raises(CallError, match="is not the path of a column"):
         table.optimize.z_order(["a..b"])

@@ -17,13 +17,12 @@ from deltalog import (
     CommitStateUnknownError,
     CorruptTableError,
     DeltaTable,
-    ResourceNotReadyError,
     StoreError,
     TransactionManager,
-    UnsafePathError,
     UnsupportedFeatureError,
     VacuumReport,
 )
+from deltalog.errors import ResourceNotReadyError, UnsafePathError
 from deltalog.maintenance.vacuum.decisions import Need, Stay
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore

@@ -10,21 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    ConcurrentAppendError,
-    ConstraintViolationError,
-    DeltaTable,
-    InvalidActionError,
-    PrimitiveType,
-    RowCountError,
-    SchemaMismatchError,
-    StructField,
-    StructType,
-    TableMerger,
-    col,
-)
+from deltalog import CallError, ConstraintViolationError, DeltaTable, SchemaMismatchError, TableMerger, col
+from deltalog.errors import ConcurrentAppendError, InvalidActionError, RowCountError
 from deltalog.rows import matched_rows
+from deltalog.schema import PrimitiveType, StructField, StructType
 from deltalog.storage.memory import MemoryStore
 from deltalog.write.row_writer import RowWriter
 from tests.support.core import environment, info, memory, objects

@@ -7,16 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import (
-    CallError,
-    ConcurrentAppendError,
-    DeltaLogError,
-    DeltaTable,
-    MetadataChangedError,
-    SchemaMismatchError,
-    StructType,
-    TableMerger,
-)
+from deltalog import CallError, DeltaLogError, DeltaTable, SchemaMismatchError, TableMerger
+from deltalog.errors import ConcurrentAppendError, MetadataChangedError
+from deltalog.schema import StructType
 from deltalog.write.row_writer import RowWriter
 from tests.support.core import environment, memory
 

@@ -166,3 +166,13 @@ def test_partitions_hold_each_row_once() -> None:
     assert pa.concat_tables(found).sort_by("id").equals(rows.combine_chunks())
     for number, each in enumerate(found):
         assert set(partition_numbers({"id": each["id"]}, 4).to_pylist()) == {number}
+
+
+def test_texts_of_other_programs_whose_offsets_do_not_start_at_0_are_read_back() -> None:
+    """As Arrow's libraries in Rust have slices."""
+    offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
+    batch = pa.record_batch({"id": [1, 2, 3], "t": texts}, schema=SCHEMA)
+    spilled = SpilledRows(SCHEMA)
+    spilled.add(batch)
+    assert spilled.batch(0).to_pylist() == batch.to_pylist()

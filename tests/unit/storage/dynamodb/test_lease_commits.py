@@ -11,17 +11,9 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CallError,
-    CommitTableError,
-    DeltaTable,
-    DynamoCommit,
-    StoreError,
-    UnsafeStoreError,
-    create_commit_table,
-    describe_commit_table,
-    open_store,
-)
+from deltalog import CallError, DeltaTable, DynamoCommit, StoreError, open_store
+from deltalog.errors import CommitTableError, UnsafeStoreError
+from deltalog.storage import create_commit_table, describe_commit_table
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.dynamodb.client import DynamoTable
 from deltalog.storage.dynamodb.lease_commits import DynamoStore

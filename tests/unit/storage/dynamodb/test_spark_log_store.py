@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 
-from deltalog import (
-    CallError,
-    CommitTableError,
-    DeltaTable,
-    ObjectNotFoundError,
-    S3DynamoDBCommit,
-    StoreError,
-    UnsafePathError,
-    UnsafeStoreError,
-    open_store,
-)
+from deltalog import CallError, DeltaTable, S3DynamoDBCommit, StoreError, open_store
+from deltalog.errors import CommitTableError, ObjectNotFoundError, UnsafePathError, UnsafeStoreError
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
 from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBStore

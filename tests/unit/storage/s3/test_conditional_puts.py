@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from deltalog import CallError, DeltaTable, StoreError, UnsafeStoreError
+from deltalog import CallError, DeltaTable, StoreError
+from deltalog.errors import UnsafeStoreError
 from deltalog.storage.base import PutOutcome
-from deltalog.storage.s3 import client as s3_client
 from deltalog.storage.s3 import store as s3_store
+from deltalog.storage.s3 import transport
 from deltalog.storage.s3.store import S3Store
 from tests.support.core import ids, rows
 from tests.support.s3 import Answer, Proxy, Request, Rule, Server, free_port, pass_on, proxied
@@ -90,7 +91,7 @@ def test_nothing_was_written_when_no_connection_was_made(ministack: Server) -> N
 
 
 def test_a_server_that_never_takes_the_body_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_client, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # connections are made, and nobody reads from them
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint, exclusive_create=True)

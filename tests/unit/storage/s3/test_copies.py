@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, InvalidDataFileError, TableExistsError, UnsafePathError
+from deltalog import DeltaTable, TableExistsError
+from deltalog.errors import InvalidDataFileError, UnsafePathError
 from tests.support.s3 import Server
 
 ROWS = pa.table({"id": [1, 2]})

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from deltalog.catalog.locate import handle_on_latest
+from deltalog.addresses import handle_on_latest
 from deltalog.log.reader import LogReader
 from deltalog.storage.s3.store import S3Store
 from tests.support.core import environment

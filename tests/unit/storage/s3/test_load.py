@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, InvalidDataFileError, StoreError
+from deltalog import DeltaTable, StoreError
+from deltalog.errors import InvalidDataFileError
 from deltalog.storage.base import Entry
 from deltalog.storage.s3 import store as s3_store
 from deltalog.storage.s3.store import S3Store

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltalog import DeltaTable, ObjectNotFoundError, StoreError
+from deltalog import DeltaTable, StoreError
+from deltalog.errors import ObjectNotFoundError
 from deltalog.storage import ranges
-from deltalog.storage.s3 import direct_transport
 from deltalog.storage.s3 import store as s3_store
+from deltalog.storage.s3 import transport
 from deltalog.storage.s3.store import S3Store
 from deltalog.testing.store_contract import LogStoreTests
 from tests.support.core import ids, rows
@@ -73,7 +74,7 @@ def test_a_body_is_sent_at_once_without_waiting_for_consent(
     assert sorted(sent.values()) == [6, 8, 1000, 1000, s3_store.PART_BYTES]
     assert not [request for request in proxy.requests if "Expect" in request.headers]
     proxy.requests.clear()
-    monkeypatch.setattr(direct_transport, "AT_ONCE_BYTES", 999)
+    monkeypatch.setattr(transport, "AT_ONCE_BYTES", 999)
     store.put("larger", b"3" * 1000)  # what a refusal would waste
     assert [request.headers.get("Expect") for request in proxy.requests] == ["100-continue"]
 
@@ -249,7 +250,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
         file.write(bytes(21 * 2**20))
         _ = 1 / 0
     assert store.head("f") is None
-    uploads = store._client.call("list_multipart_uploads", Bucket=store.bucket)
+    uploads = store._client.call(store.bucket, "list_multipart_uploads")
     assert not uploads.get("Uploads")
 
 

@@ -1,5 +1,5 @@
-"""Runs cases on an engine in another process, so that a case that hangs is ended after its time, and one that kills the
-process costs only itself."""
+"""Runs cases on an engine in a subprocess. A case that hangs is killed after a time limit, and a case that crashes the
+process fails alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 from deltalog.conformance.case import FAILED, Case, Outcome
 from deltalog.errors import CallError
 
-# A JVM starts in less.
+# More than a JVM needs to start.
 _START_SECONDS = 300.0
 
 
 class EngineProcess:
-    """An engine in a process. ``limit_seconds``: for each case; the process is killed and started again after it."""
+    """An engine in a subprocess. ``limit_seconds``: the time limit per case, after which the process is restarted."""
 
     def __init__(self, name: str, limit_seconds: float = 120.0) -> None:
         self._name = name
@@ -41,7 +41,7 @@ class EngineProcess:
         self._end()
 
     def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
-        """The outcome of each case, in order."""
+        """Run the cases in order and yield their outcomes."""
         for case in cases:
             yield self._outcome(case)
 
@@ -55,7 +55,7 @@ class EngineProcess:
             found = self._answer(self._limit_seconds)
         except (BrokenPipeError, EOFError):
             status = self._end()
-            return Outcome(case.id, case.area, FAILED, f"the engine's process ended, with status {status}")
+            return Outcome(case.id, case.area, FAILED, f"the engine's process exited with status {status}")
         except Empty:
             self._end()
             return Outcome(case.id, case.area, FAILED, f"no outcome within {self._limit_seconds:g} seconds")
@@ -86,7 +86,7 @@ class EngineProcess:
         return found
 
     def _end(self) -> int | None:
-        """Close the process's input, which ends it, or kill it where it does not end."""
+        """Close the standard input of the process so that it exits; kill it if it does not."""
         process, self._process = self._process, None
         if process is None:
             return None

@@ -1,0 +1,101 @@
+"""From a location or an address of a catalog to the handle on the table that is there.
+
+A location opens a store, and its log decides which commits there are. An address, ``catalog:<catalog>#<name>``, asks
+the catalog first, which is imported only then.
+
+Spec: PROTOCOL.md#table-discovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from deltalog.commit.committer import Committer, FileSystemCommitter
+from deltalog.environment import Environment
+from deltalog.errors import CallError, EntityNotFoundError, TableNotFoundError
+from deltalog.log.authority import Authority
+from deltalog.log.loader import load_latest
+from deltalog.log.reader import LogReader
+from deltalog.read.snapshot import Snapshot
+from deltalog.storage.registry import CATALOG_SCHEME, Location, open_store, spread
+from deltalog.storage.secrets import check_location
+from deltalog.write.table_handle import TableHandle
+
+if TYPE_CHECKING:
+    from deltalog.catalog.store import ManagedStore
+
+
+def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
+    """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
+    return handle_on_latest(open_log(url, allowed_paths, environment, **options), environment)
+
+
+def open_log(
+    url: Location, allowed_paths: Sequence[str] = (), environment: Environment | None = None, **options: Any
+) -> LogReader:
+    """A reader of the log at a location or an address, where no table needs to be. ``options``: as for ``open_store``.
+    Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of the
+    coordinator."""
+    clock_ms = None if environment is None else environment.clock_ms
+    if not is_address(url):
+        return LogReader(open_store(url, **options), allowed_paths, clock_ms)
+    store = open_managed(url, **spread(options))
+    return LogReader(store, allowed_paths, clock_ms, Authority(store.catalog))
+
+
+def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
+    """A handle on the table of a reader, at its latest version. Raises and costs as ``load_latest``."""
+    return handle_on(reader, environment, Snapshot(load_latest(reader)))
+
+
+def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
+    """The state of a handle on the table of a reader, which is not part of a transaction over several tables.
+    Cost: none."""
+    return TableHandle(reader, committer_of(reader, environment), environment, latest)
+
+
+def committer_of(reader: LogReader, environment: Environment) -> Committer:
+    """The committer of the table of a reader. Cost: none."""
+    if reader.authority.catalog is not None:
+        from deltalog.catalog.committer import CatalogCommitter
+        from deltalog.catalog.store import ManagedStore
+
+        if isinstance(reader.store, ManagedStore):  # else the catalog is about to take the table over
+            return CatalogCommitter(reader.store, environment.new_uuid)
+    return FileSystemCommitter(reader.store)
+
+
+def is_address(url: object) -> TypeGuard[str]:
+    """Whether ``url`` names a table by its catalog: ``catalog:<url of the catalog>#<name of the table>``."""
+    return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
+    check_location(address)
+    url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
+    if not (url and mark):
+        raise CallError(f"{address} is not the address of a table: write catalog:<catalog>#<name>.")
+    return url, name
+
+
+def open_managed(address: str, **options: Any) -> ManagedStore:
+    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
+    EntityNotFoundError where there is no such catalog or it has no table of the name.
+    Cost: 1 call of the coordinator."""
+    from deltalog.catalog.locate import open_coordinator
+    from deltalog.catalog.records import check_table_name
+    from deltalog.catalog.store import ManagedStore
+
+    url, name = split_address(address)
+    full = check_table_name(name)
+    try:
+        coordinator = open_coordinator(url, create=False, **options)
+    except EntityNotFoundError as error:
+        raise TableNotFoundError(f"{address} is not a table: {error.message}") from error
+    record = coordinator.table(full)
+    if record is None:
+        message = f"The catalog {coordinator.url} has no table {full}."
+        raise TableNotFoundError(message) from EntityNotFoundError(message)
+    return ManagedStore(open_store(record.url, **options), coordinator, record.table_id)

@@ -1,0 +1,91 @@
+"""Lists and maps without values behind their nulls. Pure.
+
+A null list may have a length in Arrow: its values belong to no row. A mask over a struct, a cast of lists of a fixed
+size, and data of callers make such lists. The Parquet writer of Arrow 20 refuses them ("Lists with non-zero
+length null components are not supported").
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from deltalog.arrow_arrays import packed_lists, scalar
+
+
+def without_hidden(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values with no list or map that is null, or within a null, and has a length; the same object where
+    there was none. Of lists without nulls, only the number of nulls is looked at."""
+    if not _has_lists(values.type):
+        return values
+    chunks = values.chunks
+    packed = [_packed(chunk) for chunk in chunks]
+    if all(new is old for new, old in zip(packed, chunks, strict=True)):
+        return values
+    return pa.chunked_array(packed, values.type)
+
+
+@functools.lru_cache(maxsize=1024)
+def _has_lists(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return any(_has_lists(field.type) for field in kind.fields)
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind))
+
+
+def _packed(values: Any) -> Any:
+    if not len(values) or not _has_lists(values.type):
+        return values
+    return _packed_struct(values) if pt.is_struct(values.type) else _packed_lists(values)
+
+
+def _packed_struct(values: Any) -> Any:
+    # flatten() makes a null of what is within a null.
+    children = values.flatten()
+    packed = [_packed(child) for child in children]
+    if all(new is old for new, old in zip(packed, children, strict=True)):
+        return values
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(packed, fields=list(values.type.fields), mask=mask)
+
+
+def _packed_lists(values: Any) -> Any:
+    kind = values.type
+    lists = _with_entries(values) if pt.is_map(kind) else values
+    first, last = (lists.offsets[row].as_py() for row in (0, len(lists)))
+    lengths, is_packed = None, True
+    if lists.null_count:
+        lengths = pc.list_value_length(lists)
+        is_packed = pc.sum(lengths, min_count=0).as_py() == last - first
+    if is_packed and not _has_lists(kind.field(0).type):
+        return values
+    inner = lists.values.slice(first, last - first) if is_packed else _visible(lists, first, last)
+    packed = _packed(inner)
+    if is_packed and packed is inner:
+        return values
+    if pt.is_map(kind):  # pyarrow reads the keys of a map without the offset of its entries
+        packed = pa.StructArray.from_arrays(packed.flatten(), fields=list(packed.type.fields))
+    if lengths is None:
+        return packed_lists(kind, pc.list_value_length(lists), packed)
+    return packed_lists(kind, pc.fill_null(lengths, scalar(0, lengths.type)), packed, lists.is_valid())
+
+
+def _visible(lists: Any, first: int, last: int) -> Any:
+    """The values of the lists that are not null."""
+    if pt.is_nested(lists.type.value_type):
+        return lists.flatten()
+    # flatten() takes ten times as long where few of the nulls are side by side.
+    offsets = lists.buffers()[1]
+    every = pa.Array.from_buffers(lists.type, len(lists), [None, offsets], offset=lists.offset, children=[lists.values])
+    return lists.values.slice(first, last - first).filter(lists.is_valid().take(pc.list_parent_indices(every)))
+
+
+def _with_entries(maps: Any) -> Any:
+    """Maps as lists of their entries, in the same memory."""
+    kind, (validity, offsets) = maps.type, maps.buffers()[:2]
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=[kind.key_field, kind.item_field])
+    lists = pa.list_(pa.field("entries", entries.type, False))
+    return pa.Array.from_buffers(lists, len(maps), [validity, offsets], offset=maps.offset, children=[entries])

@@ -1,0 +1,21 @@
+"""Columns and their types, schemas and what one can do with them."""
+
+from deltalog.parquet.variant import variant_to_python
+from deltalog.protocol.identity_columns import identity_column
+from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from deltalog.protocol.schema_enforcement import holds_all, merge_schemas, names_twice
+
+__all__ = [
+    "ArrayType",
+    "DataType",
+    "DecimalType",
+    "MapType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "holds_all",
+    "identity_column",
+    "merge_schemas",
+    "names_twice",
+    "variant_to_python",
+]
