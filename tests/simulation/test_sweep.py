@@ -1,6 +1,6 @@
-"""Every store call of every operation fails in every way, for one of three combinations of tables and settings in turn.
+"""Every store call of every operation fails in every second way, for one of three combinations of tables and settings.
 
-``--long`` takes all three, ``python -m tests.support.simulation.soak`` all that exist.
+``--long`` takes all three and every way, ``python -m tests.support.simulation.soak`` all that exist.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def total():
 
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=NAMES)
 def test_every_call_of_an_operation_may_fail(number, operation, total, is_long):
-    totals, failures = sweep([operation], HALF if is_long else [HALF[number % len(HALF)]])
+    totals, failures = sweep([operation], HALF) if is_long else sweep([operation], [HALF[number % len(HALF)]], every=2)
     total.merge(totals)
     assert not failures, failures[0]
     calls = totals.calls[operation.name]
-    assert totals.cases >= 3 * calls > 0, "each call must fail in three ways or more"
+    assert totals.cases >= (3 if is_long else 1.5) * calls > 0, "each call must fail in three ways or more"
 
 
 def test_enough_was_tried(total, capsys):
@@ -35,7 +35,7 @@ def test_enough_was_tried(total, capsys):
         pytest.skip("not all operations were selected")
     with capsys.disabled():
         print(f"\n[sweep] {total.line()}", end="")
-    assert total.cases >= 1500
+    assert total.cases >= 1000
     assert set(total.faults) == {fault.value for fault in Fault}
     assert set(total.outcomes) >= {"ok", "failed", "killed", "unknown"}
 
