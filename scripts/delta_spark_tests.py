@@ -2,10 +2,10 @@
 
     python scripts/delta_spark_tests.py FOLDER [--connect] [-k TEXT] [--json FILE]
 
-The tests import ``delta``, which is stood in for by spark_ext here; and they write ``df.write.format("delta")``,
-``spark.read.format("delta")`` and ``spark.sql``, which lead to ``spark_ext.write``, ``read`` and ``sql`` in this
-process. Nothing else is changed: results and errors are those of spark_ext. docs/spark-parity.md names the tests that
-differ, and the exit code is 0 if these and no others do.
+The script replaces the package ``delta`` by spark_ext, and redirects ``df.write.format("delta")``,
+``spark.read.format("delta")`` and ``spark.sql`` to ``spark_ext.write``, ``read`` and ``sql``. Nothing else changes:
+results and errors are those of spark_ext. docs/spark-parity.md lists the tests that differ; the exit code is 0 if
+exactly these differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "spark-parity.md"
-# A line of the page that explains tests: | `file::name`, … | why |
+# A line of the page that explains differing tests: | `file::name`, … | why |
 _EXPLAINED = re.compile(r"`(test_\w+\.py(?:::\w+)?)`")
 _FORMATS = ("delta", "deltalog")
 _inside = threading.local()
@@ -39,8 +39,8 @@ _inside = threading.local()
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="python/delta/tests of a checkout of delta-io/delta")
-    parser.add_argument("-k", metavar="TEXT", default="", help="only tests whose file::name has this text")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcome of each test there")
+    parser.add_argument("-k", metavar="TEXT", default="", help="run only tests whose file::name contains this text")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcomes of the tests to this file")
     parser.add_argument("--connect", action="store_true", help="run over Spark Connect")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -110,7 +110,7 @@ def _judged(outcomes: dict[str, str], is_part: bool, report: Path | None) -> int
 
 
 def stand_in(is_connect: bool) -> None:
-    """Make ``delta`` and its modules those of spark_ext, and route Spark's calls for this format."""
+    """Replace ``delta`` and its modules by spark_ext, and redirect Spark's calls for this format."""
     import spark_ext
 
     def module(name: str, **members: Any) -> types.ModuleType:
@@ -141,7 +141,7 @@ def _test_case(is_connect: bool) -> type:
     import spark_ext
 
     class DeltaTestCase(Base):  # type: ignore[misc]
-        """The settings of delta-spark's class of this name, without its jar."""
+        """The class of this name in delta-spark, without its jar."""
 
         @classmethod
         def conf(cls) -> Any:
@@ -178,7 +178,8 @@ def _test_case(is_connect: bool) -> type:
 
 
 class _Recorded:
-    """A reader or writer whose calls go to Spark's, or to spark_ext's once the format is Delta's."""
+    """Records the calls of a reader or writer, and replays them on that of spark_ext if the format is delta, otherwise
+    on Spark's."""
 
     def __init__(self, native: Any, ours: Any) -> None:
         self._native, self._ours = native, ours
@@ -203,7 +204,7 @@ class _Recorded:
         return call
 
     def _unpack(self, options: dict[str, Any]) -> None:
-        """The arguments of ``save`` that are calls of their own."""
+        """Convert arguments of ``save`` to separate calls."""
         for name in ("format", "mode", "partitionBy"):
             value = options.pop(name, None)
             if value is not None:

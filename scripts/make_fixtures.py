@@ -1,11 +1,11 @@
-"""Make the small tables in fixtures/tables with the real delta-spark, and write down what delta-spark says of them.
+"""Generate the small tables in fixtures/tables with delta-spark, and record delta-spark's answers about them.
 
     python scripts/make_fixtures.py [NAME ...] [--out DIRECTORY]
 
-Needs Java 17+, pyspark, delta-spark and its jars (see tests/support/spark/jars.py). Each table becomes a directory
-with `table/` (the Delta table), `expected.json` (delta-spark's answers) and `mtimes.json` (the log files'
-modification times in ms, which a clone does not keep). Uuids and clock times differ from run to run; everything
-that the tests compare is taken from the answers of the same run. fixtures/README.md says what each table is for.
+Needs Java 17+, pyspark, delta-spark and its jars (see tests/support/spark/jars.py). A table becomes a directory with
+`table/` (the Delta table), `expected.json` (delta-spark's answers) and `mtimes.json` (the modification times of the log
+files in ms, which git does not preserve). UUIDs and times differ between runs; the tests compare only with answers of
+the same run. fixtures/README.md describes the tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def insert(delta: DeltaSpark, path: Path, values: str) -> None:
 
 
 def add(delta: DeltaSpark, path: Path, start: int, count: int = 3) -> None:
-    """Append `count` rows (id, name) in one file, ids from `start`."""
+    """Append one file with `count` rows (id, name), with ids from `start`."""
     rows = delta.sql(f"SELECT id, concat('n', id) AS name FROM range({start}, {start + count}, 1, 1)")
     rows.write.format("delta").mode("append").save(str(path))
 
@@ -95,7 +95,7 @@ def ict_enabled_late(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def ict_enabled_late_copied(delta: DeltaSpark, path: Path) -> None:
-    """As a copy leaves it: every file of the log is newer than every in-commit timestamp, in no useful order."""
+    """A copied table: all log files are newer than all in-commit timestamps, in arbitrary order."""
     ict_enabled_late(delta, path)
     newest = max(commit_mtimes(path).values())
     offsets = {0: 5_000, 1: 2_000, 2: 2_000, 3: 4_000, 4: 1_000, 5: 3_000}
@@ -104,7 +104,7 @@ def ict_enabled_late_copied(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def ict_enabled_late_old_times(delta: DeltaSpark, path: Path) -> None:
-    """The commits before the enablement are far apart and not in order, yet all older than the enablement."""
+    """The commits before the enablement are far apart and unordered, but all older than the enablement."""
     ict_enabled_late(delta, path)
     times = commit_mtimes(path)
     set_commit_mtimes(path, {0: times[0] - 90_000, 1: times[0] - 30_000, 2: times[0] - 60_000})
@@ -147,7 +147,7 @@ def ict_checkpointed(delta: DeltaSpark, path: Path) -> None:
 
 
 def clean_up(delta: DeltaSpark, path: Path, below: int) -> None:
-    """Let delta-spark's own log cleanup remove what it may: versions below `below` look 90 days old meanwhile."""
+    """Run delta-spark's log clean-up while the versions below `below` appear to be 90 days old."""
     real = {name: ms for name, ms in get_mtimes(path).items() if name[:20].isdigit() and int(name[:20]) < below}
     set_mtimes(path, {name: ms - 90 * DAY for name, ms in real.items()})
     delta.forget()
@@ -162,7 +162,7 @@ def clean_up(delta: DeltaSpark, path: Path, below: int) -> None:
 
 @fixture
 def ict_truncated(delta: DeltaSpark, path: Path) -> None:
-    """Enabled at version 2; the commits below the checkpoint at version 4 were cleaned up by delta-spark."""
+    """Enabled at version 2; delta-spark's log clean-up deleted the commits before the checkpoint at version 4."""
     create(delta, path, TWO)
     add(delta, path, 0)
     switch_ict(delta, path, True)
@@ -176,7 +176,8 @@ def ict_truncated(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def ict_truncated_inside_old_era(delta: DeltaSpark, path: Path) -> None:
-    """Enabled at version 5; cleaned up below the checkpoint at version 2, so file times still count for 2 to 4."""
+    """Enabled at version 5; log clean-up deleted the commits before the checkpoint at version 2, so file times still
+    apply to versions 2 to 4."""
     create(delta, path, TWO)
     add(delta, path, 0)
     add(delta, path, 3)
@@ -199,7 +200,7 @@ def no_ict(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def no_ict_unordered_times(delta: DeltaSpark, path: Path) -> None:
-    """File times that go back, repeat and jump: delta-spark moves each to at least 1 ms after its predecessor."""
+    """File times that decrease, repeat and jump; delta-spark moves them to at least 1 ms after their predecessors."""
     create(delta, path, TWO)
     for start in range(0, 15, 3):
         add(delta, path, start)
@@ -276,7 +277,7 @@ def ict_partitioned_by_every_type(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def deletion_vectors(delta: DeltaSpark, path: Path) -> None:
-    """Vectors that replace vectors, some read from a checkpoint; an update; files of which no row is left."""
+    """Deletion vectors that replace others, some of them in a checkpoint; an update; files without remaining rows."""
     create(delta, path, "id BIGINT, name STRING, place STRING", "place", delta__enableDeletionVectors="true", **ON)
     for start in (0, 30):
         place = "IF(id % 3 = 0, NULL, concat('p ', id % 3)) AS place"
@@ -290,7 +291,7 @@ def deletion_vectors(delta: DeltaSpark, path: Path) -> None:
 
 
 def mapped(delta: DeltaSpark, path: Path, mode: str) -> None:
-    """Columns renamed, dropped and added at every depth, also the partition column; a deletion vector."""
+    """Columns renamed, dropped and added at every depth, including the partition column; a deletion vector."""
     create(
         delta,
         path,
@@ -336,7 +337,7 @@ def mapped_by_id(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def widened_types(delta: DeltaSpark, path: Path) -> None:
-    """Every widening, top-level and nested, with rows from before and after it; a partition column too."""
+    """All type widenings, top-level and nested and of a partition column, with rows from before and after."""
     columns = """a TINYINT, b SMALLINT, c INT, d INT, e INT, f FLOAT, g DECIMAL(5,2), h DATE, i ARRAY<SMALLINT>,
         j STRUCT<x: TINYINT, y: STRING>, k MAP<TINYINT, FLOAT>, p SMALLINT"""
     properties = {"delta__enableTypeWidening": "true", "delta__feature__timestampNtz": "supported"}
@@ -365,7 +366,7 @@ def widened_types(delta: DeltaSpark, path: Path) -> None:
 
 @fixture
 def change_feed(delta: DeltaSpark, path: Path) -> None:
-    """Every kind of change: change files, deletion vectors, whole files, a column that came later, an overwrite."""
+    """All kinds of changes: change data files, deletion vectors, whole files, a column added later, an overwrite."""
     properties = {"delta__enableChangeDataFeed": "true", "delta__enableDeletionVectors": "true"}
     create(delta, path, "id BIGINT, name STRING, place STRING", "place", **properties, **ON)
     for start in (0, 10):
@@ -434,7 +435,7 @@ def _changes(delta: DeltaSpark, path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON with one line for each row, probe and file, so that a difference between two runs can be read."""
+    """Write JSON with one line per row, probe and file, so that runs can be diffed."""
     path.write_text(_json(value, 0) + "\n", encoding="utf-8")
 
 
@@ -450,7 +451,7 @@ def _json(value: Any, depth: int) -> str:
 
 
 def strip_side_files(table: Path) -> None:
-    """Hadoop's own checksums (`.name.crc`), directories that Delta leaves empty, and nothing else."""
+    """Delete Hadoop's checksum files (`.name.crc`) and empty directories."""
     for side in table.rglob(".*.crc"):
         side.unlink()
     for directory in sorted((p for p in table.rglob("*") if p.is_dir()), reverse=True):
@@ -476,7 +477,7 @@ def make(delta: DeltaSpark, name: str, out: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the tables to make; all when none is given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the tables to generate (default: all)")
     parser.add_argument("--out", type=Path, default=ROOT / "fixtures" / "tables")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(MAKERS))

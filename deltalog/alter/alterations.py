@@ -200,7 +200,7 @@ def _synced(transaction: Transaction, path: Path, column: StructField) -> Struct
     assert transaction.snapshot is not None
     transaction.read_whole_table()
     values = IdentityValues(transaction.snapshot.url)
-    values.take_up([identity])
+    values.resume([identity])
     for batch in transaction.snapshot.scan(columns=[column.name]).batches():
         values.note(column.name, batch.column(0))
     return with_marks(StructType((column,)), values.marks).fields[0]

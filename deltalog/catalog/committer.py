@@ -1,6 +1,7 @@
-"""The committer of a table that a catalog manages: a commit is staged, ratified by the coordinator, and published.
+"""The committer of a catalog-managed table: commits are staged, ratified by the coordinator, and published.
 
-Ratification is what decides. Publication copies ratified commits to ``_delta_log``; any process may do it later.
+A commit takes effect when it is ratified. Publication copies ratified commits to ``_delta_log``; any process may do it
+later.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #commit-protocol, #publishing-commits,
 #writer-requirements-for-catalog-managed-tables.
@@ -36,13 +37,15 @@ from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
 
-# Commits published before the coordinator records it: after a crash at most these are published again.
+# The number of commits published between two records of it in the catalog, so that few are published again after a
+# crash.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 
 
 class CatalogCommitter(Committer):
-    """See the module. ``store``: the table's store; the head after a commit is recorded in it, which saves a call."""
+    """The committer of a catalog-managed table. ``store``: the table's store, which also caches the head after a
+    commit."""
 
     def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
         self._store = store
@@ -50,11 +53,11 @@ class CatalogCommitter(Committer):
         self._marks = KnownMarks(store.coordinator, store.table_id)
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
-        """Raises StoreError; CatalogBehindLogError where the log has versions that the catalog lacks;
-        ResourceNotReadyError for a table that was released or dropped;
-        ObjectBeingDeletedError for a file that a clean-up may be deleting; what the coordinator raises.
+        """Commit an attempt. Raises StoreError; CatalogBehindLogError if the log has versions that the catalog lacks;
+        ResourceNotReadyError if the table was released or dropped; ObjectBeingDeletedError if a clean-up may be
+        deleting an added file; the errors of the coordinator.
 
-        Cost: 2 calls of the coordinator, 1 HEAD and 1 PUT to stage, 1 PUT and 1 DELETE to publish.
+        Cost: 2 coordinator calls, 1 HEAD and 1 PUT to stage, 1 PUT and 1 DELETE to publish.
         """
         store, coordinator, table_id = self._store.inner, self._store.coordinator, self._store.table_id
         commit = stage(store, coordinator, table_id, attempt, self._new_uuid)
@@ -87,33 +90,33 @@ class CatalogCommitter(Committer):
 
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
-    """Check that the log has no version that the catalog lacks, before that version is proposed: a catalog restored
-    from a backup would ratify a second commit of a version that is in the log and was acknowledged.
+    """Check before proposing a version that the log does not already have it. A catalog restored from a backup would
+    ratify a second commit of a version that is in the log and was acknowledged.
 
-    Raises CatalogBehindLogError if the log has the version and the catalog does not; StoreError, CoordinatorError.
-    Cost: 1 HEAD; 1 call of the coordinator if the version exists, as when another writer won.
+    Raises CatalogBehindLogError if the log has the version but the catalog does not; StoreError, CoordinatorError.
+    Cost: 1 HEAD; 1 coordinator call if the version exists, for example because another writer won.
     """
     if store.head(commit_path(version)) is None:
         return
     try:
         head = coordinator.head(table_id)
-    except OperationTimeoutError as error:  # of a read before anything is proposed
+    except OperationTimeoutError as error:  # a read before anything is proposed
         raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
         raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
 
 
 def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
-    """Check that a catalog manages a version of a table: it commits nothing to a table that it has released, and
-    deletes no files of one. Raises ResourceNotReadyError. Cost: none."""
+    """Check that a catalog manages a table: it must not commit to a released table or delete its files. Raises
+    ResourceNotReadyError. Cost: none."""
     if not features.is_catalog_managed(protocol):
         raise released(table, catalog)
 
 
 def released(table: str, catalog: str) -> ResourceNotReadyError:
-    """The error of a table that a catalog has released. ``table``: its path."""
+    """The error for a table that a catalog has released. ``table``: its path."""
     return ResourceNotReadyError(
-        f"{table} was released from the catalog {catalog}: it is read and written by its path. Nothing was changed: "
+        f"{table} was released from the catalog {catalog} and is now accessed by its path. Nothing was changed: "
         f"open {table}. If that is refused, the release was interrupted: call TransactionManager.release_table or "
         "run deltalog tables release again, which completes it."
     )
@@ -128,9 +131,9 @@ def stage(
     *,
     releases: bool = False,
 ) -> RatifiedCommit:
-    """Write a staged commit. Returns what to propose to the coordinator. ``releases``: it removes the table from the
-    catalog. Raises StoreError; CatalogBehindLogError, or ResourceNotReadyError for a table that was released, and then
-    nothing was written. Cost: 1 PUT, and as ``check_next``."""
+    """Write a staged commit and return the commit to propose. ``releases``: the commit releases the table from the
+    catalog. Raises StoreError; CatalogBehindLogError; ResourceNotReadyError if the table was released. After the last
+    two, nothing was written. Cost: 1 PUT, and that of ``check_next``."""
     version = attempt.version
     if not releases:
         check_managed(attempt.protocol, store.url, coordinator.url)
@@ -147,12 +150,12 @@ def stage(
 
 
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
-    """Remove staged commits that are no longer needed, best effort. Cost: 1 DELETE each."""
+    """Delete staged commits that are no longer needed, on a best-effort basis. Cost: 1 DELETE per commit."""
     for commit in commits:
         try:
             store.delete(staged_commit_path(commit.file))
         except StoreError as error:
-            log.debug("%s: %s is kept for now: %s", store.url, commit.file, error)
+            log.debug("%s: %s could not be deleted yet: %s", store.url, commit.file, error)
 
 
 def publish(
@@ -162,12 +165,12 @@ def publish(
     head: Head | None = None,
     contents: Mapping[str, bytes] = _NOTHING,
 ) -> int:
-    """Copy ratified commits to ``_delta_log``, in order; returns their number. Any process may do it at any time, also
-    concurrently. ``head``: the table's, if known; ``contents``: the known contents of staged files, by name.
+    """Copy ratified commits to ``_delta_log`` in order; returns their number. Processes may do this at any time, even
+    concurrently. ``head``: the head of the table, if known. ``contents``: known contents of staged files, by name.
 
-    Raises StoreError, CoordinatorError; CorruptTableError if the log has another commit of a ratified version. Cost: 1
-    call of the coordinator if the head is not known, and 1 for each 100 commits; 1 GET if the content is not known,
-    1 PUT and 1 DELETE for each commit, on a local disk a link instead of the first two.
+    Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
+    Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
+    unknown), 1 PUT and 1 DELETE, or on a local disk a link instead of GET and PUT.
     Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)
@@ -189,11 +192,11 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     except ObjectNotFoundError:
         if store.head(path) is None:
             raise
-        return  # another process has published it and deleted the staged file
+        return  # another process has published the commit and deleted the staged file
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # ObjectNotFoundError after UNKNOWN: the caller may try again
+    if store.get(path) != data:  # the object does not exist after UNKNOWN: the caller may retry
         raise CorruptTableError(
             f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
             f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "

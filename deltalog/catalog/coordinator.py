@@ -1,20 +1,20 @@
 """Coordinator: the interface between a catalog and the database that stores its records.
 
-What every coordinator guarantees:
+The guarantees of a coordinator:
 
-- **One decision.** Of any number of proposals that name the same version of a table at most one is ratified; a
-  proposal is ratified as a whole, with the change of its transaction's record, or leaves no trace.
-- **No gap.** A table's versions are ratified one after the other.
+- **One decision.** At most one of the proposals for the same version of a table is ratified. A proposal is ratified as
+  a whole, with the change of its transaction's record, or has no effect.
+- **No gap.** The versions of a table are ratified in sequence.
 - **Bounded clock.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
   ratified: no later commit of the table could have an earlier one.
-- **One owner.** A proposal or a record that carries the number of a table's last marking takes effect only if that
-  is still the last one. So a clean-up detects every use that precedes its marking, and later uses detect the marking.
-- **Fresh.** The changes of a call are visible to every call that begins after it has returned, in every process.
-- **Durable.** What a call has returned survives a crash of the machine (or is as durable as the service promises),
-  except for changes whose loss only repeats work: those of ``published`` and ``delete_parts``, and of a ``replace`` by
-  a record that is not yet decided. The changes that survive a crash are always a prefix of those that were made.
-- **Honest.** An exception other than OperationTimeoutError means that nothing was changed. After an
-  OperationTimeoutError the change may have taken effect, or may later.
+- **One owner.** A proposal or record that carries the number of a table's last marking takes effect only if that is
+  still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
+- **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
+- **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
+  those whose loss only repeats work: ``published``, ``delete_parts``, and ``replace`` by an undecided record. The
+  surviving changes are always a prefix of all changes.
+- **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
+  the change may have taken effect, or may do so later.
 
 deltalog.testing.CoordinatorTests tests these guarantees: subclass it for a new coordinator.
 
@@ -46,10 +46,10 @@ MOST_AHEAD_MS = 60 * 60 * 1000
 
 
 class Coordinator(ABC):
-    """See the module for what is guaranteed. All methods raise CoordinatorError when the database fails, and
-    OperationTimeoutError when it does not answer.
+    """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
+    the database fails, and OperationTimeoutError if it does not respond.
 
-    Members: one transaction of the database each, since databases differ in how they make one atomic.
+    Members: every method is one atomic transaction of the database.
     """
 
     url: str
@@ -63,7 +63,7 @@ class Coordinator(ABC):
         return self.reopen, ()
 
     def clock_ms(self) -> int:
-        """The clock that in-commit timestamps are compared with: that of this machine."""
+        """The clock with which in-commit timestamps are compared, by default that of this machine."""
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
@@ -83,7 +83,7 @@ class Coordinator(ABC):
             )
 
     def check_times(self, proposal: Proposal) -> None:
-        """``check_time`` of all commits of a proposal; each ``ratify`` begins with it."""
+        """Run ``check_time`` on all commits of a proposal. Every implementation of ``ratify`` calls this first."""
         for table_id, commits in proposal.commits.items():
             for commit in commits:
                 self.check_time(table_id, commit.in_commit_timestamp_ms)
@@ -91,7 +91,7 @@ class Coordinator(ABC):
     @property
     @abstractmethod
     def catalog_id(self) -> str:
-        """The id that this catalog was given when it was made; it marks the tables that it manages."""
+        """The id of this catalog, assigned at its creation. Managed tables have it as a property."""
 
     @abstractmethod
     def close(self) -> None:
@@ -101,35 +101,35 @@ class Coordinator(ABC):
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version``, and published. Returns False, with nothing changed, if
-        another table has the name or the id, or its URL is the same or nested with this one."""
+        """Add a table whose latest version is ``version`` and published. Returns False without effect if another table
+        has the name or id, or a URL that equals or is nested with this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False, with nothing changed, if its head is not at ``version``, or it
-        has unpublished commits, which would be lost; or if ``marks`` is given and is not its last marking."""
+        """Delete a table and its head. Returns False without effect if the head is not at ``version``, if the table has
+        unpublished commits, which would be lost, or if ``marks`` is given and is not its last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
-        """The table of a full name."""
+        """The table with a full name; None if there is none."""
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
-        """Tables in the order of their names, after ``after``, at most ``limit``."""
+        """At most ``limit`` tables after the name ``after``, ordered by name."""
 
     # ---------------------------------------------------------------------------------------------- heads
 
     @abstractmethod
     def head(self, table_id: str) -> Head | None:
-        """The head of a table; None for one that is not registered."""
+        """The head of a table; None if it is not registered."""
 
     @abstractmethod
     def cut(self) -> dict[str, int]:
-        """The version of every table at one instant."""
+        """The versions of all tables at one instant."""
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
-        """Accept all commits of a proposal, or none. Repeating one that was ratified returns DECIDED or MOVED. Raises
+        """Accept all commits of a proposal or none. Repeating a ratified proposal returns DECIDED or MOVED. Raises
         TimestampAheadError."""
 
     @abstractmethod
@@ -140,16 +140,16 @@ class Coordinator(ABC):
 
     @abstractmethod
     def marks(self, table_id: str) -> Marks:
-        """The markings of a table; none of one that is not registered."""
+        """The markings of a table; empty if it is not registered."""
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking with the number after the last. Returns False, with nothing changed, if ``number`` is
-        another, or the table is not registered."""
+        """Store a marking. Returns False without effect if ``number`` does not follow the last one, or the table is not
+        registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        """Replace a stored marking, or delete it; succeeds if it is not stored."""
+        """Replace or delete a stored marking. Succeeds even if it does not exist."""
 
     # --------------------------------------------------------------------------------------- transactions
 
@@ -163,38 +163,38 @@ class Coordinator(ABC):
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Replace the record of the revision before. Returns False if that is not the current one."""
+        """Replace the record with the previous revision. Returns False if that is not the current one."""
 
     @abstractmethod
     def transactions(
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
     ) -> list[TransactionRecord]:
-        """Transactions in some states, in the order of (start, id), after ``after``, at most ``limit``."""
+        """At most ``limit`` transactions with the given states after ``after``, ordered by (start, id)."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """Decided transactions whose parts were not all deleted by a ``delete_parts`` without keys; in the order of
-        (start, id), after ``after``, at most ``limit``. May include others: this default returns all decided ones, and
-        a coordinator that tracks the parts overrides it."""
+        """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
+        without keys, ordered by (start, id). May include others: this default returns all decided ones, and a
+        coordinator that tracks parts overrides it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
     def delete(self, transaction_id: str) -> None:
         """Delete a transaction and its parts."""
 
-    # -------------------------------------------------------------------------- what a transaction collects
+    # --------------------------------------------------------------------------- parts of transactions
 
     @abstractmethod
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """Store parts of a transaction by key, replacing those of the same key, and its record as ``replace`` does;
-        both or neither. Returns False if ``replace`` would, or if one of ``marks``, by table id, is not the last
-        marking. A part can have any size."""
+        """Atomically store parts of a transaction by key, replacing existing ones, and its record as in ``replace``.
+        Returns False if ``replace`` would, or if one of ``marks``, by table id, is not the last marking. Parts can have
+        any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
-        """The parts whose keys begin with ``prefix``, by key, in order."""
+        """The parts whose keys start with ``prefix``, ordered by key."""
 
     @abstractmethod
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """Delete parts, all of them without ``keys``; absent parts are ignored."""
+        """Delete the parts ``keys``, by default all. Missing parts are ignored."""

@@ -1,8 +1,8 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
-Its items are those of ``dynamodb_layout``. A proposal is one TransactWriteItems over the record and the heads. If its
-response is lost, the items show whether it took effect. Garbage that a killed process leaves, pieces of parts and
-commits of dropped tables, is never treated as content.
+``dynamodb_layout`` defines its items. A proposal is one TransactWriteItems over the record and the heads. If the
+response is lost, the items show whether it took effect. Leftovers of a killed process, such as pieces of parts and
+commits of dropped tables, are ignored.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from deltalog.storage.dynamodb.client import DynamoTable, Timing
 from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.secrets import Reopen
 
-FORMAT = 2  # 2: markings, which older versions would not check
-# Limits of a transaction's item: its record alone, and its record with its batches. The rest of 400 KB is kept free,
-# so that the transaction can always be ended.
+FORMAT = 2  # version 2 added markings, which older versions would not check
+# Limits of a transaction's item: its record alone, and its record with batches. The rest of 400 KB is reserved, so that
+# the transaction can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
 _BATCH_BYTES = 40
 _PASSES = 30
@@ -53,15 +53,16 @@ log = logging.getLogger(__name__)
 
 
 class DynamoDBCoordinator(Coordinator):
-    """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` makes.
+    """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` creates.
 
-    ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. One
-    transaction changes at most 48 tables: 100 items, of which its record takes 4, each table 1 and each commit 1. Its
-    record has the version of each table that it may read, and an id for each change: about 8,000 tables, 9,000 changes.
+    ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. A
+    transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. Its record
+    contains the versions of the tables that it may read and an id per change, up to about 8,000 tables and 9,000
+    changes.
 
-    Raises CoordinatorError when there is no such table, or it is used for something else or by a newer deltalog;
-    EntityNotFoundError when it holds no catalog yet and ``create`` is false; CallError. Cost: 2 requests, 5 for the
-    first of a catalog.
+    Raises CoordinatorError if there is no such table, or it has other contents or those of a newer deltalog;
+    EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
+    create a catalog.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class DynamoDBCoordinator(Coordinator):
         return self._catalog_id
 
     def close(self) -> None:
-        """Connections are shared, and closed when the process ends."""
+        """Do nothing: connections are shared and closed when the process ends."""
 
     def _make(self, create: bool) -> str:
         found = self._items.get(layout.CATALOG)
@@ -104,15 +105,15 @@ class DynamoDBCoordinator(Coordinator):
                 )
             if not create:
                 raise EntityNotFoundError(
-                    f"There is no catalog at {self.url}: the table is there, and empty. Check its name and region; "
-                    "TransactionManager(url) and deltalog tables register make a new one."
+                    f"There is no catalog at {self.url}: the table exists, but is empty. Check its name and region; "
+                    "TransactionManager(url) and deltalog tables register create a new one."
                 )
             new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0, "left": 1}
             self._items.transact([put(layout.CATALOG, new, new=True)], _new_token())
             found = self._items.get(layout.CATALOG)
         if found is None or found.get("format", 0) > FORMAT:
             raise CoordinatorError(
-                f"The catalog {self.url} was made by a newer deltalog: upgrade this one. Nothing was changed.",
+                f"The catalog {self.url} was created by a newer deltalog: upgrade this one. Nothing was changed.",
                 path=self._items.table.name,
             )
         if found.get("format", 0) < FORMAT:
@@ -122,12 +123,12 @@ class DynamoDBCoordinator(Coordinator):
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
-        """Whether the actions are done; as ``_refused``."""
+        """Execute the actions; whether they were done. See ``_refused``."""
         return self._refused(actions, token, witness) is None
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
-        """The conditions that failed; None when the actions are done. ``witness``: an item that they write the token
-        to."""
+        """Execute the actions. Returns the failed conditions, or None if the actions were done. ``witness``: an item to
+        which they write the token."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -136,7 +137,7 @@ class DynamoDBCoordinator(Coordinator):
             raise
         if refusal is None or refusal.is_of(token):
             return None
-        # A drop that took effect leaves no item of the table that could have the token.
+        # a successful drop leaves no item that could contain the token
         if (refusal.unsettled or witness == layout.CATALOG) and self._has_token(witness, token):
             return None
         if refusal.unsettled:
@@ -152,14 +153,14 @@ class DynamoDBCoordinator(Coordinator):
         return catalog is not None and catalog["catalog_id"] == self._catalog_id
 
     def _has_token(self, key: Key, token: str) -> bool:
-        with contextlib.suppress(CoordinatorError):  # it could not be read
+        with contextlib.suppress(CoordinatorError):  # the item could not be read
             item = self._items.get(key)
             return item is not None and item.get("token") == token
         return False
 
     def _lost_answer(self) -> OperationTimeoutError:
         return OperationTimeoutError(
-            f"The catalog {self.url} lost a response, and the same record was changed since: whether the change was "
+            f"A response of the catalog {self.url} was lost, and the record has changed since: whether the change was "
             "made is unknown. Read the record.",
             path=self._items.table.name,
         )
@@ -168,7 +169,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def register(self, table: TableRecord, version: int) -> bool:
         for number in range(1, _PASSES):
-            # The number of changes detects concurrent changes of what is read here.
+            # The number of changes detects concurrent changes to the items read here.
             changes = (self._items.get(layout.CATALOG) or {}).get("changes", 0)
             records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
             if nested_with(table.url, records) is not None:
@@ -222,7 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """Counted, so that ``cut`` can verify its list of tables. ``changes``: how many there must be."""
+        """The action that counts a change of the set of tables, by which ``cut`` verifies its list. ``changes``: the
+        expected count."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
@@ -245,7 +247,7 @@ class DynamoDBCoordinator(Coordinator):
             found = [layout.commit_of(each) for each in self._commits(table_id, first, last)]
             if [commit.version for commit in found] == list(range(first, last + 1)):
                 return Head(last, tuple(found))
-            self._items.table.timing.back_off(number, 1.0)  # they were published while they were read
+            self._items.table.timing.back_off(number, 1.0)  # the commits were published while they were read
         raise self._changing(f"the commits of the table {table_id}")
 
     def cut(self) -> dict[str, int]:
@@ -256,8 +258,8 @@ class DynamoDBCoordinator(Coordinator):
             if versions is None:
                 self._table_ids = self._listed_table_ids()
             elif len(table_ids) < MOST_ACTIONS or versions == before:
-                # Several requests that twice returned the same versions: between the two passes all were current,
-                # since versions only increase, and no request reads a part of a transaction.
+                # If two passes return the same versions, all of them were current in between, because versions only
+                # increase and no request reads a part of a transaction.
                 return versions
             else:
                 self._items.table.timing.back_off(min(number, 3), 1.0)
@@ -265,7 +267,7 @@ class DynamoDBCoordinator(Coordinator):
         raise self._changing("the versions of its tables")
 
     def _versions(self, changes: int, table_ids: Sequence[str]) -> dict[str, int] | None:
-        """The version of each table; None if tables were added or dropped. Cost: 1 request for each 99."""
+        """The versions of the tables; None if tables were added or dropped. Cost: 1 request per 99 tables."""
         found: dict[str, int] = {}
         for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
             wanted = table_ids[start : start + MOST_ACTIONS - 1]
@@ -329,7 +331,7 @@ class DynamoDBCoordinator(Coordinator):
         return actions
 
     def _outcome(self, proposal: Proposal, token: str) -> Ratification | None:
-        """The outcome of a proposal, by its items; None if they do not show it, or cannot be read."""
+        """The outcome of a proposal according to its items; None if they do not show it or cannot be read."""
         with contextlib.suppress(CoordinatorError):
             return self._read_outcome(proposal, token)
         return None
@@ -374,19 +376,19 @@ class DynamoDBCoordinator(Coordinator):
         return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
-        """Delete items that are no longer read, unless rewritten since: the table may have been registered again. Best
-        effort."""
+        """Delete items that are no longer read on a best-effort basis, unless they were rewritten: the table may have
+        been registered again."""
         try:
             for start in range(0, len(commits), MOST_ACTIONS):
                 some = commits[start : start + MOST_ACTIONS]
                 where = [delete_if_exists((each["pk"], each["sk"]), {"token": each["token"]}) for each in some]
                 self._items.transact(where, _new_token())
         except CoordinatorError as error:
-            log.info("%s: published commits were not removed: %s", self.url, error)
+            log.info("%s: published commits could not be removed yet: %s", self.url, error)
 
     def _changing(self, what: str) -> ConcurrentModificationError:
         return ConcurrentModificationError(
-            f"The catalog {self.url}: {what} changed each time they were read. Try again with fewer writers."
+            f"The catalog {self.url}: {what} changed during every attempt to read them. Try again with fewer writers."
         )
 
     # ------------------------------------------------------------------------------------------------ marks
@@ -447,7 +449,7 @@ class DynamoDBCoordinator(Coordinator):
         last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            # The open ones first: a transaction that is decided in between is then found among the done.
+            # Open transactions first: one that is decided in between is then found among the decided ones.
             pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
             keys = sorted({item["sk"] for page in pages for item in page})[:limit]
             found += [record for record in self._records(keys) if record.status in statuses]
@@ -473,8 +475,8 @@ class DynamoDBCoordinator(Coordinator):
         return found[:limit]
 
     def _list_uncleaned(self) -> None:
-        """Runs once, for a catalog that an earlier deltalog made: any decided transaction may have parts. Cost: 1
-        request for each 16 of them."""
+        """Migrate a catalog of an earlier deltalog, where any decided transaction may have parts. Runs once. Cost: 1
+        request per 16 transactions."""
         self._items.put_each([{"pk": layout.UNCLEANED, "sk": item["sk"]} for item in self._items.query("done")])
         self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 
@@ -482,7 +484,7 @@ class DynamoDBCoordinator(Coordinator):
         return map(layout.record_of, self._items.get_many([layout.record_key(key.partition(" ")[2]) for key in keys]))
 
     def _after(self, partition: str, last: str, limit: int, statuses: Sequence[TransactionStatus] = ()) -> list[Item]:
-        """The first items after a sort key, of some statuses if any are given."""
+        """The first items after a sort key, optionally only those with certain statuses."""
         condition = "sk > :last" if last else ""
         values = {":last": last} if last else {}
         names = [f":status{number}" for number, _ in enumerate(statuses)]
@@ -506,11 +508,11 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces are written first, as a batch that is not read until the record names it."""
+        """The pieces are written first, as a batch that is not read until the record references it."""
         free_bytes = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if free_bytes < 0:
             raise CallError(
-                f"The catalog {self.url} cannot keep transaction {record.id}: with the versions of "
+                f"The catalog {self.url} cannot store transaction {record.id}: with the versions of "
                 f"{len(record.pins or ())} tables its record is larger than an item of DynamoDB may be. Nothing was "
                 "changed. Divide the tables among several catalogs, or keep this one in a SQLite file."
             )
@@ -531,7 +533,7 @@ class DynamoDBCoordinator(Coordinator):
         refusal = self._refused(actions, batch, layout.record_key(record.id))
         if refusal is None:
             return True
-        with contextlib.suppress(CoordinatorError):  # no record names them in any case
+        with contextlib.suppress(CoordinatorError):  # no record references them in any case
             self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
         found = refusal.found.get(0)
         if found is not None and found["revision"] == record.revision - 1:
@@ -551,12 +553,12 @@ class DynamoDBCoordinator(Coordinator):
         whole: dict[str, bytes] = {}
         for key in sorted(found):
             last = found[key][max(found[key])]
-            if len(last) == next(iter(last.values()))["count"]:  # else it is being deleted
+            if len(last) == next(iter(last.values()))["count"]:  # otherwise it is being deleted
                 whole[key] = b"".join(last[number]["data"] for number in sorted(last))
         return whole
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """The oldest batch first, so that no older part becomes visible in between."""
+        """Deletes the oldest batch first, so that no older part becomes visible in between."""
         kept = self._items.get(layout.record_key(transaction_id))
         batches = layout.batches_of(kept)
         found: dict[int, list[Key]] = {}

@@ -1,4 +1,4 @@
-"""Items of DynamoDB as Python values, and conditional writes of them in the form that requests take. Pure."""
+"""Converts DynamoDB items to Python values, and builds conditional writes for requests. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_KEY_BYTES = (2048, 1024)
 
 
 def put(key: Key, item: Item, *, new: bool = False) -> Action:
-    """``new``: only if the key does not exist."""
+    """Write an item. ``new``: only if the key does not exist."""
     action: dict[str, Any] = {"Item": {**key_attributes(key), **encoded(item)}}
     return {"Put": {**action, **(_condition({}, "attribute_not_exists(pk)") if new else {})}}
 
@@ -31,8 +31,8 @@ def update(
     add: Item | None = None,
     room: Item | None = None,
 ) -> Action:
-    """Set attributes, append to lists, add to numbers, if the item has the values of ``where`` and each list in
-    ``room`` has fewer elements than given there."""
+    """Set attributes, append to lists and add to numbers, if the item has the values ``where`` and the lists in
+    ``room`` have fewer elements than specified."""
     sets = [f"#{name} = :new_{name}" for name in item]
     sets += [f"#{name} = list_append(#{name}, :new_{name})" for name in append or {}]
     adds = [f"#{name} :new_{name}" for name in add or {}]
@@ -56,7 +56,7 @@ def delete(key: Key, where: Item | None = None) -> Action:
 
 
 def delete_if_exists(key: Key, where: Item) -> Action:
-    """As ``delete``; succeeds if the item does not exist."""
+    """Like ``delete``, but succeeds if the item does not exist."""
     expression = " AND ".join(f"#{name} = :old_{name}" for name in where)
     return {"Delete": {"Key": key_attributes(key), **_condition(where, f"attribute_not_exists(pk) OR ({expression})")}}
 
@@ -65,13 +65,13 @@ def key_attributes(key: Key) -> dict[str, dict[str, str]]:
     for value, most in zip(key, _MOST_KEY_BYTES, strict=True):
         if not value or len(value.encode()) > most:
             raise CallError(
-                f"A catalog in DynamoDB cannot keep {value[:80]!r}: names and ids have 1 to about 1000 bytes there."
+                f"A catalog in DynamoDB cannot store {value[:80]!r}: names and ids must have 1 to about 1000 bytes."
             )
     return {"pk": {"S": key[0]}, "sk": {"S": key[1]}}
 
 
 def _condition(where: Item, expression: str = "") -> dict[str, Any]:
-    """``where``: values that an item must have; None: it must exist without the attribute."""
+    """Build a condition. ``where``: values that an item must have; None: the item must exist without the attribute."""
     equal = " AND ".join(
         f"attribute_exists(pk) AND attribute_not_exists(#{name})" if value is None else f"#{name} = :old_{name}"
         for name, value in where.items()

@@ -1,8 +1,8 @@
-"""Requests for the items of a catalog's DynamoDB table, and what their answers mean.
+"""Requests for the items of a catalog's DynamoDB table, and the interpretation of responses.
 
-Every write goes through TransactWriteItems with a token of its own, which DynamoDB keeps for ten minutes: a request
-that is sent again takes effect once. The token is also written into the item, so that a call whose response was lost
-can read from the table whether it took effect.
+Every write uses TransactWriteItems with its own token, which DynamoDB keeps for ten minutes, so that a resent request
+takes effect only once. The token is also written into the item, so that a call whose response was lost can read from
+the table whether it took effect.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from deltalog.storage.dynamodb.client import ConditionsFailed, DynamoTable
 from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction
-# Items of one request. DynamoDB allows 25 writes of 16 MB in all, which would exceed the time limit of a request.
+# Items per request. DynamoDB allows 25 writes with a total of 16 MB, which would exceed the time limit of a request.
 _MOST_WRITES, _MOST_READS = 16, 100
 _RETRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A transaction whose conditions did not hold. ``found``: the existing items by the number of their action,
-    None if there is none. ``unsettled``: the request was sent before, without a response."""
+    """A transaction whose conditions failed. ``found``: the existing items by action number, None if missing.
+    ``unsettled``: an earlier request got no response."""
 
     found: Mapping[int, Item | None]
     unsettled: bool
 
     def is_of(self, token: str) -> bool:
-        """Whether an item that failed its condition was written by this very request."""
+        """Whether the conditions failed because this request already took effect."""
         return any(item is not None and item.get("token") == token for item in self.found.values())
 
 
 class ItemTable:
-    """Requests for the items of a table. Raises CoordinatorError, and OperationTimeoutError if there is no
+    """Requests for the items of a table. Methods raise CoordinatorError, or OperationTimeoutError if there is no
     response. All reads are consistent."""
 
     def __init__(self, table: DynamoTable, url: str) -> None:
@@ -51,7 +51,8 @@ class ItemTable:
         self._url = url
 
     def transact(self, actions: Sequence[Action], token: str) -> Refusal | None:
-        """All actions or none; None when they are done. Cost: 1 request, more while the service throttles."""
+        """Execute all actions or none. Returns None if they were done. Cost: 1 request, more while the service
+        throttles."""
         named = [{kind: {**each, "TableName": self.table.name}} for action in actions for kind, each in action.items()]
         try:
             with self.errors():
@@ -66,14 +67,14 @@ class ItemTable:
         return decoded(item) if item else None
 
     def get_at_once(self, keys: Sequence[Key]) -> list[Item | None]:
-        """At most 100 items as of one instant: none is in the middle of a transaction. Cost: 1 request."""
+        """At most 100 items at one instant, outside any transaction. Cost: 1 request."""
         gets = [{"Get": {"TableName": self.table.name, "Key": key_attributes(key)}} for key in keys]
         with self.errors():
             responses = self.table.ask("transact_get_items", TransactItems=gets)["Responses"]
         return [decoded(each["Item"]) if each.get("Item") else None for each in responses]
 
     def get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
-        """Those of the items that exist, in the order of the keys. Cost: 1 request for each 100."""
+        """The existing items, in the order of the keys. Cost: 1 request per 100."""
         for start in range(0, len(keys), _MOST_READS):
             wanted = keys[start : start + _MOST_READS]
             found = {(item["pk"], item["sk"]): item for item in self._get_batch(wanted)}
@@ -82,7 +83,7 @@ class ItemTable:
     def query(
         self, pk: str, condition: str = "", values: Item | None = None, *, filters: str = "", limit: int | None = None
     ) -> Iterator[Item]:
-        """The items of a partition in order. ``condition``: on ``sk``. Cost: 1 request for each MB, or ``limit``."""
+        """The items of a partition in order. ``condition``: on ``sk``. Cost: 1 request per MB or ``limit``."""
         expression = f"pk = :pk AND {condition}" if condition else "pk = :pk"
         more: dict[str, Any] = {"FilterExpression": filters} if filters else {}
         if limit is not None:
@@ -108,11 +109,11 @@ class ItemTable:
             return not self.table.ask("scan", Limit=1, ConsistentRead=True)["Items"]
 
     def put_each(self, items: Iterable[Item]) -> None:
-        """Put items, which include their keys; not atomic. Cost: 1 request for each 16."""
+        """Put items that include their keys; not atomic. Cost: 1 request per 16."""
         self._write_each([{"PutRequest": {"Item": encoded(item)}} for item in items])
 
     def delete_each(self, keys: Iterable[Key]) -> None:
-        """Remove items; not atomic. Cost: 1 request for each 16."""
+        """Delete items; not atomic. Cost: 1 request per 16."""
         self._write_each([{"DeleteRequest": {"Key": key_attributes(key)}} for key in keys])
 
     @contextlib.contextmanager
@@ -123,7 +124,7 @@ class ItemTable:
             raise
         except UnansweredRequestError as error:
             raise OperationTimeoutError(
-                f"The catalog {self._url} did not answer in time: the change may have taken effect, or may later. "
+                f"The catalog {self._url} did not respond in time: the change may have taken effect, or may yet do so. "
                 f"Read it back before repeating it. {error.message}",
                 path=self.table.name,
                 service_code=error.service_code,
@@ -159,7 +160,7 @@ class ItemTable:
                 if start == 0:
                     raise
                 raise OperationTimeoutError(
-                    f"{error.message} Some of it was done.", path=error.path, service_code=error.service_code
+                    f"{error.message} Some items were changed.", path=error.path, service_code=error.service_code
                 ) from error
 
     def _write_batch(self, requests: Sequence[Any]) -> None:
@@ -174,7 +175,7 @@ class ItemTable:
 
     def _throttled(self, kind: type[CoordinatorError]) -> CoordinatorError:
         return kind(
-            f"The catalog {self._url} did only a part of a request, repeatedly. Check the capacity of the "
+            f"The catalog {self._url} repeatedly completed only a part of a request. Check the capacity of the "
             f"DynamoDB table {self.table.name!r}.",
             path=self.table.name,
         )

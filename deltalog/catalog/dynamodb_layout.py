@@ -1,4 +1,4 @@
-"""The layout of a catalog in DynamoDB: the keys of its items, and records as their attributes. Pure.
+"""The layout of a catalog in DynamoDB: keys of items, and records as attributes. Pure.
 
 The items, by partition and sort key:
 
@@ -27,7 +27,7 @@ from deltalog.catalog.records import Marking, RatifiedCommit, TableRecord, Trans
 CATALOG: Key = ("catalog", "catalog")
 UNCLEANED = "left"
 SHOWN_OF_KEY = 200
-_PIECE_BYTES = 256 << 10  # of a part; an item has at most 400 KB
+_PIECE_BYTES = 256 << 10  # the size of a piece of a part; an item has at most 400 KB
 
 
 def as_json(record: TableRecord | RatifiedCommit | TransactionRecord | Marking) -> str:
@@ -39,7 +39,7 @@ def record_of(item: Item) -> TransactionRecord:
 
 
 def batches_of(item: Item | None) -> dict[str, int]:
-    """The batches of parts that belong to a transaction, numbered in the order in which they were added."""
+    """The batches of parts of a transaction, numbered in the order of insertion."""
     return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
@@ -68,7 +68,8 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition on a head whose last marking must be the one given: before the first, the attribute is absent."""
+    """The condition on a head that its last marking is the given one. Before the first marking, the attribute is
+    absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 
 
@@ -81,17 +82,18 @@ def record_key(transaction_id: str) -> Key:
 
 
 def sort_order(start_ms: int, transaction_id: str) -> str:
-    """The sort key by which transactions are listed: by their start."""
+    """The sort key of transactions in listings, by start."""
     return f"{start_ms:016d} {transaction_id}"
 
 
 def part_prefix(key: str) -> str:
-    """A key of a part may be longer than a key of an item: it is cut, and its hash is added."""
+    """The prefix of the sort keys of a part. The key of a part may be longer than a sort key, so it is truncated and
+    its hash is appended."""
     return f"part {key[:SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
 
 
 def listing(record: TransactionRecord) -> Action:
-    """Lists a transaction among the open ones, or those that are decided."""
+    """The key that lists a transaction among the open or the decided ones."""
     return put(
         ("done" if record.status.is_final else "open", sort_order(*record.key)), {"decided": record.status.value}
     )
@@ -100,8 +102,7 @@ def listing(record: TransactionRecord) -> Action:
 def replacement(
     record: TransactionRecord, revision: int, token: str, append: Item | None = None, room: Item | None = None
 ) -> list[Action]:
-    """The writes that change the record of a transaction which is at ``revision``. ``append``, ``room``: as for
-    ``update``."""
+    """The writes that replace the record of a transaction at ``revision``. ``append``, ``room``: as for ``update``."""
     item = {"record": as_json(record), "revision": record.revision, "token": token}
     actions = [update(record_key(record.id), item, {"revision": revision}, append=append, room=room)]
     if record.status.is_final:
@@ -114,7 +115,7 @@ def replacement(
 
 
 def pieces_of(transaction_id: str, batch: str, key: str, part: bytes) -> list[Item]:
-    """A part as items of at most 256 KiB each."""
+    """Split a part into items of at most 256 KiB."""
     pieces = [part[start : start + _PIECE_BYTES] for start in range(0, len(part) or 1, _PIECE_BYTES)]
     common = {"pk": record_key(transaction_id)[0], "batch": batch, "key": key, "count": len(pieces)}
     return [

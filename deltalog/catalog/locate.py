@@ -1,4 +1,4 @@
-"""From a catalog's URL to its coordinator."""
+"""Resolves the URL of a catalog to its coordinator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
-    """The coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>`` for a
-    DynamoDB table. ``options``: those of S3.
+    """Open the coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>``
+    for a DynamoDB table. ``options``: those of S3.
 
-    Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: as each coordinator.
+    Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: that of the
+    coordinator's constructor.
     """
     check_location(url)
     if url.startswith("dynamodb:"):
@@ -35,22 +36,22 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
 
 def _sqlite_path(url: str) -> str:
-    """The path that the URL of a SQLite catalog means."""
+    """The path in the URL of a SQLite catalog."""
     if url.startswith(CATALOG_SCHEME):
-        raise CallError(f"{url} is the address of a table, not a catalog. Give what is between 'catalog:' and '#'.")
+        raise CallError(f"{url} is the address of a table, not a catalog. Use the part between 'catalog:' and '#'.")
     if found := _SQLITE.match(url):
         slashes, path = found.groups()
         if len(slashes) != 4 or not path:
-            # Three slashes: a relative path to SQLAlchemy, an absolute one in other URLs. A wrong guess would
-            # create an empty catalog beside the intended one.
+            # Three slashes mean a relative path in SQLAlchemy and an absolute one in other URLs. A wrong guess would
+            # create an empty catalog next to the intended one.
             raise CallError(
-                f"{url} does not say where the file is: in the working directory or in the root directory. Write "
+                f"{url} is ambiguous: the file may be in the working directory or in the root directory. Write "
                 f"{path or 'catalog.db'} for the former, sqlite:////{path or 'catalog.db'} for the latter."
             )
         return f"/{path}"
     if _URL.match(url):
         raise CallError(
-            f"{url} is not a catalog. Give the path of a SQLite file, such as catalog.db or "
+            f"{url} is not a catalog. Specify the path of a SQLite file, such as catalog.db or "
             "sqlite:////data/catalog.db, or dynamodb:<table>."
         )
     return url

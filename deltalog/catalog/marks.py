@@ -1,10 +1,10 @@
-"""Decides who may use an object that an aborted transaction left: its clean-up, or a transaction that names or adds it
-again; never both.
+"""Markings: an object left by an aborted transaction is either deleted by its clean-up or reused by a later
+transaction, never both.
 
-A clean-up *marks* objects in the catalog, then checks which of them are in use, and then deletes the others. A
-transaction that names or adds objects checks them against the markings, and the catalog accepts that only if no marking
-was made since. So either the clean-up sees the use, or the transaction sees the marking. An object that a clean-up has
-deleted may be added again once it was written again.
+A clean-up *marks* objects in the catalog, then checks which of them are in use, and deletes the others. A transaction
+that names or adds objects checks them against the markings, and the catalog accepts its change only if no marking was
+added since. So either the clean-up sees the use, or the transaction sees the marking. A deleted object may be added
+again after it was written again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from deltalog.protocol.deletion_vectors import file_of
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking without an end is of a process that died, or that is suspended and may still delete when it resumes.
+# A marking without an end belongs to a process that died, or that is suspended and may continue to delete.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
 
 class KnownMarks:
-    """The markings of one table, as last read by this process. Threads may share it."""
+    """The markings of one table, as last read by this process. Thread-safe."""
 
     def __init__(self, coordinator: Coordinator, table_id: str) -> None:
         self._coordinator = coordinator
@@ -34,20 +34,20 @@ class KnownMarks:
         self._known = Marks()
 
     def refresh(self) -> None:
-        """Cost: 1 call of the coordinator."""
+        """Cost: 1 coordinator call."""
         self._known = self._coordinator.marks(self._table_id)
 
     def check_named(self, table: str, paths: Iterable[str]) -> int:
-        """The number of the last marking, if no clean-up is deleting any of these objects. Raises
-        ObjectBeingDeletedError.
+        """The number of the last marking. Raises ObjectBeingDeletedError if a clean-up may be deleting one of these
+        objects.
 
-        Cost: none, as a rule; 1 call of the coordinator before it refuses one.
+        Cost: usually none; 1 coordinator call before raising.
         """
         return self._compared(table, frozenset(paths)).last
 
     def check_added(self, store: LogStore, files: Callable[[], Mapping[str, int | None]]) -> int:
-        """As ``check_named``, for files that a commit adds, with their sizes in bytes: those that a clean-up has
-        deleted must be there again. Cost: as that, and 1 HEAD for each that was deleted within a day."""
+        """Like ``check_named``, for files that a commit adds, with their sizes in bytes: files that a clean-up has
+        deleted must exist again. Cost: that of ``check_named``, and 1 HEAD per file that was deleted within a day."""
         known = self._known
         if not known.markings:
             return known.last
@@ -61,11 +61,11 @@ class KnownMarks:
         return known.last
 
     def _compared(self, table: str, paths: frozenset[str]) -> Marks:
-        """The markings that some paths were compared with, all of one moment: another thread may refresh what is known
-        at any time. Raises ObjectBeingDeletedError."""
+        """A consistent set of markings that the paths were checked against; another thread may refresh them at any
+        time. Raises ObjectBeingDeletedError."""
         known = self._known
         if _deleting(known, paths) is not None:
-            self.refresh()  # it may be over by now
+            self.refresh()  # the clean-up may have ended by now
             known = self._known
             if (found := _deleting(known, paths)) is not None:
                 raise _being_deleted(table, *found)
@@ -73,8 +73,8 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table. Deletes those older than MARKING_AGE_MS; one whose time is more than that ahead of the
-    clock, since a clock was wrong, counts as made now. Cost: 1 call of the coordinator, and 1 for each of those."""
+    """The markings of a table. Deletes those older than MARKING_AGE_MS. A marking further ahead of the clock than that,
+    because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such marking."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():
@@ -89,9 +89,9 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that is to be dropped or released, if no clean-up may be deleting objects of it. If
-    registered again, the table has another id, for which these markings are not checked. Raises
-    ObjectBeingDeletedError. Cost: as ``live_marks``."""
+    """The last marking of a table that will be dropped or released. Raises ObjectBeingDeletedError if a clean-up may be
+    deleting its objects: if registered again, the table gets a new id, for which these markings are not checked. Cost:
+    that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
@@ -113,10 +113,10 @@ def ratify_added(
     store: LogStore,
     files: Callable[[], Mapping[str, int | None]],
 ) -> Ratification:
-    """Propose one commit of one table, which adds ``files``; never returns MARKED.
+    """Propose a single commit, which adds ``files``. Never returns MARKED.
 
-    Raises as ``Coordinator.ratify``; ObjectBeingDeletedError when it is not and will not be ratified. Cost: 1 call of
-    the coordinator; 2 more, and as ``KnownMarks.check_added``, where a clean-up has marked objects since.
+    Raises the errors of ``Coordinator.ratify``; ObjectBeingDeletedError if the commit is not and will not be ratified.
+    Cost: 1 coordinator call; 2 more, and that of ``KnownMarks.check_added``, if a clean-up has marked objects since.
     """
     for _ in range(_TRIES):
         try:
@@ -124,33 +124,33 @@ def ratify_added(
         except ObjectBeingDeletedError:
             head = coordinator.head(table_id)
             if head is not None and head.version >= commit.version:
-                return Ratification.MOVED  # perhaps to this very commit, if it was proposed before
+                return Ratification.MOVED  # possibly to this commit itself, if it was proposed before
             raise
         decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}))
         if decision is not Ratification.MARKED:
             return decision
         known.refresh()
     raise ConcurrentModificationError(
-        f"{store.url}: a clean-up marked objects before each attempt to ratify the commit. Nothing was committed; try "
+        f"{store.url}: a clean-up marked objects before every attempt to ratify the commit. Nothing was committed; try "
         "again."
     )
 
 
 def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | None]:
-    """The files below a table that add actions name, as they are in its store, with their sizes; None for those of
-    deletion vectors, which hold several."""
+    """The paths of added files below a table with their sizes in bytes. The size is None for deletion vector files,
+    which contain several vectors."""
     found: dict[str, int | None] = {}
     for add in adds:
         for name, size in ((add.path, add.size), *((each, None) for each in vector_files(add.deletion_vector))):
             try:
                 found[files.find(name)[1]] = size
             except UnsafePathError:
-                continue  # it is outside of the table, where no clean-up deletes
+                continue  # outside the table, where no clean-up deletes files
     return found
 
 
 def vector_files(vector: DeletionVector | None) -> Iterator[str]:
-    """The file of a deletion vector, as a log names it; none for an inline one."""
+    """The file of a deletion vector, as spelled in the log; empty for an inline vector."""
     named = file_of(vector)
     if named is not None:
         yield named
@@ -172,9 +172,9 @@ def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = Fals
     else:
         what = "was named by transaction {0}, which is aborted, and its clean-up may be deleting it now"
     advice = (
-        "Write it again, or give it another name."
+        "Write it again, or use another name."
         if is_over
-        else "Use another name, or call again when the clean-up is over (after 24 hours if its process died)."
+        else "Use another name, or call again when the clean-up has ended (after 24 hours if its process died)."
     )
     return ObjectBeingDeletedError(
         f"{table}: the object {path} {what.format(marking.transaction_id)}. Nothing was changed. {advice}",

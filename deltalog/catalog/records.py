@@ -1,8 +1,8 @@
-"""The records that a catalog keeps of tables and transactions, and the calls that each state allows. Pure.
+"""The records of tables and transactions in a catalog, and the calls allowed in each state. Pure.
 
 A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
-conflict or its idle timeout makes it ABORTED. Both are final. Nothing here reads a clock: times are arguments, and a
-clock that went back never makes a transaction younger.
+conflict or its idle timeout makes it ABORTED. Both are final. Times are arguments; if a clock goes back, a transaction
+never becomes younger.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -26,19 +26,19 @@ from deltalog.errors import (
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
-# How long a commit may take before other processes treat its process as dead.
+# The duration of a commit after which other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
-# How the ids of vacuums begin; those of transactions are UUIDs.
+# The prefix of the ids of vacuums; those of transactions are UUIDs.
 VACUUM_ID = "vacuum-"
-# A lone surrogate is text that no database can store.
+# Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
-# Of an id, and of each part of a name: a sort key of DynamoDB has at most 1,024 bytes, and holds both parts.
+# The limit of an id, and of both parts of a name: a sort key of DynamoDB has at most 1,024 bytes and contains both.
 _MOST_BYTES = 255
 
 
 class TransactionType(str, enum.Enum):
-    """What a transaction may do. One that only reads need not be committed."""
+    """Whether a transaction may write. A read-only transaction need not be committed."""
 
     READ_AND_WRITE = "READ_AND_WRITE"
     READ_ONLY = "READ_ONLY"
@@ -83,8 +83,8 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: all reads are as of one instant, and no concurrent commit may conflict with what is written.
-    SERIALIZABLE: nor with what was read, in any table."""
+    """SNAPSHOT: all reads are at one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
+    concurrent commit may conflict with the reads either, in any table."""
 
     SNAPSHOT = "SNAPSHOT"
     SERIALIZABLE = "SERIALIZABLE"
@@ -92,13 +92,12 @@ class Isolation(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transaction as the coordinator keeps it.
+    """A transaction as stored by the coordinator.
 
-    ``pins``: the version of each table, by table id, at the one instant that this transaction reads; None before its
-    first read. ``versions``: of a committed one, the last version that it made, by table id. ``reason``: why it was
-    aborted. ``revision`` counts the changes of this record: it is replaced only if the revision is unchanged.
-    ``idle_timeout_ms``: how long it may be idle; None in records of earlier versions of deltalog. ``looks``: of an
-    aborted one, the number of passes of its clean-up.
+    ``pins``: the versions of the tables, by table id, at the transaction's instant; None before its first read.
+    ``versions``: if committed, its last version by table id. ``reason``: why it was aborted. ``revision`` counts the
+    changes of this record, which is replaced only if the revision is unchanged. ``idle_timeout_ms``: how long it may be
+    idle; None in records of earlier versions of deltalog. ``looks``: if aborted, the number of clean-up passes.
     """
 
     id: str
@@ -117,15 +116,15 @@ class TransactionRecord:
 
     @property
     def key(self) -> tuple[int, str]:
-        """The order of listings."""
+        """The sort key of listings."""
         return self.start_ms, self.id
 
 
 @dataclass(frozen=True, slots=True)
 class RatifiedCommit:
-    """A commit of a table that the catalog has accepted as its ``version``.
+    """A commit that the catalog has accepted as ``version`` of a table.
 
-    ``file``: its name in ``_delta_log/_staged_commits``, needed until it is published.
+    ``file``: its name in ``_delta_log/_staged_commits``, required until it is published.
     """
 
     version: int
@@ -137,8 +136,8 @@ class RatifiedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The latest version of a table: ``version`` is the last one ratified, ``unpublished`` the commits that the catalog
-    does not know to be in ``_delta_log``, in ascending order and without gaps, up to ``version``."""
+    """The latest version of a table. ``version``: the last ratified one. ``unpublished``: the commits up to ``version``
+    that the catalog does not know to be in ``_delta_log``, in ascending order without gaps."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
@@ -148,15 +147,15 @@ class Head:
         return self.version - len(self.unpublished)
 
     def commit(self, version: int) -> RatifiedCommit | None:
-        """The ratified commit of a version, where it is among the unpublished."""
+        """The unpublished commit of a version, or None."""
         number = version - self.published_version - 1
         return self.unpublished[number] if 0 <= number < len(self.unpublished) else None
 
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table that the catalog manages. ``name`` is ``database.table``; ``table_id`` never changes and is never used
-    again; ``url`` is its root, in canonical form."""
+    """A table of a catalog. ``name``: ``database.table``. ``table_id``: never changes and is never reused. ``url``: its
+    canonical root."""
 
     table_id: str
     name: str
@@ -166,9 +165,8 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """Objects of a table that one clean-up deletes, by their paths below its root: those that it may be deleting
-    now, and those that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a
-    vacuum."""
+    """The objects of a table that a clean-up deletes, by path below the root: those that it may be deleting now, and
+    those that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a vacuum."""
 
     transaction_id: str
     made_ms: int
@@ -182,8 +180,8 @@ class Marking:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The markings of a table that are kept, by number. ``last``: the highest number ever used, 0 before the first;
-    numbers are not reused."""
+    """The stored markings of a table by number. ``last``: the highest number ever used, 0 before the first; numbers are
+    not reused."""
 
     last: int = 0
     markings: Mapping[int, Marking] = field(default_factory=dict)
@@ -191,12 +189,12 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Commits that are to be ratified together, or not at all.
+    """Commits to ratify together or not at all.
 
-    ``commits``: by table id, without a gap from the version after the head on which they were built. ``unmoved``: by
-    table id, heads that must be unchanged. ``before``, ``after``: the transaction's record that must be current, by its
-    revision, and its replacement; both None for a commit of one table outside any transaction. ``marks``: by table id,
-    the last marking that the added files were compared with.
+    ``commits``: by table id, without gaps, starting after the head on which they are based. ``unmoved``: heads that
+    must be unchanged, by table id. ``before``, ``after``: the current record of the transaction, compared by revision,
+    and its replacement; both None for a single commit outside a transaction. ``marks``: the last marking that the added
+    files were checked against, by table id.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -209,28 +207,28 @@ class Proposal:
         for table, commits in self.commits.items():
             versions = [commit.version for commit in commits]
             if not versions or versions != list(range(versions[0], versions[0] + len(versions))):
-                raise CallError(f"Commits are proposed without a gap; got versions {versions} of the table {table}.")
+                raise CallError(f"Proposed commits must not have gaps; got versions {versions} of the table {table}.")
 
     @property
     def expected(self) -> dict[str, int]:
-        """The head that each table must have."""
+        """The versions that the heads of the tables must have."""
         return {**self.unmoved, **{table: commits[0].version - 1 for table, commits in self.commits.items()}}
 
 
 class Ratification(enum.Enum):
-    """The outcome of a proposal. Unless it is RATIFIED, nothing was changed."""
+    """The outcome of a proposal. Unless it is RATIFIED, the proposal had no effect."""
 
     RATIFIED = "ratified"
-    MOVED = "moved"  # a head is not where it was expected
-    MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of a table since
-    DECIDED = "decided"  # the transaction's record is not as expected: another process decided
+    MOVED = "moved"  # a head is not at the expected version
+    MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of a table
+    DECIDED = "decided"  # the transaction's record was changed by another process
 
 
-# ----------------------------------------------------------------------------------------------- what is allowed
+# ----------------------------------------------------------------------------------------------- allowed calls
 
 
 class Call(enum.Enum):
-    """The calls whose answer depends on the state of the transaction."""
+    """The calls whose result depends on the state of the transaction."""
 
     COMMIT = "commit"
     CANCEL = "cancel"
@@ -267,20 +265,20 @@ def check_allowed(record: TransactionRecord, call: Call) -> None:
     """
     if record.status is TransactionStatus.ACTIVE:
         if call in _WRITES and record.type is TransactionType.READ_ONLY:
-            raise CallError(f"Transaction {record.id} is read-only: {call.value} needs a READ_AND_WRITE one.")
+            raise CallError(f"Transaction {record.id} is read-only: {call.value} requires READ_AND_WRITE.")
         return
     in_progress, committed, aborted = _REFUSALS[call]
     if record.status is TransactionStatus.COMMIT_IN_PROGRESS:
         if in_progress is not None:
             raise in_progress(
-                f"Transaction {record.id} is being committed: {call.value} comes too late. Call describe_transaction "
-                "for its outcome.",
+                f"Transaction {record.id} is being committed: it is too late for {call.value}. Call "
+                "describe_transaction for its outcome.",
                 transaction_id=record.id,
             )
     elif record.status is TransactionStatus.COMMITTED:
         if committed is not None:
             raise committed(
-                f"Transaction {record.id} is committed: {call.value} comes too late. Start another one.",
+                f"Transaction {record.id} is committed: it is too late for {call.value}. Start another one.",
                 transaction_id=record.id,
             )
     elif aborted is not None:
@@ -291,7 +289,7 @@ def check_allowed(record: TransactionRecord, call: Call) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------------------ the changes
+# ----------------------------------------------------------------------------------------------- state changes
 
 
 def started(
@@ -313,12 +311,12 @@ def started(
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """With its last activity now; unchanged if the clock went back."""
+    """Set the last activity to now; unchanged if the clock went back."""
     return _next(record, last_activity_ms=max(now_ms, record.last_activity_ms))
 
 
 def pinned(record: TransactionRecord, pins: Mapping[str, int], now_ms: int) -> TransactionRecord:
-    """With the versions that it reads."""
+    """Set the versions that the transaction reads."""
     return replace(touched(record, now_ms), pins=dict(pins))
 
 
@@ -327,7 +325,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """After a commit in which other writers won every attempt: undecided, so that it can be committed again."""
+    """Make a transaction active again after other writers won every attempt of its commit."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 
@@ -340,13 +338,13 @@ def aborted(record: TransactionRecord, reason: str, now_ms: int) -> TransactionR
 
 
 def cleaned(record: TransactionRecord, passes: int) -> TransactionRecord:
-    """Of an aborted transaction: with the number of clean-up passes."""
+    """Set the number of clean-up passes of an aborted transaction."""
     return replace(record, looks=passes, revision=record.revision + 1)
 
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:
-    """Why a transaction must be aborted now: it was idle for too long, or the process that was committing it was. None
-    if it need not be. ``idle_timeout_ms``: for a record that has none."""
+    """The reason why a transaction must be aborted now, or None: it was idle for too long, or its commit takes too
+    long. ``idle_timeout_ms``: the timeout if the record has none."""
     idle_ms = now_ms - record.last_activity_ms
     timeout_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
     if record.status is TransactionStatus.ACTIVE and idle_ms > timeout_ms:
@@ -364,13 +362,15 @@ def _next(record: TransactionRecord, *, last_activity_ms: int) -> TransactionRec
     return replace(record, last_activity_ms=last_activity_ms, revision=record.revision + 1)
 
 
-# -------------------------------------------------------------------------------------------------- the names
+# ------------------------------------------------------------------------------------------------------ names
 
 
 def check_transaction_id(transaction_id: object) -> str:
     """Raises CallError unless it is text of 1 to 255 bytes without blanks."""
     if not _fits(_ID, transaction_id):
-        raise CallError(f"A transaction id is text of 1 to {_MOST_BYTES} bytes without blanks; got {transaction_id!r}.")
+        raise CallError(
+            f"A transaction id must be text of 1 to {_MOST_BYTES} bytes without blanks; got {transaction_id!r}."
+        )
     assert isinstance(transaction_id, str)
     return transaction_id
 
@@ -380,20 +380,20 @@ def table_name(database: object, table: object) -> str:
     has no dot."""
     for what, name in (("database", database), ("table", table)):
         if not _fits(_NAME, name):
-            raise CallError(f"The name of a {what} is text of 1 to {_MOST_BYTES} bytes on one line; got {name!r}.")
+            raise CallError(f"The name of a {what} must be text of 1 to {_MOST_BYTES} bytes on one line; got {name!r}.")
     if "." in str(database):
-        raise CallError(f"The name of a database has no dot in it; got {database!r}.")
+        raise CallError(f"The name of a database must not contain a dot; got {database!r}.")
     return f"{database}.{table}"
 
 
 def are_nested(url: str, other: str) -> bool:
-    """Whether one of two roots lies below the other, or they are the same; both in canonical form."""
+    """Whether two canonical roots are equal or one lies below the other."""
     first, second = sorted((f"{url.rstrip('/')}/", f"{other.rstrip('/')}/"), key=len)
     return second.startswith(first)
 
 
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
-    """The first of some tables whose root is ``url``, or nested with it."""
+    """The first table whose root equals or is nested with ``url``, or None."""
     return next((table for table in tables if are_nested(url, table.url)), None)
 
 
@@ -402,8 +402,8 @@ def _fits(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def check_table_name(name: object) -> str:
-    """The full name of a table: one without a database is in ``default``. Raises CallError."""
+    """The full name of a table; the database is ``default`` if missing. Raises CallError."""
     if not isinstance(name, str):
-        raise CallError(f"The name of a table is text, such as 'sales.orders'; got {name!r}.")
+        raise CallError(f"The name of a table must be text, such as 'sales.orders'; got {name!r}.")
     database, dot, table = name.partition(".")
     return table_name(database, table) if dot else table_name("default", database)

@@ -1,11 +1,11 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
 Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a process killed in the middle leaves nothing of it. Changes that a coordinator may lose are not
-synced: a crash of the machine, but not of a process, can undo them. Readers never wait for writers.
+returns, and a killed process leaves no part of it. Changes that a coordinator may lose are not synced: a crash of the
+machine, but not of a process, can undo them. Readers never wait for writers.
 
-The file must be on a disk of this machine. Over a network the locks and the shared memory of WAL do not hold, so
-network file systems are refused. Only on Linux are they detected: elsewhere the caller must not use them.
+The file must be on a local disk. Network file systems are refused, because locks and the shared memory of WAL do not
+work on them. They are detected only on Linux; on other systems, the caller must avoid them.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ _Execute = Callable[..., sqlite3.Cursor]
 
 
 class SQLiteCoordinator(Coordinator):
-    """A catalog in the SQLite file at ``path``, which is made when there is none, unless ``create`` is false; its
-    directory must exist.
+    """A catalog in the SQLite file at ``path``. A missing file is created unless ``create`` is false; its directory
+    must exist.
 
-    Any number of threads, processes and forks may use it; as many connections are kept as threads used it concurrently.
-    ``busy_seconds``: how long a call waits for other writers.
+    Any number of threads, processes and forks may use it. The number of kept connections is that of threads that used
+    it concurrently. ``busy_seconds``: how long a call waits for other writers.
 
-    Raises UnsafeStoreError on a network file system, CallError for what cannot be the path of a file, CoordinatorError
-    for a file that is not a catalog or is one of a newer deltalog, which is left unchanged; EntityNotFoundError if
-    there is no catalog and ``create`` is false.
+    Raises UnsafeStoreError on a network file system; CallError if ``path`` cannot be a file; CoordinatorError if the
+    file is not a catalog or was created by a newer deltalog, and then it is not changed; EntityNotFoundError if there
+    is no catalog and ``create`` is false.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The SQLite file of a catalog: its schema, connections to it, and what SQLite's errors mean."""
+"""The SQLite file of a catalog: its schema, its connections, and the interpretation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
-# Older SQLite has no STRICT: types are then not enforced, but only deltalog writes them.
+# Older versions of SQLite lack STRICT and do not enforce types, but only deltalog writes them.
 _STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 _SCHEMA = (
     f"CREATE TABLE catalog (catalog_id TEXT NOT NULL) {_STRICT}",
@@ -71,24 +71,24 @@ _MARKS = (
     ) {_STRICT}""",
 )
 
-# By SQLite's message, since Python 3.10 does not have its error codes.
+# By SQLite's messages, because Python 3.10 does not expose error codes.
 _ADVICE = {
-    "locked": "Another process held its lock for too long. Try again, and check for a process that hangs.",
+    "locked": "Another process held its lock for too long. Try again, and check for hanging processes.",
     "is full": "Free space on its disk and try again.",
     "malformed": "It is damaged: restore a backup, or save its readable data with the command .recover of sqlite3.",
     "not a database": "Name another file, or one that does not exist yet.",
-    "readonly": "Reading a catalog writes locks too: give the file and its directory write permission.",
-    "unable to open": "Its directory must exist, and be writable.",
+    "readonly": "Reading a catalog also writes locks: grant write permission on the file and its directory.",
+    "unable to open": "Its directory must exist and be writable.",
     "too big": "A value of 1 GB or more cannot be stored.",
 }
-# After one of these errors at COMMIT, nothing was written; after any other, something may have been.
+# After one of these errors at COMMIT, nothing was written; after any other, the change may have been.
 _WITHOUT_EFFECT = ("locked", "is full")
 
 _Identity = tuple[int, int]
 
 
 class SQLiteFile:
-    """Connections to the catalog in one file, each used by one thread at a time and never by a forked child.
+    """Connections to the catalog in one file. A connection is used by one thread at a time and never by a forked child.
 
     ``create``: whether a missing file is created. Raises as SQLiteCoordinator.
     """
@@ -111,7 +111,8 @@ class SQLiteFile:
             self._make(create)
 
     def forget(self) -> None:
-        """After a fork: leave the parent's connections alone. Closing one would interfere with its locks and files."""
+        """Discard the parent's connections after a fork. Closing one would interfere with the parent's locks and
+        files."""
         _INHERITED.append(self._all)
         self._reset()
 
@@ -128,7 +129,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the block; a transaction that is still open at its end is rolled back."""
+        """A connection for the block. A transaction that is still open at the end is rolled back."""
         with self.errors():
             identity, connection = self._take()
             try:
@@ -140,8 +141,8 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """An exclusive write transaction, committed when the block ends without an exception. Unless it is ``durable``,
-        it does not wait for the disk: it is on disk no later than the next one that is."""
+        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable``, it does
+        not wait for the disk: it becomes durable with the next durable one at the latest."""
         with self.connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -151,7 +152,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """One state of the file, whatever is written meanwhile."""
+        """A consistent view of the file, regardless of concurrent writes."""
         with self.connection() as connection:
             connection.execute("BEGIN")
             yield connection.execute
@@ -184,7 +185,7 @@ class SQLiteFile:
                 identity, connection = self._idle.pop()
             if identity == now:
                 return identity, connection
-            self._close(connection)  # of a file that was moved away or deleted
+            self._close(connection)  # connected to a file that was moved or deleted
         connection = self._connect("rw")
         try:
             found = connection.execute("SELECT catalog_id FROM catalog").fetchone()
@@ -216,7 +217,7 @@ class SQLiteFile:
             check_same_thread=False,
         )
         self._all.add(connection)
-        # fullfsync matters on macOS only, where fsync leaves the bytes in the disk's cache.
+        # fullfsync matters only on macOS, where fsync leaves the bytes in the disk's cache.
         for pragma in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
         return connection
@@ -235,7 +236,7 @@ class SQLiteFile:
     # ----------------------------------------------------------------------------------------------- the file
 
     def _make(self, create: bool) -> None:
-        """Open the file, and make a new one a catalog. A file of another kind is only read."""
+        """Open the file and initialize it if new. Files that are not catalogs are only read."""
         connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):
@@ -256,16 +257,17 @@ class SQLiteFile:
         if application == _APPLICATION_ID:
             if version > SCHEMA_VERSION:
                 raise self._refusal(
-                    f"was made by a newer deltalog (its schema is {version}, this one knows up to {SCHEMA_VERSION}): "
+                    f"was created by a newer deltalog (schema version {version}; this one supports {SCHEMA_VERSION}): "
                     "upgrade deltalog. It was not changed."
                 )
             return False
         if application or version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise self._refusal("is a database of another application. It was not changed: name another file.")
+            raise self._refusal("is a database of another application. It was not changed: choose another file.")
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Waits for other processes that do the same: SQLite's busy timeout does not apply to this."""
+        """Turn on WAL mode. Waits for other processes that do the same, because SQLite's busy timeout does not
+        apply."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -277,8 +279,8 @@ class SQLiteFile:
                 time.sleep(_RETRY_SECONDS)
         if mode != "wal":
             raise UnsafeStoreError(
-                f"SQLite cannot keep a write-ahead log beside {self.path} (it offers {mode!r}), which its file system "
-                "must allow. Keep the catalog on another disk of this machine."
+                f"SQLite cannot use a write-ahead log for {self.path} (it offers {mode!r}), which its file system "
+                "must support. Keep the catalog on another local disk."
             )
 
     def _fill(self, connection: sqlite3.Connection) -> None:
@@ -304,7 +306,7 @@ class SQLiteFile:
     def _absent(self) -> EntityNotFoundError:
         return EntityNotFoundError(
             f"There is no catalog at {self.path}. Check the path; TransactionManager(path) and deltalog tables "
-            "register make a new one."
+            "register create a new one."
         )
 
     def _refusal(self, what: str) -> CoordinatorError:
@@ -312,10 +314,10 @@ class SQLiteFile:
 
 
 def file_path(path: str | os.PathLike[str]) -> str:
-    """The absolute path of a file. Raises CallError for what cannot be one, such as a directory or ':memory:'."""
+    """The absolute path of a file. Raises CallError if it cannot be a file, such as a directory or ':memory:'."""
     text = os.fspath(path)
     if not text or text.startswith(":") or text.endswith(os.sep) or "\0" in text or os.path.isdir(text):
-        raise CallError(f"{text!r} is not a file for a catalog: give the path of one, such as /data/catalog.db.")
+        raise CallError(f"{text!r} cannot be the file of a catalog: specify a path such as /data/catalog.db.")
     return os.path.abspath(text)
 
 

@@ -1,6 +1,6 @@
-"""A table's store whose log has exactly the commits that the catalog has ratified, published or not.
+"""The store of a catalog-managed table. Its log has exactly the ratified commits, published or not.
 
-Code that reads logs works on it unchanged. Commits are made by ``deltalog.catalog.committer``.
+Code that reads logs works on it unchanged. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -48,10 +48,10 @@ _NEEDS_PUBLISHED = {
 
 
 class ManagedStore(WrappedStore[LogStore]):
-    """See the module. ``pin``: the last version that is read, for reading at one instant; None for the latest.
+    """The store of a catalog-managed table. ``pin``: the last visible version, for reads at one instant; None for the
+    latest.
 
-    No commit is written through it. Cost beyond that of the store: 1 call of the coordinator for a listing, and for a
-    version that was not yet known.
+    It does not write commits. Additional cost: 1 coordinator call per listing, and per version that is not known yet.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class ManagedStore(WrappedStore[LogStore]):
         return self._known
 
     def refresh_head(self) -> Head:
-        """The head of the table now, or up to the pin. Raises CatalogBehindLogError if the catalog has lost versions
-        that it had before. Cost: 1 call of the coordinator."""
+        """Read the current head of the table, up to the pin. Raises CatalogBehindLogError if the catalog has lost
+        versions. Cost: 1 coordinator call."""
         before = self._known.version
         head = self.coordinator.head(self.table_id)
         if head is None:
@@ -99,7 +99,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return self._known
 
     def record_head(self, head: Head) -> None:
-        """Record the table's head, as another component has read it."""
+        """Record the head of the table as read by another component."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 
@@ -162,22 +162,22 @@ class ManagedStore(WrappedStore[LogStore]):
         return [*names] if limit is None else sorted(names)[:limit]
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
-        """Raise CorruptTableError where a listing lacks the latest version, which the catalog knows to be published: an
-        older one would be read as the latest. Cost: none, or 1 call of the coordinator."""
+        """Raise CorruptTableError if a listing lacks the latest version although the catalog knows that it is
+        published. Otherwise an older version would be read as the latest. Cost: none, or 1 coordinator call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
             return
         if self.refresh_head().version > head.version:
-            return  # log clean-up has deleted it since
+            return  # log clean-up has deleted the commit meanwhile
         raise CorruptTableError(
-            f"{self.url}: the catalog {self.catalog} has published version {head.version}, and the log has no "
+            f"{self.url}: the catalog {self.catalog} has published version {head.version}, but the log has no "
             f"{latest}: an older copy of the table is there, or files of its log were deleted. Restore {latest} and "
             "the commits before it that are missing, or drop the table from the catalog and register what is there."
         )
 
     def _warn_of(self, later: Iterable[str]) -> None:
-        """Warn of commits in the log that the catalog does not know. Cost: none, as a rule; 1 call of the coordinator
-        where the listing has later ones, which may have been committed since the head was read."""
+        """Warn about commits in the log that the catalog does not know. Cost: usually none; 1 coordinator call if the
+        listing has later commits, which may be newer than the known head."""
         versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
         last = max((version for version in versions if version is not None), default=-1)
         if self._pin is not None or last < 0 or last <= self.refresh_head().version:
@@ -192,8 +192,8 @@ class ManagedStore(WrappedStore[LogStore]):
         )
 
     def _staged_path(self, path: str) -> str | None:
-        """The path of the staged file of a commit that is not published; None for any other ``path``. Raises
-        ObjectNotFoundError for a version that is not ratified, even if its file exists."""
+        """The path of the staged file of an unpublished commit; None for any other ``path``. Raises ObjectNotFoundError
+        if the version is not ratified, even if its file exists."""
         version = commit_version(path)
         if version is None:
             return None
@@ -206,7 +206,8 @@ class ManagedStore(WrappedStore[LogStore]):
         return None if commit is None else staged_commit_path(commit.file)
 
     def _head_for(self, version: int) -> Head:
-        """A head that shows whether the version exists. Cost: 1 call of the coordinator if it was not yet known."""
+        """A head recent enough to show whether the version exists. Cost: 1 coordinator call if the version is not known
+        yet."""
         beyond_pin = self._pin is not None and version > self._pin
         return self._known if beyond_pin or version <= self._known.version else self.refresh_head()
 
@@ -225,8 +226,8 @@ class ManagedStore(WrappedStore[LogStore]):
         self.inner.put(path, data, durable=durable)
 
     def _check_derived(self, path: str) -> None:
-        """Checkpoints and other derived files may only cover published commits: readers without the catalog have
-        no others. Commits are never written here. Raises StoreError."""
+        """Check that a derived file such as a checkpoint covers only published commits, because readers without the
+        catalog see no others, and that no commit is written here. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

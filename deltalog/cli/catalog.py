@@ -1,4 +1,4 @@
-"""``deltalog serve``, ``deltalog txn`` and ``deltalog tables``: a catalog, its tables and its transactions."""
+"""``deltalog serve``, ``deltalog txn`` and ``deltalog tables``: catalogs, their tables and transactions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Catalog = Annotated[
 ]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name: <database>.<table>.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
-_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 _Seconds = Annotated[
     float | None,
     typer.Option(
@@ -47,7 +47,7 @@ tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, cont
 def _manager(
     catalog: str, idle_timeout: float | None = None, most_ahead: float | None = None, *, create: bool = False
 ) -> TransactionManager:
-    """``create``: whether a missing catalog is created; else it is an error."""
+    """Open a catalog. ``create``: whether to create a missing one instead of raising an error."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
 
@@ -69,9 +69,11 @@ def _manager(
 @taking_options
 def start(
     catalog: _Catalog,
-    read_only: Annotated[bool, typer.Option("--read-only", help="It reads one instant, and cannot write.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Read all tables at one instant; refuse writes.")
+    ] = False,
     serializable: Annotated[
-        bool, typer.Option("--serializable", help="Fail the commit if a table that it opened has changed.")
+        bool, typer.Option("--serializable", help="Fail the commit if a table that was read has changed.")
     ] = False,
     idle_timeout: _Seconds = None,
     as_json: _Json = False,
@@ -118,7 +120,7 @@ def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 @txn.command(epilog=examples("deltalog txn describe bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482 --json"))
 @taking_options
 def describe(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """The state of a transaction."""
+    """Show the state of a transaction."""
     _show(Output(as_json), _manager(catalog).describe_transaction(transaction_id))
 
 
@@ -134,11 +136,11 @@ def list_transactions(
     ] = "ALL",
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, all with --json."),
+        typer.Option("--limit", min=0, metavar="N", help="At most N; 0 for all. Default: 20, with --json all."),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """The transactions of a catalog, the oldest first."""
+    """List the transactions of a catalog, oldest first."""
     out = Output(as_json)
     found = _transactions(_manager(catalog), status.upper(), out.shown(limit))
     if as_json:
@@ -210,9 +212,9 @@ def register(
     location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
     as_json: _Json = False,
 ) -> None:
-    """Make a catalog manage an existing table, with a commit that adds the table feature.
+    """Add an existing table to a catalog, with a commit that adds the table feature.
 
-    From then on it is read and written through the catalog only. Creates the catalog if there is none.
+    From then on, the table is read and written only through the catalog. Creates the catalog if it does not exist.
     """
     manager, out = _manager(catalog, create=True), Output(as_json)
     with out.working("Registering the table"):
@@ -221,13 +223,13 @@ def register(
     if as_json:
         out.document(_shown(record, head))
     else:
-        out.print(f"{record.name} is managed by {manager.coordinator.url} from version {head.version} on.")
+        out.print(f"{record.name} is managed by {manager.coordinator.url} since version {head.version}.")
 
 
 @tables.command("list", epilog=examples("deltalog tables list bank.db", "deltalog tables list dynamodb:bank --json"))
 @taking_options
 def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
-    """The tables of a catalog: their locations and latest versions."""
+    """List the tables of a catalog with their locations and latest versions."""
     manager, out = _manager(catalog), Output(as_json)
     found = [manager.ratified(record.name) for record in manager.list_tables()]
     if as_json:
@@ -244,7 +246,7 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
 @tables.command(epilog=examples("deltalog tables drop bank.db bank.accounts"))
 @taking_options
 def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Publish all commits of a table and remove it from a catalog. Its files stay, and ``register`` adds it again."""
+    """Publish all commits of a table and remove it from a catalog. Its files stay; ``register`` adds it again."""
     manager, out = _manager(catalog), Output(as_json)
     record, head = manager.ratified(name)
     manager.drop_table(name)
@@ -257,9 +259,9 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 @tables.command(epilog=examples("deltalog tables release bank.db bank.accounts"))
 @taking_options
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Return a table to access by its path: a commit removes the table feature, and the catalog removes the table.
+    """Release a table from a catalog: a commit removes the table feature, and the catalog removes the table.
 
-    Any engine reads and writes it afterwards. Run it again if it is interrupted.
+    Afterwards, any engine can read and write the table by its path. If interrupted, run it again.
     """
     manager, out = _manager(catalog), Output(as_json)
     record, _ = manager.ratified(name)
@@ -268,13 +270,13 @@ def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     if as_json:
         out.document({"name": record.name, "url": record.url})
     else:
-        out.print(f"{record.name} is no longer in the catalog; it is read and written by its path, {record.url}.")
+        out.print(f"{record.name} is no longer in the catalog; read and write it by its path, {record.url}.")
 
 
 @tables.command(epilog=examples("deltalog tables publish bank.db bank.accounts"))
 @taking_options
 def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Copy ratified commits of a table to its log, which writers do after each commit."""
+    """Copy ratified commits of a table to its log, as writers do after every commit."""
     manager, out = _manager(catalog), Output(as_json)
     count = manager.publish(name)
     record, head = manager.ratified(name)
@@ -287,7 +289,7 @@ def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 @tables.command("restart-timestamps", epilog=examples("deltalog tables restart-timestamps bank.db bank.accounts"))
 @taking_options
 def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Restart in-commit timestamps from the current time, for a table whose last one is ahead of the clock."""
+    """Restart in-commit timestamps from the current time, for a table whose last timestamp is ahead of the clock."""
     manager, out = _manager(catalog), Output(as_json)
     version = manager.restart_timestamps(name)
     if as_json:
@@ -303,12 +305,17 @@ def recover(
     retention: Annotated[
         float,
         typer.Option(
-            "--retention-days", min=0, max=1e8, metavar="DAYS", help="Remove records of transactions that ended before."
+            "--retention-days",
+            min=0,
+            max=1e8,
+            metavar="DAYS",
+            help="Remove the records of transactions that ended longer ago.",
         ),
     ] = 30,
     as_json: _Json = False,
 ) -> None:
-    """Recover from processes that died: publish ratified commits, abort timed-out transactions, delete their files."""
+    """Clean up after processes that died: publish ratified commits, abort timed-out transactions, delete their
+    files."""
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Recovering"):
         done = manager.recover(datetime.timedelta(days=retention))
@@ -332,18 +339,22 @@ def resync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences without changing anything.")] = False,
     staged: Annotated[
         list[str] | None,
-        typer.Option("--staged", metavar="FILE", help="Accept this staged commit that is in doubt. May be repeated."),
+        typer.Option(
+            "--staged",
+            metavar="FILE",
+            help="Accept this staged commit, whose ratification is unknown. May be repeated.",
+        ),
     ] = None,
     keep_log: Annotated[
         list[str] | None,
-        typer.Option("--keep-log", metavar="NAME", help="Where log and catalog diverge, keep this table's log."),
+        typer.Option("--keep-log", metavar="NAME", help="If log and catalog diverge, keep the log of this table."),
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Bring a catalog that was restored from a backup up to date with the logs of its tables.
+    """Update a catalog that was restored from a backup with the logs of its tables.
 
-    Adds the commits that are in the logs and not in the catalog. A table that cannot be brought up to date is listed
-    with the reason, and the exit status is 1.
+    Adds the commits that are in the logs but not in the catalog. If a table cannot be updated, it is listed with the
+    reason, and the exit status is 1.
     """
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Comparing the catalog with its logs"):
@@ -367,7 +378,9 @@ def _show_resync(out: Output, done: Resync, dry_run: bool) -> None:
                 f"to {each.catalog_version + each.added}."
             )
         for file in each.in_doubt:
-            out.print(f"{each.name}: {file} is staged; whether it was ratified is unknown. Accept it with --staged.")
+            out.print(
+                f"{each.name}: {file} is staged, but it is unknown whether it was ratified. Accept it with --staged."
+            )
     for id_ in done.committed:
         out.print(f"Transaction {id_} is {would}recorded as committed.")
     for id_ in done.aborted:
@@ -399,33 +412,38 @@ def serve(
         typer.Option("--token-file", metavar="FILE", help=f"File with the bearer token. Or {TOKEN_VARIABLE}."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The private key of the certificate, PEM.")
+    ] = None,
     tls_client_ca: Annotated[
         Path | None,
         typer.Option("--tls-client-ca", metavar="FILE", help="CA that must have signed client certificates."),
     ] = None,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Larger requests are refused.")
-    ] = 4 << 20,
+    max_body: Annotated[int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Refuse larger requests.")] = 4
+    << 20,
     request_timeout: Annotated[
         float,
-        typer.Option(
-            "--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="Answer every call within this time."
-        ),
+        typer.Option("--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="Time limit for answering a call."),
     ] = 60,
     threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Maximum concurrent calls.")] = 16,
     max_requests: Annotated[
-        int, typer.Option("--max-requests", min=1, metavar="N", help="Calls that run or wait; more are refused.")
+        int,
+        typer.Option("--max-requests", min=1, metavar="N", help="Maximum running and waiting calls; more are refused."),
     ] = 64,
     max_connections: Annotated[
         int,
         typer.Option(
-            "--max-connections", min=16, metavar="N", help="Open at once; beyond that, the longest idle is closed."
+            "--max-connections",
+            min=16,
+            metavar="N",
+            help="Maximum open connections; beyond that, the longest idle one is closed.",
         ),
     ] = 512,
     recover_every: Annotated[
         float,
-        typer.Option("--recover-every", min=0, max=1e6, metavar="SECONDS", help="Interval of recovery; 0: never."),
+        typer.Option(
+            "--recover-every", min=0, max=1e6, metavar="SECONDS", help="Interval between recoveries; 0: never."
+        ),
     ] = 60,
     idle_timeout: _Seconds = None,
     most_ahead: Annotated[
@@ -439,14 +457,14 @@ def serve(
     ] = None,
     log_level: Annotated[
         str,
-        typer.Option("--log-level", metavar="error|warning|info", help="Lowest level of the events that are logged."),
+        typer.Option("--log-level", metavar="error|warning|info", help="The lowest log level that is printed."),
     ] = "info",
     as_json: _Json = False,
 ) -> None:
     """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
 
     Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
-    given, and then only with a token or TLS. Ends with SIGTERM or Ctrl-C, when the running calls are answered.
+    given, and then only with a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and exits.
     """
     server = _server_module()
     limits = server.Limits(
@@ -462,7 +480,7 @@ def serve(
     from deltalog.server import logs
 
     if log_level not in logs.LEVELS:
-        raise typer.BadParameter(f"--log-level is one of {', '.join(logs.LEVELS)}.")
+        raise typer.BadParameter(f"--log-level must be one of {', '.join(logs.LEVELS)}.")
     made = server.Server(_manager(catalog, idle_timeout, most_ahead, create=True), settings)
     out = Output(as_json)
     for warning in server.warnings_of(settings):

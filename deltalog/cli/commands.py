@@ -1,7 +1,7 @@
 """The commands of ``deltalog COMMAND TABLE``.
 
-Exit status: 0 success, 1 error, 2 usage. Errors go to standard error, with ``--json`` as one line
-``{"error": class, "code": ..., "message": ...}``. pyarrow, PySpark and rich are imported when they are needed.
+Exit status: 0 success, 1 error, 2 usage. Errors go to standard error, with ``--json`` as one line ``{"error": class,
+"code": ..., "message": ...}``. pyarrow, PySpark and rich are imported on first use.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from deltalog import Snapshot
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
-_CLAMPING = re.compile(r'version_at takes (before|after)="(\w+)"')
+_CLAMPING = re.compile(r'pass (before|after)="(\w+)" to version_at')
 
 
 class _Commands(TyperGroup):
-    """The commands; converts every error to a line and an exit status."""
+    """The command group, which converts errors to a message and an exit status."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -70,12 +70,14 @@ def _report(error: Exception, as_json: bool) -> int:
 
     name = type(error).__name__
     if isinstance(error, DeltaLogError):
-        report_error(name, error.code, _CLAMPING.sub(r"deltalog resolve takes --\1 \2", error.message), as_json)
+        report_error(name, error.code, _CLAMPING.sub(r"pass --\1 \2 to deltalog resolve", error.message), as_json)
         return 1
     if isinstance(error, typer.Abort):
         report_error(name, "INTERRUPTED", "Interrupted.", as_json)
         return 130
-    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's own errors, also of a vendored click
+    if hasattr(error, "format_message") and hasattr(
+        error, "exit_code"
+    ):  # click's own errors, including those of a vendored click
         command = getattr(getattr(error, "ctx", None), "command_path", "deltalog")
         report_error("UsageError", "USAGE", error.format_message(), as_json, f"Try '{command} --help'.")
         return 2
@@ -84,14 +86,14 @@ def _report(error: Exception, as_json: bool) -> int:
         return 1
     if os.environ.get(_TRACEBACK):
         raise error
-    message = f"{name}: {error}\nThis is a defect of deltalog. {_TRACEBACK}=1 in the environment shows where."
+    message = f"{name}: {error}\nThis is a bug in deltalog. Set {_TRACEBACK}=1 in the environment for a traceback."
     report_error(name, "INTERNAL_ERROR", message, as_json)
     return 1
 
 
 @contextlib.contextmanager
 def _own_warnings(as_json: bool) -> Iterator[None]:
-    """Print warnings as the command's own lines instead of source lines."""
+    """Print warnings like other messages of the command, without source lines."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         report_warning(category.__name__, str(message), as_json)
@@ -119,7 +121,7 @@ def _snapshot(
     *,
     with_files: bool = False,
 ) -> Snapshot:
-    """The version that the options name; ``with_files``: with its live files in memory."""
+    """The snapshot selected by the options. ``with_files``: load its live files."""
     at = _version_or_time(version, timestamp, timestamp_ms)
     with out.working("Reading the log"):
         found = _open(table).snapshot(**at)
@@ -133,7 +135,7 @@ def _all(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version of deltalog and exit.")] = False,
 ) -> None:
-    """Delta tables from the command line: contents, history, and the version that was current at a time."""
+    """Inspect and maintain Delta tables from the command line."""
     if version:
         from deltalog.version import VERSION
 
@@ -178,7 +180,7 @@ def files(
     limit: _Limit = None,
     as_json: _Json = False,
 ) -> None:
-    """The data files of a version."""
+    """List the data files of a version."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -203,15 +205,15 @@ def rows(
     timestamp_ms: _AtTimeMs = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--columns", metavar="A,B", help="These columns, in this order. May be repeated."),
+        typer.Option("--columns", metavar="A,B", help="The columns to print, in this order. May be repeated."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="The rows for which this condition is true. Default: all.")
+        str | None, typer.Option(metavar="SQL", help="Print only rows for which this condition is true.")
     ] = None,
     limit: _Limit = None,
     as_json: _Json = False,
 ) -> None:
-    """The rows of a version, in no particular order."""
+    """Print the rows of a version, in no particular order."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -224,7 +226,7 @@ def rows(
 
 
 def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
-    """Each text is the name of a column, or several names separated by commas."""
+    """The columns named in ``texts``, either single names or comma-separated lists."""
     known = snapshot.schema.names
     names: list[str] = []
     for text in texts or ():
@@ -237,7 +239,7 @@ def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
 
 @app.command(epilog=_examples("deltalog history events --limit 5", "deltalog history events --json | jq .timestamp_ms"))
 def history(table: _Table, limit: _Limit = None, as_json: _Json = False) -> None:
-    """The commits, newest first, each with its time and the clock that time travel uses for it."""
+    """List the commits, newest first, with their times and the clock that time travel uses for them."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -260,7 +262,7 @@ def history(table: _Table, limit: _Limit = None, as_json: _Json = False) -> None
 )
 def resolve(
     table: _Table,
-    when: Annotated[str | None, typer.Argument(metavar="[ISO]", help="The instant, as --timestamp.")] = None,
+    when: Annotated[str | None, typer.Argument(metavar="[ISO]", help="The instant, like --timestamp.")] = None,
     timestamp: Annotated[
         str | None,
         typer.Option(
@@ -268,17 +270,27 @@ def resolve(
         ),
     ] = None,
     timestamp_ms: Annotated[
-        int | None, typer.Option("--timestamp-ms", metavar="MS", help="The same in ms since 1970-01-01 UTC.")
+        int | None, typer.Option("--timestamp-ms", metavar="MS", help="The instant in ms since 1970-01-01 UTC.")
     ] = None,
     before: Annotated[
-        str, typer.Option("--before", metavar="error|earliest", help="Before the first commit: refuse, or use it.")
+        str,
+        typer.Option(
+            "--before",
+            metavar="error|earliest",
+            help="For an instant before the first commit: refuse it, or use that commit.",
+        ),
     ] = "error",
     after: Annotated[
-        str, typer.Option("--after", metavar="error|latest", help="After the last commit: refuse, or use it.")
+        str,
+        typer.Option(
+            "--after",
+            metavar="error|latest",
+            help="For an instant after the last commit: refuse it, or use that commit.",
+        ),
     ] = "error",
     as_json: _Json = False,
 ) -> None:
-    """Which version TIMESTAMP AS OF means, and why: the clock, the candidates, the neighbours, the valid range.
+    """Explain which version TIMESTAMP AS OF selects: the clock, the candidates, the neighbours, the valid range.
 
     An instant outside the history is explained, and refused with exit status 1 unless --before or --after allow it.
     """
@@ -287,11 +299,11 @@ def resolve(
 
     for option, value, choices in (("before", before, ("error", "earliest")), ("after", after, ("error", "latest"))):
         if value not in choices:
-            raise typer.BadParameter(f"--{option} is one of {', '.join(choices)}; got {value!r}.")
+            raise typer.BadParameter(f"--{option} must be one of {', '.join(choices)}; got {value!r}.")
     _at_most_one(ISO=when, timestamp=timestamp, timestamp_ms=timestamp_ms)
     instant = timestamp_ms if timestamp_ms is not None else timestamp or when
     if instant is None:
-        raise typer.BadParameter("Name an instant: --timestamp ISO or --timestamp-ms MS.")
+        raise typer.BadParameter("Specify an instant: --timestamp ISO or --timestamp-ms MS.")
     out = Output(as_json)
     with out.working("Searching the log"):
         opened = _open(table)
@@ -316,19 +328,25 @@ def resolve(
 def timeline(
     table: _Table,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file of the page; - is standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write; - for standard output.")
     ] = "timeline.html",
-    limit: Annotated[int, typer.Option("--limit", min=0, metavar="N", help="The newest N commits; 0 is all.")] = 10_000,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is not a timeline page.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, metavar="N", help="Only the newest N commits; 0 for all.")
+    ] = 10_000,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file even if it is not a timeline page.")
+    ] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
-    examine: Annotated[bool, typer.Option("--check/--no-check", help="Show what a check finds on the axis.")] = True,
+    examine: Annotated[
+        bool, typer.Option("--check/--no-check", help="Check the table and show the findings on the axis.")
+    ] = True,
     as_json: _Json = False,
 ) -> None:
-    """A page with the table's history on a time axis; one file that works offline.
+    """Write an HTML page with the history of a table on a time axis. The page is a single file and works offline.
 
-    It shows in-commit time beside file time with the drift between them, the point from which in-commit times
-    are used, the changes of every commit, the findings of a check at their commits, and the version of
-    TIMESTAMP AS OF for the instant under the pointer.
+    The page shows in-commit timestamps and file times with the drift between them, the enablement of in-commit
+    timestamps, the changes of every commit, the findings of a check at their commits, and the version that TIMESTAMP AS
+    OF selects for the instant under the pointer.
     """
     from deltalog.cli.output import bytes_text
     from deltalog.cli.timeline import page, write_page
@@ -358,9 +376,9 @@ def timeline(
 
 @app.command("enable-ict", epilog=_examples("deltalog enable-ict events"))
 def enable_ict(table: _Table, as_json: _Json = False) -> None:
-    """Turn in-commit timestamps on: commits from now on keep their time when the table is copied.
+    """Turn in-commit timestamps on, so that new commits keep their time when the table is copied.
 
-    Nothing is committed when they are on already.
+    Commits nothing if they are already on.
     """
     from deltalog.protocol.timestamps import describe
 
@@ -380,7 +398,7 @@ def enable_ict(table: _Table, as_json: _Json = False) -> None:
             }
         )
     elif result.skipped:
-        out.print(f"In-commit timestamps are on already; nothing was committed (version {result.version}).")
+        out.print(f"In-commit timestamps are already on; nothing was committed (version {result.version}).")
     else:
         out.print(f"In-commit timestamps are on since version {result.version}, {describe(result.timestamp_ms)}.")
 
@@ -398,19 +416,19 @@ def restore(
     timestamp_ms: _AtTimeMs = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and commit nothing.")] = False,
     ignore_missing_files: Annotated[
-        bool, typer.Option("--ignore-missing-files", help="Restore without the rows of files that no longer exist.")
+        bool, typer.Option("--ignore-missing-files", help="Restore without the rows of missing files.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Restore rows, columns and properties of an earlier version, in a new commit.
+    """Restore the rows, columns and properties of an earlier version in a new commit.
 
-    The versions in between stay, and can be restored too.
+    The versions in between are kept and can also be restored.
     """
     from deltalog.cli import views
 
     at = _version_or_time(version, timestamp, timestamp_ms)
     if not any(value is not None for value in at.values()):
-        raise typer.BadParameter("Give the version to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
+        raise typer.BadParameter("Specify the version to restore: --version N, --timestamp ISO or --timestamp-ms MS.")
     out = Output(as_json)
     with out.working("Restoring"):
         result = _open(table).restore(**at, ignore_missing_files=ignore_missing_files, dry_run=dry_run)
@@ -428,7 +446,7 @@ def checkpoint(
     ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Write a checkpoint of the latest version, so that readers need not replay the commits before it."""
+    """Write a checkpoint of the latest version, so that readers need not replay earlier commits."""
     out = Output(as_json)
     with out.working("Writing the checkpoint"):
         opened = _open(table)
@@ -455,7 +473,7 @@ def compact(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Write a log compaction file: a range of commits in one file, which readers may read instead of the commits."""
+    """Write a log compaction file, which readers may read instead of a range of commits."""
     out = Output(as_json)
     with out.working("Reading the commits"):
         found = _open(table).compact_log(start, end)
@@ -464,7 +482,7 @@ def compact(
     elif found is None:
         out.print("There are fewer than two commits after the last checkpoint; nothing was written.")
     else:
-        out.print(f"Versions {found[0]} to {found[1]} are in one file now, beside the commits.")
+        out.print(f"Versions {found[0]} to {found[1]} are now also in one file.")
 
 
 @app.command(
@@ -476,16 +494,17 @@ def compact(
 )
 def cleanup(
     table: _Table,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files to delete, and delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the files that would be deleted.")] = False,
     retention: Annotated[
-        str | None, typer.Option(metavar="'N days'", help="Instead of the table's; deletes with --yes only.")
+        str | None,
+        typer.Option(metavar="'N days'", help="Override the retention of the table; requires --yes to delete."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --retention: delete the files.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Delete the files of the log that no version within delta.logRetentionDuration needs.
+    """Delete log files that no version within delta.logRetentionDuration needs.
 
-    Ages are by in-commit timestamps where the table has them. Older versions can no longer be read afterwards.
+    Ages are determined by in-commit timestamps if they are on. Older versions can no longer be read afterwards.
     """
     out = Output(as_json)
     only_shown = dry_run or (retention is not None and not yes)
@@ -527,23 +546,23 @@ def check(
     table: _Table,
     deep: Annotated[bool, typer.Option("--deep", help="Also read all rows of all data files.")] = False,
     sarif: Annotated[
-        Path | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, too.")
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Also write the findings as SARIF 2.1.0.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Show what can be repaired, repair it, check again.")
+        bool, typer.Option("--repair", help="Show the possible repairs, carry them out, check again.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only show it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only show the repairs.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Examine a table against the rules of the protocol, also one that cannot be opened.
+    """Check a table against the rules of the protocol, even if it cannot be opened.
 
-    The exit status is 1 where there is a finding of severity error. --repair deletes damaged derived files, writes
-    checkpoints and commits; it never changes a commit that is in the log.
+    The exit status is 1 if there is a finding of severity error. --repair deletes damaged derived files and writes
+    checkpoints and commits; it never changes existing commits.
     """
     from deltalog.cli.doctor import run
 
     if dry_run and not repair:
-        raise typer.BadParameter("--dry-run belongs to --repair.")
+        raise typer.BadParameter("--dry-run requires --repair.")
     if not run(table, deep, sarif, repair, dry_run, as_json):
         raise typer.Exit(1)
 

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name in DynamoDB.")]
 _Kind = Annotated[
-    str, typer.Option("--kind", metavar="dynamo|s3-dynamodb|catalog", help="The protocol, as in commit='KIND:NAME'.")
+    str,
+    typer.Option(
+        "--kind", metavar="dynamo|s3-dynamodb|catalog", help="The commit protocol, the KIND in commit='KIND:NAME'."
+    ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app = typer.Typer(
     help="The DynamoDB tables that coordinate commits on S3.",
@@ -28,9 +31,9 @@ app = typer.Typer(
 @app.command(epilog=examples("deltalog commit-table create delta_log --kind s3-dynamodb"))
 @taking_options
 def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
-    """Create the table and wait until it is active: billed by the request, old items expire.
+    """Create the table with on-demand billing and expiry of old items, and wait until it is active.
 
-    An existing table is kept, and its expiry turned on.
+    If the table exists, only its expiry is turned on.
     """
     from deltalog.storage import create_commit_table
 

@@ -1,4 +1,4 @@
-"""``deltalog conformance``: tests engines against the protocol, and exports the cases for other programs."""
+"""``deltalog conformance``: tests engines against the protocol, and exports the cases."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from deltalog.conformance import Case
 
 app = typer.Typer(
-    help="Test whether an engine reads and writes Delta tables as the protocol says.",
+    help="Test whether an engine reads and writes Delta tables according to the protocol.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
-_Area = Annotated[str | None, typer.Option("--area", metavar="AREA", help="Only the cases of one area.")]
+_Area = Annotated[str | None, typer.Option("--area", metavar="AREA", help="Use only the cases of one area.")]
 _Case = Annotated[
-    list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; * is any text. May be repeated.")
+    list[str] | None,
+    typer.Option("--case", metavar="ID", help="Use only this case; * matches any text. May be repeated."),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="For scripts: one JSON document.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command("list", epilog=examples("deltalog conformance list --area reading"))
 def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -> None:
-    """Show the cases: id, area, and what each is about."""
+    """List the cases with id, area and title."""
     from deltalog.conformance import SUITE_VERSION
 
     chosen, out = _chosen(area, case), Output(as_json)
@@ -63,13 +64,13 @@ def run(
     area: _Area = None,
     case: _Case = None,
     limit_seconds: Annotated[
-        float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time that a case may take.")
+        float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time limit per case.")
     ] = 120.0,
     as_json: _Json = False,
 ) -> None:
-    """Run the cases on an engine. The exit status is 1 where one fails.
+    """Run the cases on an engine. The exit status is 1 if a case fails.
 
-    The engine has a process of its own: a case that hangs or kills the process costs only itself.
+    The engine runs in a subprocess: a case that hangs or crashes it fails alone.
     """
     from deltalog.conformance import SUITE_VERSION, report
     from deltalog.conformance.subprocess_runner import EngineProcess
@@ -94,10 +95,10 @@ def run(
 
 @app.command("report", epilog=examples("deltalog conformance report mine.json polars.json"))
 def show_report(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Documents that run --json wrote.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="JSON documents written by run --json.")],
     as_json: _Json = False,
 ) -> None:
-    """Compare runs: engine by engine, area by area, as a table in Markdown."""
+    """Compare runs by engine and area, as a Markdown table."""
     from deltalog.conformance import report
 
     rows = report.matrix([_document(file) for file in files])
@@ -116,7 +117,7 @@ def export(
     case: _Case = None,
     as_json: _Json = False,
 ) -> None:
-    """Write the cases as files, for tests in any language: tables, steps and expected results.
+    """Export the cases as files for test runners in any language: tables, steps and expected results.
 
     docs/conformance.md describes the directories.
     """
@@ -128,7 +129,7 @@ def export(
     if as_json:
         out.document({"directory": str(directory), "cases": written})
     else:
-        out.print(f"{written} cases are in {directory}.")
+        out.print(f"{written} cases were written to {directory}.")
 
 
 def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:
@@ -156,7 +157,9 @@ def _document(file: Path) -> dict[str, Any]:
         found = json.loads(file.read_text(encoding="utf-8"))
         found["engine"], found["version"], found["cases"]
     except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(f"{file} is no document of deltalog conformance run --json: {error}") from None
+        raise typer.BadParameter(
+            f"{file} is not a document written by deltalog conformance run --json: {error}"
+        ) from None
     return dict(found)
 
 

@@ -1,4 +1,4 @@
-"""``deltalog convert``, ``clone`` and ``generate``: tables made of existing files, and symlink manifests."""
+"""``deltalog convert``, ``clone`` and ``generate``: tables from existing files, and symlink manifests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Properties = Annotated[
     typer.Option("--property", metavar="KEY=VALUE", help="A property of the new table. May be repeated."),
 ]
 
-# Names of types in SQL that Delta's schemas do not have.
+# SQL type names that Delta's schemas do not use.
 _ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "real": "float"}
 
 
@@ -46,9 +46,9 @@ def convert(
     properties: _Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a directory of Parquet files into a table in place: no file is moved, rewritten or deleted.
+    """Convert a directory of Parquet files to a table in place: no file is moved, rewritten or deleted.
 
-    Directories such as day=2026-11-20 give partition columns. No process may write to the directory meanwhile.
+    Directories such as day=2026-11-20 become partition columns. No process may write to the directory meanwhile.
     """
     from deltalog import DeltaTable
 
@@ -69,7 +69,7 @@ def clone(
     table: Table,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The location of the clone.")],
     shallow: Annotated[
-        bool, typer.Option("--shallow", help="Copy no file: the clone names those of its source.")
+        bool, typer.Option("--shallow", help="Copy no files: the clone refers to those of its source.")
     ] = False,
     version: AtVersion = None,
     timestamp: AtTime = None,
@@ -79,7 +79,7 @@ def clone(
 ) -> None:
     """Clone a version of a table, with copies of its files.
 
-    A shallow clone names the files of its source instead; a vacuum of the source does not know of it.
+    A shallow clone refers to the files of its source instead. A vacuum of the source does not know about the clone.
     """
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
@@ -128,7 +128,7 @@ def _made(snapshot: Any) -> dict[str, Any]:
 
 
 def _columns(texts: list[str] | None) -> Any:
-    """Names, or a schema where each has a type."""
+    """The column names, or a schema if types are given."""
     from deltalog.schema import StructType
 
     if texts is None:
@@ -144,11 +144,11 @@ def _columns(texts: list[str] | None) -> Any:
     try:
         return StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
     except (CorruptTableError, InvalidPropertyError) as error:
-        raise typer.BadParameter(f"--partition-by needs NAME:TYPE for each column: {error}") from None
+        raise typer.BadParameter(f"--partition-by needs NAME:TYPE for every column: {error}") from None
 
 
 def register(app: Commands) -> None:
-    """Add these commands."""
+    """Add these commands to the application."""
     app.command(
         epilog=examples(
             "deltalog convert events",

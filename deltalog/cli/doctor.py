@@ -1,4 +1,4 @@
-"""``deltalog check``: examines a table, prints what is wrong, and repairs what can be repaired."""
+"""``deltalog check``: checks a table, prints the findings, and repairs what can be repaired."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _print(out: Output, report: CheckReport) -> None:
         f"{plural(seen.live_files, 'live file')}, {plural(seen.footers, 'footer')}, {plural(seen.rows, 'row')} read."
     )
     if not report.findings:
-        out.print("Nothing was found.")
+        out.print("No findings.")
         return
     table = table_of()
-    for name in ("severity", "rule", "version", "where", "what was found"):
+    for name in ("severity", "rule", "version", "where", "finding"):
         table.add_column(name, overflow="fold", justify="right" if name == "version" else "left")
     for finding in report.findings:
         version = "" if finding.version is None else str(finding.version)
@@ -76,7 +76,7 @@ def _print(out: Output, report: CheckReport) -> None:
 def _print_steps(out: Output, steps: Sequence[Repair], is_wanted: bool) -> None:
     if not is_wanted:
         return
-    out.print("Repairs:" if steps else "There is nothing that a commit or a derived file can repair.")
+    out.print("Repairs:" if steps else "Nothing can be repaired with derived files or new commits.")
     for number, step in enumerate(steps, 1):
         out.print(f"{number}. {step.text} ({', '.join(step.rules)})")
 

@@ -33,7 +33,7 @@ _To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The l
 
 
 def register(app: Commands) -> None:
-    """Add these commands."""
+    """Add these commands to the application."""
     app.command(epilog=examples("deltalog schema events", "deltalog schema events --version 3 --json"))(schema)
     app.command(
         epilog=examples(
@@ -56,7 +56,7 @@ def schema(
     timestamp_ms: AtTimeMs = None,
     as_json: Json = False,
 ) -> None:
-    """The columns of a version, with fields of structs below them; with --json as the log has them."""
+    """Show the columns of a version with their nested fields; with --json, the schema as in the log."""
     out = Output(as_json)
     snapshot = open_table(table).snapshot(**version_or_time(version, timestamp, timestamp_ms))
     if as_json:
@@ -74,7 +74,7 @@ def schema(
 
 
 def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    """Path, type, whether it may be null, comment; fields of structs after their struct."""
+    """Rows of path, type, nullability and comment; fields of a struct follow the struct."""
     from deltalog.cli.views import type_text
     from deltalog.schema import StructType
 
@@ -99,7 +99,7 @@ def properties(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The properties of a table. --set and --unset change them first, in a commit for each of the two."""
+    """Show the properties of a table. --set and --unset change them first, in one commit each."""
     out = Output(as_json)
     wanted = pairs("--set", assign)
     opened = open_table(table)
@@ -120,7 +120,7 @@ def properties(
 
 
 def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
-    """The differences between two versions: files, rows by the statistics, columns, properties, table features."""
+    """Show the differences between two versions: files, rows by statistics, columns, properties, table features."""
     from deltalog.log.file_statistics import live_rows
     from deltalog.log.replay import files_without
 
@@ -151,7 +151,7 @@ def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_js
 
 
 def _files(files: Any) -> list[dict[str, Any]]:
-    """Files as FILES rows: with a deletion vector a file is another one than without."""
+    """The files as FILES rows. A file with a deletion vector differs from the same file without it."""
     return [
         {"path": row["path"], "size_bytes": row["size"], "has_deletion_vector": row["deletion_vector"] is not None}
         for row in files.to_pylist()
@@ -163,7 +163,7 @@ def _types(struct: StructType) -> dict[str, str]:
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str | None]]:
-    """By key, the value before and after (None: there is none), where they differ."""
+    """The values before and after (None if absent) by key, where they differ."""
     return {key: [old.get(key), new.get(key)] for key in sorted({**old, **new}) if old.get(key) != new.get(key)}
 
 
@@ -203,7 +203,7 @@ def _print_diff(out: Output, facts: dict[str, Any], limit: int | None) -> None:
 
 
 def changes(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
-    """The rows of the change data feed of a range of versions, both ends included."""
+    """Print the change data feed of a range of versions, both ends included."""
     from deltalog.cli import views
 
     out = Output(as_json)
@@ -227,7 +227,7 @@ def explain(
     timestamp_ms: AtTimeMs = None,
     as_json: Json = False,
 ) -> None:
-    """The log segment of a version, and the store calls that it takes to open the version and to list its files."""
+    """Show the log segment of a version, and the store calls needed to open it and to list its files."""
     from deltalog import DeltaTable
     from deltalog.addresses import handle_on_latest, open_log
     from deltalog.environment import Environment

@@ -1,7 +1,7 @@
 """The entry point of the command ``deltalog``.
 
-The version is printed without typer and rich, which take longer to import than the rest; both belong to the extra
-``cli``, and their absence is one line on standard error.
+``--version`` does not import typer and rich, which are slow to import. Both belong to the extra ``cli``; if they are
+missing, the command prints one line to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``deltalog vacuum`` and ``deltalog optimize``: files that no version needs, and small files."""
+"""``deltalog vacuum`` and ``deltalog optimize``: delete unneeded files, and combine small files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 20
 
 
 def duration(text: str | None) -> datetime.timedelta | None:
-    """An interval such as "7 days", as table properties have it."""
+    """Parse an interval such as "7 days", in the format of table properties."""
     try:
         return None if text is None else datetime.timedelta(milliseconds=LOG_RETENTION_MS.parse(text))
     except (ValueError, OverflowError) as error:
@@ -28,20 +28,23 @@ def vacuum(
     table: Table,
     retention_hours: Annotated[
         float | None,
-        typer.Option(min=0, metavar="HOURS", help="Default: delta.deletedFileRetentionDuration of the table, 7 days."),
+        typer.Option(
+            min=0, metavar="HOURS", help="Default: delta.deletedFileRetentionDuration of the table, or 7 days."
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete the files; without it they are only shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the files instead of only showing them.")] = False,
     below_retention: Annotated[
-        bool, typer.Option("--below-retention", help="Accept fewer hours than the table's: versions are lost.")
+        bool, typer.Option("--below-retention", help="Allow a retention below that of the table, which loses versions.")
     ] = False,
     lite: Annotated[
-        bool, typer.Option("--lite", help="List no files: consider what the commits since the last vacuum removed.")
+        bool,
+        typer.Option("--lite", help="Do not list files; consider only those removed by commits since the last vacuum."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the files that no version within the retention needs; with --yes delete them.
+    """Show the files that no version within the retention period needs; with --yes, delete them.
 
-    Versions that were replaced before the retention can no longer be read afterwards.
+    Versions older than the retention period can no longer be read afterwards.
     """
     out = Output(as_json)
     doing = "Reading the log" if lite else "Listing the files and reading the log"
@@ -69,35 +72,41 @@ def vacuum(
 def optimize(
     table: Table,
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="The partitions: a condition on their columns. Default: all.")
+        str | None, typer.Option(metavar="SQL", help="A condition on partition columns. Default: all partitions.")
     ] = None,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Instead rewrite all files with a deletion vector, without deleted rows.")
+        bool,
+        typer.Option("--purge", help="Instead, rewrite all files with a deletion vector, without the deleted rows."),
     ] = False,
     z_order: Annotated[
         str | None,
-        typer.Option("--z-order", metavar="A,B", help="Rewrite all files, with rows close in these columns together."),
+        typer.Option("--z-order", metavar="A,B", help="Rewrite all files in Z-order of these columns."),
     ] = None,
     target_size: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Of new files: bytes, or 128mb. Default: delta.targetFileSize, or 256mb."),
+        typer.Option(
+            metavar="SIZE", help="The size of new files in bytes, or as 128mb. Default: delta.targetFileSize, or 256mb."
+        ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="New files that are written at a time. Default: processors.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="The number of files written in parallel. Default: the number of processors."
+        ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Of a clustered table: also files that were clustered by other columns.")
+        bool, typer.Option("--full", help="Clustered tables: also rewrite files clustered by other columns.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and commit nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without committing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Combine small files into larger ones; the rows stay the same. Those of a clustered table are clustered.
+    """Combine small files into larger ones without changing rows. The files of a clustered table are clustered.
 
-    The old files stay until a vacuum, and earlier versions can be read until then.
+    The old files stay until a vacuum; earlier versions can be read until then.
     """
     out = Output(as_json)
     if purge + bool(z_order) + full > 1:
-        raise typer.BadParameter("--purge, --z-order and --full exclude each other. Give one of them.")
+        raise typer.BadParameter("--purge, --z-order and --full are mutually exclusive.")
     try:
         size = None if target_size is None else TARGET_FILE_SIZE.parse(target_size)
     except ValueError as error:

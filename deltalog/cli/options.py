@@ -1,4 +1,4 @@
-"""``--option``: storage options, for every command that takes a table; in one place."""
+"""``--option``: storage options for every command that takes a table."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import typer
 if TYPE_CHECKING:
     from deltalog import DeltaTable, VacuumReport
 
-# Options that are text even if the value looks like a number: credentials and endpoints.
+# Options that are strings even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME, _FILE = "storage_options", "storage_options_file"
-# Parameters beside the storage options in the calls that these are passed to.
+# Parameters of the same calls that are not storage options.
 _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
 
 Table = Annotated[
     str,
-    typer.Argument(metavar="TABLE", help="Its location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
+    typer.Argument(metavar="TABLE", help="The location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="For scripts: JSON, or a line of JSON for each item of a list.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 
-_POINTS_IN_TIME = "Point in time (the latest version when none is given)"
+_POINTS_IN_TIME = "Point in time (default: the latest version)"
 AtVersion = Annotated[
     int | None,
     typer.Option("--version", min=0, metavar="N", help="This version.", rich_help_panel=_POINTS_IN_TIME),
@@ -49,13 +49,13 @@ AtTimeMs = Annotated[
     typer.Option(
         "--timestamp-ms",
         metavar="MS",
-        help="The same in milliseconds since 1970-01-01 UTC.",
+        help="The timestamp in milliseconds since 1970-01-01 UTC.",
         rich_help_panel=_POINTS_IN_TIME,
     ),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=0, metavar="N", help="At most N; 0 is all. Default: 20, and all with --json."),
+    typer.Option("--limit", min=0, metavar="N", help="At most N; 0 for all. Default: 20, with --json all."),
 ]
 
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
@@ -74,7 +74,7 @@ _OptionsFile = Annotated[
     typer.Option(
         "--storage-options-file",
         metavar="FILE",
-        help="Storage options in a JSON object; by_location in it has those of locations that begin alike.",
+        help="A JSON file with storage options; by_location in it maps location prefixes to options.",
         rich_help_panel="Storage",
     ),
 ]
@@ -83,7 +83,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Commands(typer.Typer):
-    """Adds the option to each command that has a parameter ``table``."""
+    """A command group that adds the options to commands with a parameter ``table``."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
         register = super().command(name, **settings)
@@ -93,7 +93,7 @@ class Commands(typer.Typer):
 
 
 def taking_options(function: F) -> F:
-    """A command with ``--option``, whose values are in ``storage_options()``."""
+    """Add ``--option`` and ``--storage-options-file`` to a command; ``storage_options()`` returns their values."""
 
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -115,19 +115,19 @@ def taking_options(function: F) -> F:
 
 
 def storage_options() -> dict[str, Any]:
-    """The values of ``--option`` of the running command."""
+    """The storage options of the running command."""
     return _GIVEN.get({})
 
 
 def open_table(table: str) -> DeltaTable:
-    """The table at a location or an address, with the storage options of the running command."""
+    """Open the table at a location or catalog address with the storage options of the running command."""
     from deltalog import DeltaTable
 
     return DeltaTable.open(table, storage_options=storage_options())
 
 
 def vacuum_of(table: str) -> Callable[..., VacuumReport]:
-    """``DeltaTable.vacuum`` of the table at a location, ``TransactionManager.vacuum`` of one at an address."""
+    """``DeltaTable.vacuum`` for a location, ``TransactionManager.vacuum`` for a catalog address."""
     from deltalog import TransactionManager
     from deltalog.addresses import is_address, split_address
     from deltalog.catalog.locate import open_coordinator
@@ -141,20 +141,21 @@ def vacuum_of(table: str) -> Callable[..., VacuumReport]:
 
 
 def at_most_one(**options: Any) -> None:
-    """Raise BadParameter where more than one of these options is given."""
+    """Raise BadParameter if more than one of these options is set."""
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
     if len(given) > 1:
-        raise typer.BadParameter(f"{' and '.join(given)} exclude each other. Give one of them.")
+        raise typer.BadParameter(f"{' and '.join(given)} are mutually exclusive.")
 
 
 def version_or_time(version: int | None, timestamp: str | None, timestamp_ms: int | None) -> dict[str, Any]:
-    """The arguments ``version`` and ``timestamp`` of calls, from the options. Raises BadParameter for more than one."""
+    """Convert the options to the arguments ``version`` and ``timestamp``. Raises BadParameter if more than one is
+    set."""
     at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
     return {"version": version, "timestamp": timestamp if timestamp_ms is None else timestamp_ms}
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE each. Raises BadParameter."""
+    """Parse texts of the form KEY=VALUE. Raises BadParameter."""
     parts = [text.partition("=") for text in texts or ()]
     if not all(key and equals for key, equals, _ in parts):
         raise typer.BadParameter(f"{option} needs KEY=VALUE, as in {option} delta.appendOnly=true.")
@@ -162,13 +163,13 @@ def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help."""
+    """The examples at the end of a command's help."""
     return "\n\n".join(["[dim]Examples[/dim]", *lines])
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` each; a dotted name is a key in an option that is a dictionary. A value is JSON if it looks
-    like JSON, else text. Raises BadParameter, which repeats no value: it may be a secret."""
+    """Parse texts of the form ``NAME=VALUE``. A dotted name is a key of a dictionary option. A value that looks like
+    JSON is parsed as JSON. Raises BadParameter, whose message contains no values because they may be secrets."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -181,13 +182,14 @@ def parse_options(texts: Iterable[str]) -> dict[str, Any]:
         for key in keys[:-1]:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise typer.BadParameter(f"--option {name}: {key} was given with another value before.")
+                raise typer.BadParameter(f"--option {name}: conflicting values for {key}.")
         place[keys[-1]] = _value(name, keys[-1], value)
     return found
 
 
 def options_in_file(file: Path | None) -> dict[str, Any]:
-    """The storage options in a file. Raises BadParameter, which repeats nothing of it: it may have secrets."""
+    """Read storage options from a file. Raises BadParameter, whose message contains no values because they may be
+    secrets."""
     if file is None:
         return {}
     try:
@@ -195,9 +197,9 @@ def options_in_file(file: Path | None) -> dict[str, Any]:
     except OSError as error:
         raise typer.BadParameter(f"--storage-options-file {file}: {error.strerror}.") from None
     except ValueError:
-        raise typer.BadParameter(f"--storage-options-file {file} is no JSON.") from None
+        raise typer.BadParameter(f"--storage-options-file {file} is not JSON.") from None
     if not isinstance(found, dict):
-        raise typer.BadParameter(f"--storage-options-file {file} is no JSON object.")
+        raise typer.BadParameter(f"--storage-options-file {file} is not a JSON object.")
     for name in found:
         if name in _RESERVED:
             raise typer.BadParameter(f"There is no storage option {name!r}.")
@@ -206,7 +208,7 @@ def options_in_file(file: Path | None) -> dict[str, Any]:
 
 def _together(single: dict[str, Any], of_file: dict[str, Any]) -> dict[str, Any]:
     if twice := sorted(single.keys() & of_file.keys()):
-        raise typer.BadParameter(f"{', '.join(twice)}: given with --option and in --storage-options-file.")
+        raise typer.BadParameter(f"{', '.join(twice)}: set by both --option and --storage-options-file.")
     return {**of_file, **single}
 
 
@@ -216,4 +218,4 @@ def _value(name: str, key: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise typer.BadParameter(f"--option {name}: the value begins like JSON but is not valid JSON.") from None
+        raise typer.BadParameter(f"--option {name}: the value looks like JSON but is invalid.") from None

@@ -1,6 +1,6 @@
 """Output of the commands: tables for people, JSON for scripts, errors on standard error.
 
-Text that comes from a log is untrusted: it reaches a terminal through ``visible`` only.
+Text from a log is untrusted: it reaches a terminal only through ``visible``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# Without a terminal the output is a file or a pipe, and wrapping at 80 would only hurt.
+# Output to a file or a pipe is not wrapped.
 _PLAIN_WIDTH = 200
 _MIN_WIDTH = 80
 
 
 def visible(text: str) -> str:
-    """The text with control characters and bidirectional overrides escaped, as ``\\x1b`` and so on."""
+    """The text with control characters and bidirectional overrides escaped, for example as ``\\x1b``."""
     if text.isprintable():
         return text
     return "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text)
@@ -36,19 +36,19 @@ def _harmless(char: str) -> bool:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text for a table cell: escaped, and never read as markup."""
+    """Text for a table cell, escaped and without interpretation as markup."""
     from rich.text import Text
 
     return Text(visible(text), style=style)
 
 
 def to_json(value: Any) -> str:
-    """One line of ASCII JSON: nothing in it can act on a terminal, and every locale can print it."""
+    """One line of ASCII JSON, which is safe on any terminal and in any locale."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": "))
 
 
 class Output:
-    """The output of a command. ``as_json``: for scripts, else for people."""
+    """The output of a command, as JSON or as text for people."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -63,12 +63,12 @@ class Output:
             self.document(value)
 
     def print(self, *renderables: Any) -> None:
-        """For people, on standard output; strings are escaped."""
+        """Print text to standard output, with strings escaped."""
         for each in renderables:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """How many items to show: ``limit`` (0 is all), else all for scripts and ``people`` for people."""
+        """The number of items to show: ``limit`` (0: all) if set; otherwise all with JSON, or ``people``."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None
@@ -85,7 +85,8 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
-        """As ``working``; calls with what is worked on, how much is done, and of how much, replace the text."""
+        """Like ``working``, with a text that the yielded function updates: it takes the step, the number done and the
+        total."""
         console = console_of(sys.stderr)
         if self.as_json or not console.is_terminal:
             yield lambda what, done, of: None
@@ -95,7 +96,7 @@ class Output:
 
 
 def show(console: Console, renderable: Any) -> None:
-    """Print on a console; strings are escaped, and lines are not padded unless it is a terminal."""
+    """Print to a console with strings escaped. Lines are padded only on a terminal."""
     from rich.table import Table
 
     each = plain(renderable) if isinstance(renderable, str) else renderable
@@ -109,13 +110,13 @@ def show(console: Console, renderable: Any) -> None:
 
 
 def console_of(stream: Any) -> Console:
-    """A console for a stream: colours on a terminal only, and no wrapping of what is not a terminal."""
+    """A console for a stream. Colours and wrapping are used only on a terminal."""
     from rich.console import Console
 
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    # With a smaller width tables would lose columns; a terminal that wraps their lines shows everything.
+    # Narrower tables would lose columns; wrapped lines of a wider table show everything.
     console.width = max(console.width, _MIN_WIDTH)
     return console
 
@@ -178,7 +179,7 @@ def report_error(name: str, code: str, message: str, as_json: bool, hint: str | 
 
 
 def report_warning(name: str, message: str, as_json: bool) -> None:
-    """As ``report_error``, for a warning."""
+    """Like ``report_error``, for a warning."""
     if as_json:
         print(to_json({"warning": name, "message": message}), file=sys.stderr, flush=True)
         return
@@ -212,7 +213,7 @@ def bytes_text(size: int) -> str:
 
 
 def drift_text(drift_ms: int) -> str:
-    """A signed span of time in its largest sensible unit: +3 ms, −284.0 d."""
+    """A signed duration in a suitable unit: +3 ms, −284.0 d."""
     sign = "−" if drift_ms < 0 else "+"
     size = abs(drift_ms)
     if size < 1000:
@@ -224,13 +225,13 @@ def drift_text(drift_ms: int) -> str:
 
 
 def span_text(span_ms: int) -> str:
-    """A span of time without its sign."""
+    """A duration without sign."""
     return drift_text(abs(span_ms)).lstrip("+")
 
 
 # ------------------------------------------------------------------------------------------ what commits did
 
-# Names that delta-spark, deltalake and deltalog use; of several the first one is used.
+# Metric names of delta-spark, deltalake and deltalog, in order of preference.
 _ACTIVITY: Mapping[str, tuple[str, ...]] = {
     "rows_added": ("numTargetRowsInserted", "numUpdatedRows", "numOutputRows", "num_added_rows", "num_inserted_rows"),
     "rows_removed": ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows"),
@@ -250,12 +251,12 @@ ACTIVITY = tuple(_ACTIVITY)
 
 
 def activity(metrics: Mapping[str, Any]) -> dict[str, int | None]:
-    """Rows, files and bytes that a commit added and removed, by its metrics; None where they lack it."""
+    """The rows, files and bytes that a commit added and removed according to its metrics; None if not recorded."""
     done = {
         name: next((n for key in keys if (n := _integer(metrics.get(key))) is not None), None)
         for name, keys in _ACTIVITY.items()
     }
-    # A replaceWhere counts the rows that it moved as output too.
+    # The output rows of replaceWhere include rewritten rows.
     added, copied = done["rows_added"], _integer(metrics.get("numCopiedRows"))
     if added and copied and added == _integer(metrics.get("numOutputRows")):
         done["rows_added"] = max(added - copied, 0)
@@ -272,12 +273,12 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-# Operations that delete the rows of removed files; others rewrite files, or count their rows.
+# Operations that delete the rows of removed files. Others rewrite files or record row counts.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 
 def removes_unknown_rows(metrics: Mapping[str, Any], operation: str | None) -> bool:
-    """Whether a commit removed files without recording how many rows they had."""
+    """Whether a commit removed files without recording their row counts."""
     done = activity(metrics)
     return bool(done["files_removed"] and done["rows_removed"] is None and _REMOVES_ROWS.match(operation or ""))
 

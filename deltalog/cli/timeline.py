@@ -1,8 +1,8 @@
 """The timeline page: the history of a table as one HTML file that works offline.
 
-The contents of a log are untrusted. They are put into the page as JSON with every ``<``, ``>`` and ``&`` escaped, in
-a script element that is data and never runs; the page's own script puts them into the document as text only, and
-the content security policy names that script by its hash and allows no other and no request.
+The contents of a log are untrusted. They are embedded as JSON with every ``<``, ``>`` and ``&`` escaped, in a script
+element that contains data and never runs. The page's own script inserts them only as text. The content security policy
+allows only that script, by its hash, and no requests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from deltalog.doctor.findings import CheckReport
 
 _MARK = '<meta name="generator" content="deltalog timeline">'
-# What a commit did to the rows of its table: added some; replaced those of the table or of a condition; removed some;
-# changed some; wrote the same ones into other files; nothing.
+# The effect of a commit on rows: added, replaced (all or by condition), removed, changed, rewritten to other files,
+# none.
 EFFECTS = ("append", "overwrite", "delete", "change", "rewrite", "none")
 _OVERWRITES = re.compile(r"RESTORE|REPLACE TABLE|CREATE OR REPLACE TABLE")
 _WRITES = re.compile(r"WRITE|STREAMING UPDATE|COPY INTO")
@@ -48,7 +48,7 @@ class Page:
 
 
 def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> Page:
-    """The page of a table's newest ``limit`` commits, with the findings of a check. Cost: as ``history``."""
+    """Render the newest ``limit`` commits of a table with the findings of a check. Cost: that of ``history``."""
     data = page_data(table, limit, report)
     return Page(render(data), len(data["commits"]))
 
@@ -56,12 +56,12 @@ def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None
 def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> dict[str, Any]:
     """The data of the page.
 
-    ``commits``: CommitEntry.to_json() of each, newest first. ``activity``: for each of them the numbers that
-    ``activity_fields`` names; ``effects``: of each what it did to the rows, one of EFFECTS; ``unknown_rows_removed``:
-    versions that removed an unknown number of rows. ``check``: the counts and findings of ``report``, or None.
-    ``resolution``: what TIMESTAMP AS OF searches, so that the page can answer as
-    deltalog does: versions and their monotonised file times, versions and their in-commit times, and the instant
-    from which only the latter are candidates. ``left_off``: older commits that are not on the page.
+    ``commits``: CommitEntry.to_json() of the commits, newest first. ``activity``: the numbers named by
+    ``activity_fields`` for each commit; ``effects``: the effect of each commit on rows, one of EFFECTS;
+    ``unknown_rows_removed``: versions that removed an unknown number of rows. ``check``: the counts and findings of
+    ``report``, or None. ``resolution``: the input of TIMESTAMP AS OF, which the page evaluates like deltalog: versions
+    with adjusted file times, versions with in-commit timestamps, and the instant from which only the latter are
+    candidates. ``left_off``: the number of older commits that are not on the page.
     """
     history = LogHistory(table.snapshot().reader)
     entries = history.entries(limit)
@@ -102,7 +102,7 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
 
 
 def effect(entry: CommitEntry) -> str:
-    """What a commit did to the rows of its table, by its operation, mode and metrics; one of EFFECTS."""
+    """The effect of a commit on rows, one of EFFECTS, according to its operation, mode and metrics."""
     operation = (entry.operation or "").upper()
     done = activity(entry.operation_metrics)
     adds = any(done[name] for name in ("rows_added", "files_added"))
@@ -151,31 +151,32 @@ def render(data: dict[str, Any]) -> str:
         "data": embedded(data),
     }
     template = source.joinpath("timeline.html").read_text(encoding="utf-8")
-    # In one pass: inserted text is never searched for placeholders.
+    # A single pass, so that inserted text is never searched for placeholders.
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 
 def embedded(data: Any) -> str:
-    """JSON that is safe in a script element: ASCII, and without characters that have a meaning in HTML."""
+    """ASCII JSON without characters that are special in HTML, for a script element."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
-    """Write a page atomically; returns its size in bytes. A device or a pipe is written to, not replaced.
+    """Write a page atomically and return its size in bytes. A device or pipe is written to rather than replaced.
 
-    Raises CallError for a file that is not such a page, and OSError that names ``path``, never a temporary file.
+    Raises CallError if the file exists and is not a timeline page, and OSError that names ``path`` rather than a
+    temporary file.
     """
     data = text.encode()
     try:
         if path.is_dir():
-            raise CallError(f"{path} is a directory. Name a file for the page: --output {path / 'timeline.html'}")
+            raise CallError(f"{path} is a directory. Specify a file: --output {path / 'timeline.html'}")
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return len(data)
         if path.exists() and not overwrite and _MARK.encode() not in _head(path):
             raise CallError(
-                f"{path} exists already and is not a timeline page. Choose another file, or pass --overwrite."
+                f"{path} already exists and is not a timeline page. Choose another file, or pass --overwrite."
             )
         _replace(path.resolve(), data)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The output of the commands that read: as JSON for scripts and as renderables for people."""
+"""The output of reading commands, as JSON and as renderables for people."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
 
 def time_of(snapshot: Snapshot) -> CommitAt | None:
-    """The snapshot's time by the clock that is used for it *now*, as in history; None if its commit file no longer
-    exists. (When a version before an enablement was the latest, another clock may have been used for it.)"""
+    """The time of a snapshot by the clock that is *now* used for it, as in history; None if its commit file no longer
+    exists. (While a version before an enablement was the latest, another clock may have been used.)"""
     history = LogHistory(snapshot.reader)
     return history.commit_at(snapshot.version) if snapshot.version in history.candidates else None
 
@@ -77,7 +77,7 @@ def info(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _num_rows(snapshot: Snapshot) -> int | None:
-    """Rows by the statistics in the log; None where a file has none."""
+    """The number of rows by the statistics in the log; None if a file has no statistics."""
     return live_rows(snapshot.files())
 
 
@@ -134,7 +134,7 @@ def print_info(out: Output, snapshot: Snapshot) -> None:
 
 
 def type_text(data_type: Any) -> str:
-    """struct<a:integer>, array<string>, and names as they are."""
+    """The type as text, such as struct<a:integer>, array<string> or long."""
     from deltalog.schema import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
@@ -159,7 +159,7 @@ def _enablement_text(snapshot: Snapshot) -> str:
 
 
 def files(snapshot: Snapshot, limit: int | None) -> Iterator[dict[str, Any]]:
-    """A document for each live file, statistics parsed."""
+    """One document per live file, with parsed statistics."""
     table = snapshot.files()
     for row in (table if limit is None else table.slice(0, limit)).to_pylist():
         row["partition_values"] = dict(row["partition_values"] or ())
@@ -207,7 +207,7 @@ def _rest(remaining: int) -> str:
 
 
 def rows(scan: Scan | Changes, limit: int | None) -> Iterator[dict[str, Any]]:
-    """A document for each row, read a file at a time."""
+    """One document per row, reading one file at a time."""
     each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
     for row in itertools.islice(each, limit):
         yield plain_json(row)
@@ -225,14 +225,14 @@ def print_rows(out: Output, scan: Scan | Changes, limit: int | None) -> int:
         records.append(zip(row, cells, strict=True))
     if len(scan.arrow_schema) < 5 or fits(listing):
         out.print(listing)
-    else:  # one line for each value is more readable than many narrow columns
+    else:  # one line per value is more readable than many narrow columns
         for record in records:
             out.print(facts_of(record), "")
     return len(records)
 
 
 def print_rows_of(out: Output, snapshot: Snapshot, scan: Scan, limit: int | None) -> None:
-    """Print rows of a version, and how many it has if there are more."""
+    """Print rows of a version, and the total number of rows if there are more."""
     shown = print_rows(out, scan, limit)
     total = None if scan.where is not None else _num_rows(snapshot)
     if total is None:
@@ -251,8 +251,8 @@ def _cell(value: Any) -> str:
 
 
 def plain_json(value: Any) -> Any:
-    """The value with types that JSON lacks as text: times in ISO, decimals exact, bytes in base64, NaN by name; maps
-    whose keys are not text as lists of pairs."""
+    """Convert types that JSON lacks to strings: ISO times, exact decimals, base64 for binary, "NaN"; and maps with
+    non-string keys to lists of pairs."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -314,7 +314,7 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
 
 
 def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
-    """The explanation as a document; ``clamped`` is the answer that --before and --after allowed, or null."""
+    """The explanation as a document. ``clamped``: the answer allowed by --before and --after, or None."""
     return {
         **explained.to_json(),
         "clamped": None
@@ -329,7 +329,7 @@ def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> di
 
 
 def print_explanation(out: Output, explained: TimestampExplanation, clamped: CommitAt | None) -> None:
-    """The explanation in two columns. A refusal's reason is left to the error that follows."""
+    """Print the explanation in two columns. The reason for a refusal is in the error that follows."""
     styles = {"Answer": "bold green" if explained.answer else "bold red", "Clamped": "bold yellow", "Note": "yellow"}
     facts = []
     for label, text in explained.facts():
@@ -345,7 +345,7 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
 
 
 def restored(result: RestoreResult) -> dict[str, Any]:
-    """The result or the plan of a restore, as a document."""
+    """The result or plan of a restore as a document."""
     commit = result.commit
     return {
         "restored_version": result.version,
@@ -363,10 +363,10 @@ def restored(result: RestoreResult) -> dict[str, Any]:
 
 
 def print_restored(out: Output, result: RestoreResult) -> None:
-    """As ``restored``, for people."""
+    """Print the result or plan of a restore."""
     commit = result.commit
     if result.changes_nothing:
-        out.print(f"The table is in the state of version {result.version} already; there is nothing to commit.")
+        out.print(f"The table is already in the state of version {result.version}; there is nothing to commit.")
         return
     would = "would be " if commit is None else ""
     facts = [

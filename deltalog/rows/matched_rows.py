@@ -1,5 +1,5 @@
-"""Rows of existing files by their positions: found by a condition, scanned for a join, read again, and moved into new
-files together with the rows that change.
+"""Reads rows of existing files by position: search by a condition, scan for a join, and copy into new files together
+with the rows that change.
 
 Spec: PROTOCOL.md#deletion-vectors, #row-tracking.
 """
@@ -31,11 +31,11 @@ from deltalog.write.partition_files import num_writers
 
 T = TypeVar("T")
 
-# Of the files whose rows one thread moves into new files, by the share of their rows that it writes.
+# Bounds on the bytes that one thread copies into new files, counted in proportion to the rows that it writes.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
-# Of a batch that is joined or moved: the thread that reads holds several times the memory of one.
+# Rows per batch in joins and copies. A reading thread holds several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
-# The least size of the files that threads read while the caller writes; the batches that they read ahead of it.
+# Total file size from which threads read ahead while the caller writes, and the number of batches they read ahead.
 _LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 
@@ -43,8 +43,8 @@ _LEAST_BYTES, _AHEAD = 1 << 20, 2
 class FileMatch:
     """The rows of a file that match a condition.
 
-    ``rows``: the number of rows in the Parquet file. ``deleted``: positions of rows that were deleted before;
-    ``matched``: positions of the other rows that match.
+    ``rows``: the number of rows in the Parquet file. ``deleted``: positions of rows that the deletion vector already
+    deletes. ``matched``: positions of live rows that match.
     """
 
     file: AddFile
@@ -62,14 +62,14 @@ class FileMatch:
 
 
 def bitmap(positions: Any) -> BitMap64:
-    """Positions of rows, an Arrow column of whole numbers of eight bytes, as a bitmap."""
+    """Row positions, an Arrow column of 64-bit integers, as a bitmap."""
     numbers, values = combined(positions), array("Q")
     values.frombytes(memoryview(numbers.buffers()[1])[8 * numbers.offset : 8 * (numbers.offset + len(numbers))])
     return BitMap64(values)
 
 
 def in_range(start: int, end: int) -> BitMap64:
-    """The numbers from ``start`` up to, but not including, ``end``."""
+    """The integers from ``start`` (inclusive) to ``end`` (exclusive)."""
     numbers = BitMap64()
     numbers.add_range(start, end)
     return numbers
@@ -83,7 +83,7 @@ def _positions(verdict: pa.Array, start: int) -> BitMap64:
 
 
 def _chosen(batch: pa.RecordBatch, start: int, positions: BitMap64) -> pa.RecordBatch:
-    """The rows of a batch at these positions; ``start``: that of its first row."""
+    """The rows of a batch at these positions. ``start``: the position of its first row."""
     some = in_range(start, start + batch.num_rows) & positions
     if len(some) == batch.num_rows:
         return batch
@@ -95,14 +95,15 @@ def _chosen(batch: pa.RecordBatch, start: int, positions: BitMap64) -> pa.Record
 # ---------------------------------------------------------------------------------------------- searching
 
 
-def searched(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
-    """The rows of each file for which a condition is true. Cost: the GETs of its columns, and of the vectors."""
+def search_files(snapshot: Snapshot, files: pa.Table, bound: Bound) -> Iterator[FileMatch]:
+    """The rows of each file that match a condition. Cost: the GETs of the condition's columns and of the deletion
+    vectors."""
     names = dict.fromkeys(column.path[0] for column in columns_of(bound))
     by_threads = files.num_rows < num_writers()
 
     def search(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[FileMatch]:
         matched, rows = BitMap64(), 0
-        for batch in _thrifty(opened.batches(by_threads)):
+        for batch in _releasing_memory(opened.batches(by_threads)):
             table = pa.Table.from_batches([batch])
             verdict = pc.fill_null(matches(bound, table), FALSE)
             matched |= _positions(verdict, rows)
@@ -118,7 +119,7 @@ def _read_with_vectors(
     columns: Sequence[str],
     read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """``read`` of each file in order, with its deleted positions; deleted rows are among those that it reads."""
+    """Call ``read`` for each file, in order, with its deleted positions. The opened file still returns deleted rows."""
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
@@ -136,13 +137,13 @@ def _read_with_vectors(
 
 
 def _readers(openers: int) -> int:
-    """How many files are decoded side by side: more threads than processors hold memory and wait."""
+    """How many files are decoded in parallel. More threads than processors would only hold memory."""
     return THREADS if openers else num_writers()
 
 
-def _thrifty(items: Iterator[T]) -> Iterator[T]:
-    """The batches of a file. After each, the thread that reads them gives up the memory that Arrow's allocator keeps
-    for it, which is several times that of the batch."""
+def _releasing_memory(items: Iterator[T]) -> Iterator[T]:
+    """The batches of a file. After each batch the reading thread returns the memory that Arrow's allocator caches for
+    it, several times the size of the batch."""
     for item in items:
         yield item
         del item
@@ -151,9 +152,9 @@ def _thrifty(items: Iterator[T]) -> Iterator[T]:
 
 @dataclass(frozen=True, slots=True)
 class ScannedBatch:
-    """Live rows of a file. ``number``: of the file among those read; ``start``: the position in the Parquet file from
-    which on they are its rows, or ``positions``, where some are deleted; ``end``: how many rows of the Parquet file
-    this batch and those before it come from."""
+    """A batch of live rows of one file. ``number``: the index of the file in the scan. ``start`` and ``end``: the range
+    of positions in the Parquet file that the batch was read from. ``positions``: the positions of ``rows`` if some rows
+    of the range are deleted, else None."""
 
     number: int
     file: AddFile
@@ -164,7 +165,7 @@ class ScannedBatch:
     end: int
 
     def positions_of(self, rows: Any) -> Any:
-        """The positions in the Parquet file of rows of this batch, by their numbers in it."""
+        """Positions in the Parquet file. ``rows``: indices into this batch."""
         if self.positions is None:
             return pc.add(rows, pa.scalar(self.start, pa.int64())).cast(pa.uint64())
         return self.positions.take(rows)
@@ -173,15 +174,15 @@ class ScannedBatch:
         return replace(self, positions=None, rows=None)
 
 
-def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
-    """The live rows of files, in order, batch by batch; the last batch of each file has its number of rows as ``end``.
-    Batches may be empty. Cost: the GETs of these columns, and of the deletion vectors."""
+def scan_files(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
+    """The live rows of files, in order, in batches that may be empty. ``end`` of a file's last batch is the file's
+    number of rows. Cost: the GETs of these columns and of the deletion vectors."""
 
     by_threads = files.num_rows < num_writers()
 
     def read(file: AddFile, deleted: BitMap64, opened: OpenFile) -> Iterator[ScannedBatch]:
         start = 0
-        for batch in _thrifty(opened.batches(by_threads, _BATCH_ROWS)):
+        for batch in _releasing_memory(opened.batches(by_threads, _BATCH_ROWS)):
             end = start + batch.num_rows
             positions, rows = None, batch
             if deleted.range_cardinality(start, end):
@@ -201,12 +202,12 @@ def scanned(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iter
 
 
 def partition_of(file: AddFile) -> list[tuple[str, str]]:
-    """A key by which files of one partition are sorted together."""
+    """A sort key that groups files by partition."""
     return sorted((name, value or "") for name, value in file.partition_values.items())
 
 
 def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatch]) -> Iterator[pa.RecordBatch]:
-    """The live rows of ``whole`` files (schema FILES), then those that match in others."""
+    """The live rows of ``whole`` files (schema FILES), then the matching rows of ``partly``."""
     layout = layout_of(snapshot, snapshot.schema)
     requests = itertools.chain(
         ((DataFile.from_add(file), layout, None) for file in add_actions(whole)),
@@ -216,14 +217,14 @@ def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatc
 
 
 def _without_vector(file: AddFile) -> DataFile:
-    """A live file of which rows at given positions are read, which must be live."""
+    """A live file without its deletion vector, to read positions that are known to be live."""
     return replace(DataFile.from_add(file), deletion_vector=None)
 
 
 def layout_of(
     snapshot: Snapshot, schema: StructType, tracking: Sequence[row_tracking.RowTrackingColumn] = ()
 ) -> FileLayout:
-    """How these columns of the table's files are read."""
+    """The layout to read these columns of the table's files."""
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     return FileLayout(schema, snapshot.partition_columns, mapping, tracking)
 
@@ -233,9 +234,10 @@ def layout_of(
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Rows of a file that are written into new ones: ``kept``, as they are, and ``changed``, with new values; positions
-    of live rows. ``changed`` is None for all live rows. ``rows``: the number of rows in the Parquet file, 0 where it is
-    not known; ``at``: how many rows of files before it change, which is not counted after a None."""
+    """Rows of a file to write into new files. ``kept``: positions of live rows to copy unchanged. ``changed``:
+    positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet file, 0 if
+    unknown. ``at``: how many rows change in the files before this one; not maintained after a file whose ``changed`` is
+    None."""
 
     file: AddFile
     kept: BitMap64
@@ -245,31 +247,32 @@ class FileChange:
 
     @property
     def written_bytes(self) -> int:
-        """About the bytes of the file that these rows take."""
+        """The approximate bytes that these rows take in the file."""
         if self.changed is None or not self.rows:
             return self.file.size
         return self.file.size * (len(self.kept) + len(self.changed)) // self.rows
 
 
 def with_row_ids(new: pa.Table, old: pa.Table, names: Sequence[str], commit_versions: str | None) -> pa.Table:
-    """New values of rows, and the columns ``names`` of row tracking that the old rows have: the ids are kept, and
-    ``commit_versions`` is null, which stands for the version of the new file. Spec: PROTOCOL.md#row-tracking."""
+    """``new`` with the row tracking columns ``names`` of ``old``. Row ids are kept; the column ``commit_versions`` is
+    null, so that readers use the commit version of the new file. Spec: PROTOCOL.md#row-tracking."""
     for name in names:
         values = old.column(name)
         new = new.append_column(name, pa.nulls(len(values), values.type) if name == commit_versions else values)
     return new
 
 
-#: What old rows become. The number is that of the first one among all rows that change. Threads call it.
+#: Computes new rows from a batch of old ones. The number is the index of the batch's first row among all changed rows.
+#: Called from several threads.
 NewRows = Callable[[pa.RecordBatch, int], Iterable[pa.RecordBatch]]
 
 
 def moved_rows(
     snapshot: Snapshot, changes: Sequence[FileChange], new_rows: NewRows | None = None, columns: Sequence[str] = ()
 ) -> list[Iterator[pa.RecordBatch]]:
-    """The rows to write, with their row ids and commit versions where the table has them: each file is read once, and
-    files of a partition follow each other. Several streams are for as many threads, each with files of one partition.
-    ``columns``: those that are read where no row is kept; all if there are none. Cost: the GETs of the files."""
+    """The rows to write, with row ids and commit versions if the table tracks them. Each file is read once, grouped by
+    partition. Each returned stream is meant for its own thread; with several, each holds files of one partition.
+    ``columns``: the columns to read if no row is kept; empty for all. Cost: the GETs of the files."""
     kept = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     schema = snapshot.schema
     if columns and not any(each.kept for each in changes):
@@ -305,13 +308,13 @@ def moved_rows(
 
 
 def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int]]:
-    """Of each batch the rows that are moved, those that change, and the number of these in files and batches before."""
+    """For each batch: the kept rows, the changed rows, and the number of changed rows before it."""
     kept, changed = change.kept, change.changed
     if changed is None:
-        for batch in _thrifty(opened.batches(False, _BATCH_ROWS)):
+        for batch in _releasing_memory(opened.batches(False, _BATCH_ROWS)):
             yield batch.slice(0, 0), batch, change.at
         return
-    for start, batch in _thrifty(opened.placed(False, _BATCH_ROWS)):
+    for start, batch in _releasing_memory(opened.placed(False, _BATCH_ROWS)):
         at = change.at + changed.range_cardinality(0, start)
         part = _chosen(batch, start, kept), _chosen(batch, start, changed), at
         del batch
@@ -320,12 +323,12 @@ def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatc
 
 
 def _writes_most(changes: Sequence[FileChange]) -> bool:
-    """Whether most of what is read is written again."""
+    """Whether most of the bytes read are written again."""
     return 2 * sum(each.written_bytes for each in changes) > sum(each.file.size for each in changes)
 
 
 def _in_streams(changes: Sequence[FileChange]) -> list[list[FileChange]]:
-    """Files, ordered by partition, for threads that write side by side: few rows are written by one."""
+    """Split files, ordered by partition, into streams for parallel writers. A small rewrite gets one stream."""
     threads = num_writers()
     total = sum(each.written_bytes for each in changes)
     most = max(_LEAST_STREAM_BYTES, min(_MOST_STREAM_BYTES, total // threads))

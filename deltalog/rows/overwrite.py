@@ -1,4 +1,4 @@
-"""The verbs that replace rows: all, those for which a condition is true, or those of partitions."""
+"""The verbs that replace rows: all rows, the rows that match a condition, or whole partitions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def replacing(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> Callable[[Transaction], CommitResult]:
-    """The verb that the arguments of ``DeltaTable.overwrite`` select, to be called with a transaction. Raises
+    """The verb that the arguments of ``DeltaTable.overwrite`` select, as a function of a transaction. Raises
     CallError."""
     if where is not None and partitions is not None:
-        raise CallError("where= and partitions= exclude each other: give one of them.")
+        raise CallError("where= and partitions= are mutually exclusive. Pass one of them.")
     if partitions not in (None, "dynamic"):
-        raise CallError(f"partitions can be 'dynamic' or None, not {partitions!r}.")
+        raise CallError(f"partitions must be 'dynamic' or None, not {partitions!r}.")
     columns.check(replaces_all=where is None and partitions is None, where=where)
     if where is not None:
         return lambda transaction: replace_where(transaction, data, where, user_metadata, txn, columns)
@@ -44,8 +44,8 @@ def replacing(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What an overwrite makes of the columns of a table. ``merged``: those that only the data has are added.
-    ``replaced``: the columns become those of the data. ``partition_by``: None for the partition columns as they are."""
+    """How an overwrite changes the table's columns. ``merged``: add the columns that only the data has. ``replaced``:
+    replace the columns with those of the data. ``partition_by``: the new partition columns; None keeps them."""
 
     merged: bool = False
     replaced: bool = False
@@ -54,29 +54,32 @@ class Columns:
     def check(self, replaces_all: bool, where: object) -> None:
         """Raise CallError for arguments that contradict each other."""
         if self.merged and self.replaced:
-            raise CallError("merge_schema= and overwrite_schema= exclude each other: give one of them.")
+            raise CallError("merge_schema= and overwrite_schema= are mutually exclusive. Pass one of them.")
         if self.replaced and not replaces_all and where is None:
-            raise CallError("partitions= and overwrite_schema= exclude each other: rows that stay have the columns.")
+            raise CallError(
+                "partitions= and overwrite_schema= are mutually exclusive: rows in other partitions keep the old "
+                "columns."
+            )
         if self.partition_by is not None and not (self.replaced and replaces_all):
-            raise CallError("partition_by= needs overwrite_schema=True, and that all rows are replaced.")
+            raise CallError("partition_by= requires overwrite_schema=True and an overwrite of all rows.")
 
     def reader(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """The rows as a stream that fits the table, whose columns are changed first. Raises CallError,
+        """Change the table's columns, and return the rows as a stream that fits them. Raises CallError,
         SchemaMismatchError."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)
         reader = as_reader(data)
         if self.partition_by and transaction.metadata_changes.clustering_columns:
             raise CallError(
-                f"{transaction.reader.store.url} is clustered, and a clustered table has no partitions. Call "
-                "cluster_by without columns first."
+                f"{transaction.reader.store.url} is clustered, and a clustered table cannot have partition columns. "
+                "Call cluster_by without columns first."
             )
         transaction.set_schema(StructType.from_arrow(reader.schema), self.partition_by)
         return reader
 
-    def reader_beside(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """As ``reader``, where other rows of the table stay: no column of theirs is dropped. Raises SchemaMismatchError
-        where the data lacks one that it should replace the columns of."""
+    def reader_keeping_rows(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
+        """As ``reader``, for an overwrite that keeps other rows: no column may be dropped. Raises SchemaMismatchError
+        if ``replaced`` is set and the data lacks a column of the table."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)
         reader = as_reader(data)
@@ -84,14 +87,14 @@ class Columns:
         lost = next((name for name in transaction.schema.names if given.find(name) is None), None)
         if lost is not None:
             raise SchemaMismatchError(
-                f"{transaction.reader.store.url}: the data lacks the column {lost}, and rows that where= leaves in the "
-                "table have it: overwrite_schema=True would drop their values. Give the data the column, or use "
+                f"{transaction.reader.store.url}: the data lacks the column {lost}. Rows that where= leaves in the "
+                "table have values in it, which overwrite_schema=True would drop. Add the column to the data, or use "
                 "merge_schema=True."
             )
         return write_steps.fitting(transaction, reader, merge=True)
 
 
-AS_THEY_ARE = Columns()
+KEEP_COLUMNS = Columns()
 
 
 def overwrite(
@@ -116,12 +119,12 @@ def replace_where(
     where: Predicate | str,
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
-    columns: Columns = AS_THEY_ARE,
+    columns: Columns = KEEP_COLUMNS,
 ) -> CommitResult:
-    """Stage and commit rows that replace those for which ``where`` is true."""
+    """Stage and commit rows that replace the rows for which ``where`` is true."""
     if write_steps.is_recorded(transaction, txn):
         return skipped(transaction)
-    reader = columns.reader_beside(transaction, data)
+    reader = columns.reader_keeping_rows(transaction, data)
     replacement = Replacement(transaction, where)
     matching = rewrite.matching(transaction, reader, replacement.condition)
     if replacement.change_column:
@@ -142,7 +145,7 @@ def replace_partitions(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
-    """Stage and commit rows that replace all rows of the partitions that they belong to."""
+    """Stage and commit rows that replace all rows in their partitions."""
     if write_steps.is_recorded(transaction, txn):
         return skipped(transaction)
     rewrite.check_replaces_partitions(transaction)
@@ -158,6 +161,6 @@ def replace_partitions(
 
 
 def _removed_rows(transaction: Transaction) -> dict[str, str]:
-    """The metric numDeletedRows of an overwrite that removes whole files; empty where a file has no statistics."""
+    """The metric numDeletedRows of an overwrite that removes whole files; empty if a file has no statistics."""
     rows = transaction.staged.removed_rows
     return {} if rows is None else {"numDeletedRows": str(rows)}

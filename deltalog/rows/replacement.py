@@ -1,4 +1,4 @@
-"""Rows that new files of a transaction replace: those for which a condition is true, in any columns.
+"""Replaces the rows that match a condition with the new files of a transaction.
 
 Spec: PROTOCOL.md#add-cdc-file.
 """
@@ -25,26 +25,26 @@ _TO_TIMESTAMP = ("timestamp", "date_trunc")
 
 @checked
 class Replacement:
-    """The rows of a table for which a condition is true, found and ready to be replaced.
+    """The rows of a table that match a condition, to be replaced.
 
-    For callers that write the new files themselves: make it before they are written, stage it after they are staged.
-    That the new rows fulfil the condition is the caller's to ensure, or ``check_new_rows`` does.
-    ``DeltaTable.overwrite`` takes rows instead.
+    For callers that write the new files themselves: create it before writing the files, and call ``stage`` after
+    staging them. New rows must satisfy the condition; ``check_new_rows`` verifies that. ``DeltaTable.overwrite`` takes
+    rows instead.
 
     ``where``: the condition as SQL. ``columns``: the top-level columns that it uses. ``is_empty``: no row matches.
-    ``is_computed``: it has values of its own, such as those of functions, besides columns and literals.
-    ``counts_in_utc``: the condition may have other values where timestamps are not counted in UTC.
-    ``change_column``: None, or the column that every row of the new files must have besides those of the table, with
-    the value ``insert``: then the files are change data files too. ``num_deleted_rows``: None where a file has no
-    statistics. ``num_copied_rows``: rows that are moved into new files, since other rows of their file are deleted.
+    ``is_computed``: the condition has computed values, such as function calls, besides columns and literals.
+    ``counts_in_utc``: the condition may evaluate differently in a session time zone other than UTC. ``change_column``:
+    None, or an extra column that every row of the new files must have, with the value ``insert``; the files are then
+    change data files too. ``num_deleted_rows``: None if a file has no statistics. ``num_copied_rows``: rows copied into
+    new files, since other rows of their file are deleted.
     """
 
     def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
-        """Finds the rows, and declares them as read. Memory: the positions of rows in files of which a part matches,
-        compressed.
+        """Find the rows, and declare the read. Memory: the compressed positions of matching rows in files that match in
+        part.
 
         Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError.
-        Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files of which a part may match.
+        Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files that may match in part.
         """
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
@@ -66,16 +66,16 @@ class Replacement:
         self.num_copied_rows = self._deletion.num_moved_rows
 
     def check_new_rows(self) -> None:
-        """Raise ConstraintViolationError unless the condition is true for each row of the new files, which are staged;
-        CallError where it has no value. For callers whose own engine may evaluate the condition in another way. Cost:
-        the GETs of its columns in these files."""
+        """Raise ConstraintViolationError unless the condition is true for each row of the staged new files; CallError
+        if it cannot be evaluated. For callers whose engine may evaluate the condition differently. Cost: the GETs of
+        its columns in these files."""
         rewrite.check_new_files(self._transaction, self.condition, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
-        """Stage the deletion, and the new files as change files where there must be any. Returns the metrics of the
-        whole commit, as delta-spark names them. ``num_rows``: the number of new rows.
+        """Stage the deletion, and the new files as change files if the commit needs change files. Returns the metrics
+        of the whole commit, as delta-spark names them. ``num_rows``: the number of new rows.
 
-        Raises RowCountError if not exactly the other rows of a file were moved. Cost: as ``DeltaTable.delete``.
+        Raises RowCountError if the number of copied rows is not as planned. Cost: as ``DeltaTable.delete``.
         """
         staged = self._transaction.staged
         inserted = [change_file(add) for add in staged.adds] if self.change_column else []
@@ -93,7 +93,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # columns beside instants
+        return False  # compares a column with an instant
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)
@@ -101,7 +101,7 @@ def _counts_in_utc(leaf: Bound) -> bool:
         and isinstance(tree.right, Name)
         and len(types) == 1
     ):
-        return False  # columns beside each other
+        return False  # compares two columns of one type
     return _TIMESTAMP in types or any(
         (isinstance(each, Cast) and each.data_type == _TIMESTAMP)
         or (isinstance(each, Call) and each.name.lower() in _TO_TIMESTAMP)

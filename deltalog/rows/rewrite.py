@@ -1,4 +1,5 @@
-"""Deletes rows of existing files: which files are removed whole, which in part, and how the rows are deleted.
+"""Plans and stages the deletion of rows in existing files: whole files, and parts of files by deletion vector or
+rewrite.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking, #writer-requirements-for-addcdcfile,
 #writer-requirement-for-deletion-vectors.
@@ -32,7 +33,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.data_skipping import split
 from deltalog.read.snapshot import Snapshot
 from deltalog.rows import matched_rows
-from deltalog.rows.matched_rows import FileChange, FileMatch, layout_of, searched
+from deltalog.rows.matched_rows import FileChange, FileMatch, layout_of, search_files
 from deltalog.write.data_files import conformed
 from deltalog.write.deletion_vector_writer import masked_statistics
 from deltalog.write.input_streams import read_once
@@ -55,10 +56,10 @@ METRICS = (
 class Deletion:
     """The files and rows of a version that a condition deletes.
 
-    ``whole`` and ``partly`` are files (schema FILES) of which all rows match, and some; ``matches`` has the matching
-    rows of each file of ``partly``. ``rows``: the number of rows that match, None where a file has no statistics.
-    ``by_vectors``: rows are deleted by deletion vectors, not by moving the others. ``as_changes``: the commit must have
-    change files, since change readers would report moved rows as deleted and inserted.
+    ``whole`` and ``partly``: files (schema FILES) in which all rows, or some rows, match. ``matches``: the matching
+    rows of each file in ``partly``. ``rows``: the number of matching rows; None if a file has no statistics.
+    ``by_vectors``: rows are deleted by deletion vectors, not by rewriting files. ``as_changes``: the commit must have
+    change files, since change feed readers would otherwise report copied rows as deleted and inserted.
     """
 
     whole: pa.Table
@@ -75,16 +76,16 @@ class Deletion:
 
     @property
     def num_moved_rows(self) -> int:
-        """The number of rows that stay live and must be moved into new files."""
+        """The number of rows that stay live and must be copied into new files."""
         return 0 if self.by_vectors else sum(len(each.kept) for each in self.matches)
 
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
-    """Find the rows for which ``where`` is true (None: all rows), and declare them as read.
+    """Find the rows for which ``where`` is true (None: all rows), and declare the read.
 
-    Partition values and statistics decide first; only files that they leave open are read, by threads, and of these
-    only the columns that ``where`` uses. Memory: the positions that match, compressed. Raises
-    CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
+    Partition values and statistics are evaluated first. Only files that they do not decide are read, by threads, and
+    only the columns that ``where`` uses. Memory: the matching positions, compressed. Raises CallError,
+    InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
     ``Snapshot.files``, and the GETs of these columns.
     """
     snapshot = _existing(transaction)
@@ -96,7 +97,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     bound = bind(predicate, snapshot.schema)
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     proven, open_files = split(files, bound, snapshot.schema, snapshot.partition_columns, mapping)
-    found = list(searched(snapshot, open_files, bound))
+    found = list(search_files(snapshot, open_files, bound))
     whole = pa.concat_tables([proven, open_files.filter(_mask(bool(f.matched) and not f.kept for f in found))])
     partly = open_files.filter(_mask(bool(f.matched) and bool(f.kept) for f in found))
     partial_matches = tuple(each for each in found if each.matched and each.kept)
@@ -107,12 +108,12 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
 
 
 def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage a deletion: whole files are removed; rows of other files are deleted by deletion vectors, or by moving the
-    remaining rows into new files. Returns the operation metrics, as delta-spark names them.
+    """Stage a deletion: remove whole files; delete rows of other files by deletion vectors, or by copying the remaining
+    rows into new files. Returns the operation metrics, as delta-spark names them.
 
-    Moved rows keep their values, and their ids where the table tracks them. Memory: as Transaction.write. Cost: the
-    GETs of what is moved and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
-    With change files also the GETs of the deleted rows and 1 PUT for each of these files.
+    Copied rows keep their values, and their row ids if the table tracks them. Memory: as Transaction.write. Cost: the
+    GETs of the copied rows and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
+    Change files add the GETs of the deleted rows and 1 PUT for each file.
     """
     snapshot = _existing(transaction)
     metrics = stage_removal(transaction, deletion)
@@ -130,8 +131,8 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
 
 def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage the removal of files, and the deletion vectors; rows that must be moved are the caller's to write. Returns
-    the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
+    """Stage the removal of files, and the deletion vectors. The caller writes the rows that must be copied. Returns the
+    operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
     metrics = dict.fromkeys(METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
@@ -176,7 +177,7 @@ def check_replaces_partitions(transaction: Transaction) -> None:
     """Raise CallError for a table without partitions, InvalidActionError for an append-only one."""
     snapshot = _existing(transaction)
     if not transaction.metadata.partition_columns:
-        raise CallError(f"{snapshot.url} has no partitions to replace. Leave out partitions= to replace all rows.")
+        raise CallError(f"{snapshot.url} has no partitions to replace. Omit partitions= to replace all rows.")
 
 
 def matching(
@@ -184,8 +185,8 @@ def matching(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a stream, in the types of the table, provided that ``where`` is true for all of them.
 
-    After the first row for which it is not true, no further rows are returned; the rest is read, and then a
-    ConstraintViolationError with the number of such rows is raised.
+    After the first row that does not satisfy ``where``, no more rows are returned. The rest of the stream is read to
+    count such rows, and then ConstraintViolationError is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -208,10 +209,9 @@ def matching(
 
 
 def check_new_files(transaction: Transaction, condition: Predicate, where: str) -> None:
-    """Raise ConstraintViolationError unless ``condition`` is true for each row of the files that are staged as added.
-    ``where``: the same as its caller wrote it.
+    """Raise ConstraintViolationError unless ``condition`` is true for each row of the staged adds.
 
-    Cost: the GETs of the columns that it uses.
+    ``where``: the condition as SQL, for messages. Cost: the GETs of the columns that it uses.
     """
     snapshot = _existing(transaction)
     bound = bind(condition, snapshot.schema)
@@ -232,8 +232,8 @@ def check_new_files(transaction: Transaction, condition: Predicate, where: str) 
 
 def _outside(transaction: Transaction, where: Predicate | str, count: int, example: Any) -> ConstraintViolationError:
     return ConstraintViolationError(
-        f"{transaction.reader.store.url}: {count} of the new rows lie outside of the replaced rows, "
-        f"{shown(where)}: for example {example}. Nothing was committed; filter the rows, or replace more.",
+        f"{transaction.reader.store.url}: {count} new rows lie outside of the replaced rows, {shown(where)}, for "
+        f"example {example}. Nothing was committed. Filter the new rows, or widen the condition.",
         constraint="the condition of the replaced rows",
         expression=shown(where),
         violations=count,
@@ -244,12 +244,12 @@ def _outside(transaction: Transaction, where: Predicate | str, count: int, examp
 
 
 def check_removable(transaction: Transaction) -> None:
-    """Raise CallError, InvalidActionError or UnsupportedFeatureError where rows cannot be changed or removed."""
+    """Raise CallError, InvalidActionError or UnsupportedFeatureError if rows cannot be changed or removed."""
     _existing(transaction)
 
 
 def _existing(transaction: Transaction) -> Snapshot:
-    """The base of a transaction that may remove rows."""
+    """The base snapshot of a transaction that removes rows; raises as ``check_removable``."""
     snapshot = transaction.snapshot
     if snapshot is None:
         raise CallError("There are no rows to change: this transaction creates the table.")
@@ -269,7 +269,7 @@ def has_vectors(transaction: Transaction) -> bool:
 
 
 def has_change_data_feed(transaction: Transaction) -> bool:
-    """Whether commits must tell change readers what they change."""
+    """Whether the table's change data feed is on."""
     return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
 
 

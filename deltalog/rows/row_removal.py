@@ -1,5 +1,5 @@
-"""Rows of existing files that a caller's own engine has found, removed by a transaction: by deletion vectors, or from
-files whose other rows the caller moves.
+"""Removes rows that a caller's own engine has found: by deletion vectors, or from files whose other rows the caller
+copies into new files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
 """
@@ -31,18 +31,18 @@ from deltalog.write.transaction import Transaction
 
 @checked
 class RowRemoval:
-    """Rows that a transaction removes, found by its caller.
+    """The removal of rows that the caller has found.
 
-    For callers that read and write files with their own engine, as Spark does; ``DeltaTable.delete`` finds the rows
+    For callers that read and write files with their own engine, such as Spark. ``DeltaTable.delete`` finds the rows
     itself.
 
-    ``by_vectors``: the table deletes rows by deletion vectors; else the caller writes the other rows of ``partly``
-    into new files. ``whole`` and ``partly``: the numbers, in ``files``, of those of which all live rows are removed,
-    and some. ``num_rows``: how many are removed, None where a file has no statistics. ``num_moved_rows``: how many the
-    caller must move. ``has_change_feed``: the table records changes. ``needs_change_files``: the removal must be in
-    change files, since change readers would report moved rows as deleted and inserted.
-    ``kept_columns``: the names, in data files, of the row ids and of the commit versions of rows that are moved; None
-    without row tracking.
+    ``by_vectors``: whether the table deletes rows by deletion vectors; if not, the caller writes the other rows of
+    ``partly`` into new files. ``whole`` and ``partly``: the indices into ``files`` of files from which all live rows,
+    or some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
+    ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
+    is on. ``needs_change_files``: whether the removal must be recorded in change files, since change feed readers would
+    otherwise report copied rows as deleted and inserted. ``kept_columns``: the data file columns with the row ids and
+    row commit versions of copied rows; None without row tracking.
     """
 
     def __init__(
@@ -53,18 +53,19 @@ class RowRemoval:
         *,
         adds_only: bool = False,
     ) -> None:
-        """``files``: rows of ``Transaction.find_files``. ``positions``: by the number of a file among them, the rows,
-        from 0 in the Parquet file; files without an entry keep all rows. None: all rows of all files. ``adds_only``:
-        the transaction adds rows and removes none, as a merge that only inserts; append-only tables take it.
+        """``files``: rows of ``Transaction.find_files``. ``positions``: by index into ``files``, the positions (from 0,
+        in the Parquet file) of the rows to remove; files without an entry keep all rows. None: all rows of all files.
+        ``adds_only``: the transaction adds rows and removes none, such as a merge that only inserts; append-only tables
+        allow it.
 
-        Raises CallError, InvalidActionError for an append-only table, RowCountError for a position that the file does
-        not have or whose row is deleted already, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each
-        deletion vector in a file, and the footers of files without statistics.
+        Raises CallError, InvalidActionError for an append-only table, RowCountError for a position beyond the end of
+        the file or of a deleted row, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each deletion vector
+        in a file, and the footers of files without statistics.
         """
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
         if adds_only and (positions is None or any(positions.values())):
-            raise CallError("adds_only is for a transaction that removes no rows, and positions has some.")
+            raise CallError("adds_only is for a transaction that removes no rows, but positions is not empty.")
         if not adds_only:
             rewrite.check_removable(transaction)
         self._transaction = transaction
@@ -106,7 +107,7 @@ class RowRemoval:
 
     def stage(self) -> dict[str, int]:
         """Stage the removal of files, and the deletion vectors. Returns the operation metrics, as delta-spark names
-        them, without those of files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion vectors."""
+        them, excluding files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion vectors."""
         return rewrite.stage_removal(self._transaction, self._deletion)
 
 
@@ -120,9 +121,9 @@ def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> File
     rows = _num_rows(files, add)
     if matched.max() >= rows or matched.intersection_cardinality(deleted):
         raise RowCountError(
-            f"{url}: {len(matched)} rows of {add.path} were found to be removed, and some of them are not rows of the "
-            f"file, which has {rows}, {len(deleted)} of them deleted. Nothing was committed; check that no other "
-            "program changes data files.",
+            f"{url}: {len(matched)} rows of {add.path} were to be removed, but some of the positions are deleted or "
+            f"beyond the end of the file, which has {rows} rows, {len(deleted)} of them deleted. Nothing was "
+            "committed. Check that no other program changes data files.",
             written=len(matched),
             found=rows - len(deleted),
         )

@@ -42,7 +42,7 @@ def update(
     if write_steps.is_recorded(transaction, txn):
         return skipped(transaction)
     where = at_one_instant(where, transaction.row_writer.now())
-    changed = _RowUpdate.of(transaction, updates, new_values)
+    changed = _RowUpdate.compile(transaction, updates, new_values)
     matching = rewrite.plan(transaction, where)
     if matching.is_empty and txn is None:
         return skipped(transaction)
@@ -54,8 +54,8 @@ def update(
 
 
 def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
-    """Stage the old rows as a deletion, and the new ones in files of their own or with the rows that are moved. Returns
-    the operation metrics, as delta-spark names them."""
+    """Stage the deletion of the old rows, and new files with the updated and the copied rows. Returns the operation
+    metrics, as delta-spark names them."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     metrics = rewrite.stage_removal(transaction, matching)
@@ -79,8 +79,8 @@ def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUp
 
 @dataclass(frozen=True, slots=True)
 class _RowUpdate:
-    """How rows of a table change. ``schema``: of the rows. ``recomputed``: generated columns that are not assigned.
-    ``commit_versions``: the column of files with the commit version of moved rows; None without row tracking."""
+    """Computes updated rows. ``recomputed``: generated columns that are not assigned. ``commit_versions``: the data
+    file column with row commit versions; None without row tracking."""
 
     schema: StructType
     assigned: Sequence[Assignment]
@@ -89,8 +89,8 @@ class _RowUpdate:
     commit_versions: str | None
 
     @classmethod
-    def of(cls, transaction: Transaction, updates: Mapping[str, Any], new_values: Mapping[str, Any]) -> _RowUpdate:
-        """Raises CallError, and UnsupportedFeatureError for a rule of the table that is not supported."""
+    def compile(cls, transaction: Transaction, updates: Mapping[str, Any], new_values: Mapping[str, Any]) -> _RowUpdate:
+        """Raises CallError, and UnsupportedFeatureError for an unsupported table rule."""
         found = assignments(updates, new_values, transaction.schema, transaction.row_writer.now())
         rules, own = transaction.row_writer.rules(), {each.path[0] for each in found}
         if rules.identities is not None:
@@ -100,8 +100,8 @@ class _RowUpdate:
         versions = next((column.name for column in columns if not column.counted), None)
         return cls(transaction.schema, found, generated, rules, versions)
 
-    def of_batch(self, batch: pa.RecordBatch) -> pa.Table:
-        """The new rows of a batch: with the other columns of the batch, if it has any."""
+    def updated(self, batch: pa.RecordBatch) -> pa.Table:
+        """The updated rows of a batch, with its row tracking columns."""
         old = pa.Table.from_batches([batch])
         others = old.schema.names[len(self.schema.names) :]
         new = assigned(old, self.assigned).drop_columns([*self.recomputed, *others])
@@ -110,12 +110,12 @@ class _RowUpdate:
 
     def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
         """The new rows, in the order of the old ones."""
-        batches: Sequence[pa.RecordBatch] = self.of_batch(batch).to_batches()
+        batches: Sequence[pa.RecordBatch] = self.updated(batch).to_batches()
         return batches
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The old rows and the new ones, as rows of change files."""
+        """Old and new rows, with their change types."""
         for batch in batches:
             yield "update_preimage", batch
-            for new in self.of_batch(batch).to_batches():
+            for new in self.updated(batch).to_batches():
                 yield "update_postimage", new

@@ -1,4 +1,4 @@
-"""The result or the error of a call as an HTTP response. Pure."""
+"""Converts the result or error of a call to an HTTP response. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first row that matches an error applies, and in it the first name that the operation lists; else the first of all.
+# The first row that matches the error applies, with its first name that the operation lists, or else its first name.
 # Errors of repeatable calls become OperationTimeoutException if an operation lists no better exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((TransactionCanceledError,), (CANCELED,)),
@@ -54,7 +54,7 @@ _STATUS = {INTERNAL: 500, DENIED: 403}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``error``: the name of the exception, if it is one."""
+    """A response. ``error``: the name of the exception, if any."""
 
     status: int
     body: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# A URL of this machine, a path in quotes, and a path that ends at a blank; not those of a store: s3://bucket/key.
+# A file URL, a quoted path, or a path up to a blank, but not a store URL such as s3://bucket/key.
 _PLACE = re.compile(
     r"""(?:sqlite|file|catalog):/+[^\s'",;]*"""
     r"""|(?<=')/[^'\n]+(?=')|(?<=")/[^"\n]+(?=")"""
@@ -71,8 +71,8 @@ _PLACE = re.compile(
 
 
 def without_places(text: str, request: str, places: Collection[str]) -> str:
-    """A message without the directories of this machine; only their last names are kept. ``places``: known
-    directories, which may contain blanks; ``request``: text of the caller, whose directories are kept."""
+    """Remove the directories of this machine from a message, keeping only file names. ``places``: known directories,
+    which may contain blanks. ``request``: text sent by the caller, whose directories are kept."""
     for place in sorted(places, key=len, reverse=True):
         if place and place not in request:
             text = text.replace(place, f"…/{_last_name(place)}")
@@ -90,7 +90,7 @@ def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
 
 
 def exception_of(error: DeltaLogError, listed: Collection[str]) -> Answer:
-    """An error as one of the exceptions that an operation lists."""
+    """Convert an error to one of the exceptions that an operation lists."""
     for kinds, names in _NAMES:
         if isinstance(error, kinds):
             name = next((name for name in names if name in listed), names[0])

@@ -1,8 +1,8 @@
 """The server as an ASGI application: access checks, limits, time-outs and routing.
 
-Calls run in threads, since the manager waits for its coordinator and its stores. Calls that need only the catalog have
-separate threads from those that need stores, and each table has its own lane. A call that times out is answered with
-an error; its work ends before it next reads a table, and may have taken effect by then, as that response says.
+Calls run in threads, because the manager blocks on its coordinator and stores. Calls that need only the catalog have
+their own threads, and every table has its own lane. A call that times out is answered with an error; its work stops
+before its next read of a table. It may have taken effect, as the response says.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MIN_TOKEN_LENGTH = 16
-# The multiple of the limit up to which a body that is too large is read, so that its sender can read the error.
+# A body that is too large is read up to this multiple of the limit, so that its sender can read the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
@@ -58,12 +58,12 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``requests``: how many may run or wait for one of the ``threads``; more are refused. ``slow_seconds``:
-    calls that take longer are limited to a share, table by table. ``header_seconds``: from the connection, or the first
-    byte of another request, to the end of the headers; includes the handshake of TLS. ``pending_bytes``: of all bodies
-    that are being received or carried out; beyond that, bodies of more than 16 KiB are refused. ``response_seconds``:
-    how long a caller may take none of a response that waits for it. ``connections``:
-    maximum open connections; beyond that, those that have been idle longest are closed."""
+    """The limits of the server. ``requests``: maximum running and waiting calls for the ``threads``; more are refused.
+    ``slow_seconds``: calls that take longer are limited to a share per table. ``header_seconds``: the time from the
+    connection, or the first byte of a further request, to the end of the headers, including the TLS handshake.
+    ``pending_bytes``: the total of bodies that are being received or processed; beyond that, bodies of more than 16 KiB
+    are refused. ``response_seconds``: how long a caller may read nothing of a pending response. ``connections``:
+    maximum open connections; beyond that, the longest idle ones are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -79,7 +79,7 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request that is refused before any operation runs."""
+    """A request was refused before any operation ran."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.error)
@@ -88,7 +88,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``read``: its call from the members of a request."""
+    """A route. ``read``: creates the call from the members of a request."""
 
     name: str
     read: Callable[[Fields], Call]
@@ -97,8 +97,8 @@ class Route:
 
 
 class App:
-    """See the module. ``token``: the bearer token that callers must send, or None; ``hosts``: the accepted host names,
-    or None for any; they keep a page in a browser from calling the server by DNS rebinding."""
+    """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
+    names, or None for any; they protect against DNS rebinding by web pages."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class App:
             return await self._run(route, call, said, request_id)
 
     def _log_refusal(self, scope: Mapping[str, Any], answer: Answer, request_id: str) -> None:
-        """One line, with the address of the caller, who may be any client."""
+        """Log a refusal with the address of the caller, which may be any client."""
         caller = (scope.get("client") or ("an unknown address",))[0]
         what = f"{scope['method'][:_SHOWN_PATH]} {scope['raw_path'].decode('latin-1')[:_SHOWN_PATH]}"
         text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {answer.body['Message']}"
@@ -170,11 +170,12 @@ class App:
     # ------------------------------------------------------------------------------------------ who may call
 
     def _check_origin(self, headers: Mapping[str, str]) -> None:
-        """Refuse requests that a browser sends for a page: a server on loopback trusts every process of the machine."""
+        """Refuse requests from web pages: a server on loopback trusts all processes of the machine, including
+        browsers."""
         if "origin" in headers:
             raise Refused(refusal(403, DENIED, "This server does not answer web pages."))
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
-            raise Refused(refusal(403, DENIED, f"This server is called as {' or '.join(sorted(self._hosts))}."))
+            raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
 
     def _check_token(self, headers: Mapping[str, str]) -> None:
         if self._token is None:
@@ -229,14 +230,15 @@ class App:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
-            reason = f"Not started within {seconds:g} s, since other calls were still running; it has no effect."
+            reason = f"Not started within {seconds:g} s because other calls were running; it has no effect."
         except NotDoneError:
             reason = f"Not finished within {seconds:g} s; it may still take effect."
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, call: Call) -> str:
-        """What a call may have to wait for: its table, the tables of its transaction, or the catalog."""
+        """The lane of a call, named after what it may wait for: its table, the tables of its transaction, or the
+        catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
         if route.needs is Needs.TRANSACTION:
@@ -248,7 +250,7 @@ class App:
         return call.table
 
     def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float) -> Answer:
-        """Runs in a thread, and raises nothing. What is not done at ``end_s`` ends before its next read."""
+        """Run a call in a thread; never raises. If the call is not done at ``end_s``, it stops before its next read."""
         try:
             with deadline.until(end_s):
                 return Answer(200, call.run(self._manager))
@@ -259,10 +261,10 @@ class App:
             return self._shown(answer, said)
         except Exception:
             log.exception("request %s: %s failed", request_id, route.name)
-            return refusal(500, INTERNAL, f"The server failed; its log has more under request {request_id}.")
+            return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
-        """A response without the directories of this machine, unless the caller named them."""
+        """Remove the directories of this machine from a response, unless the caller sent them."""
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
         words = "\n".join(said)
         hidden = {
@@ -274,7 +276,7 @@ class App:
     # ------------------------------------------------------------------------------------------------ health
 
     async def _healthy(self, request_id: str) -> Answer:
-        """Whether the catalog answers. Needs no token, so the catalog is queried at most once a second."""
+        """Whether the catalog responds. This needs no token, so the catalog is queried at most once a second."""
         loop = asyncio.get_running_loop()
         if self._health is not None and loop.time() - self._health[0] < _HEALTH_CACHE_SECONDS:
             return self._health[1]
@@ -287,10 +289,10 @@ class App:
             log.error("request %s: the catalog did not answer within %d s", request_id, _HEALTH_SECONDS)
             answer = _failing("OPERATION_TIMEOUT")
         except DeltaLogError as error:
-            log.error("request %s: the catalog fails: %s: %s", request_id, type(error).__name__, error)
+            log.error("request %s: the catalog failed: %s: %s", request_id, type(error).__name__, error)
             answer = _failing(error.code)
         except Exception:
-            log.exception("request %s: the catalog fails", request_id)
+            log.exception("request %s: the catalog failed", request_id)
             answer = _failing("INTERNAL")
         self._health = loop.time(), answer
         return answer
@@ -308,7 +310,7 @@ def _host_name(host: str) -> str | None:
 
 
 def _route(method: str, raw_path: str) -> Route | None:
-    """The call of a request; None for the health check. Raises Refused."""
+    """The route of a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None
@@ -322,25 +324,27 @@ def _route(method: str, raw_path: str) -> Route | None:
             name = f"{method} {'/'.join(delta.PREFIX)} {''.join(parts[4:])}".rstrip()
             return Route(name, functools.partial(call, parts[3]), delta.answer_of)
     shown = raw_path[:_SHOWN_PATH]
-    raise Refused(refusal(404, "UnknownOperationException", f"This server has no {method} {shown}."))
+    raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
-    """Refuse a request whose end a proxy may see elsewhere than this server: what follows would be another request to
-    one of them. Spec: RFC 9112, sections 6.1 and 6.3."""
+    """Refuse a request with ambiguous framing, which enables request smuggling: a proxy and this server may disagree on
+    where it ends.
+
+    Spec: RFC 9112, sections 6.1 and 6.3."""
     if "transfer-encoding" not in headers:
         return
     if "content-length" in headers:
-        message = "A request has either Content-Length or Transfer-Encoding; this one has both."
+        message = "A request must not have both Content-Length and Transfer-Encoding."
     elif version == "1.0":
-        message = "A request of HTTP/1.0 has no Transfer-Encoding."
+        message = "An HTTP/1.0 request must not have Transfer-Encoding."
     else:
         return
     raise Refused(refusal(400, "BadRequestException", message, connection="close"))
 
 
 def _explained(route: Route, error: DeltaLogError, request_id: str) -> Answer:
-    """The response for an error, which is logged."""
+    """Log an error and return its response."""
     answer = route.explain(error)
     level = logging.ERROR if answer.status >= 500 else logging.INFO
     log.log(level, "request %s: %s: %s: %s", request_id, route.name, type(error).__name__, error)

@@ -1,16 +1,16 @@
-"""Limits the bytes of all bodies that the server holds, however many connections send some."""
+"""Limits the total size of request bodies in memory over all connections."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
-# Bodies up to this size are always accepted, so that large ones keep no other call out.
+# Bodies up to this size are always accepted, so that large ones cannot block other calls.
 _SMALL_BYTES = 16 << 10
 
 
 class Body:
-    """The bytes of one body, as they come."""
+    """The bytes of one body as they arrive."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -18,7 +18,7 @@ class Body:
         self._counted = 0
 
     def add(self, piece: bytes) -> bool:
-        """Keep some more bytes; False if there is no room for them."""
+        """Append bytes; False if the limit is reached."""
         size = len(self._bytes) + len(piece)
         wanted = size if size > _SMALL_BYTES else 0
         if wanted and not self._bodies.take(wanted - self._counted):
@@ -28,19 +28,19 @@ class Body:
         return True
 
     def drop(self) -> None:
-        """Keep none of it any longer."""
+        """Discard the body."""
         self._bodies.give_back(self._counted)
         self._counted = 0
         self._bytes = bytearray()
 
     def taken(self) -> bytearray:
-        """The bytes, which are no longer kept here; they count until the call is over."""
+        """Return the bytes and release them here. They count until the call ends."""
         found, self._bytes = self._bytes, bytearray()
         return found
 
 
 class Bodies:
-    """See the module. For one event loop."""
+    """The bodies of all connections. For one event loop."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -48,7 +48,7 @@ class Bodies:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[Body]:
-        """A body; its bytes count until the block ends."""
+        """Create a body, whose bytes count until the block ends."""
         body = Body(self)
         try:
             yield body
@@ -56,12 +56,12 @@ class Bodies:
             body.drop()
 
     def take(self, count: int) -> bool:
-        """Count some more bytes, if there is room for them."""
+        """Reserve bytes; False if the limit is reached."""
         if self._counted + count > self._most_bytes:
             return False
         self._counted += count
         return True
 
     def give_back(self, count: int) -> None:
-        """Count some bytes no longer."""
+        """Release reserved bytes."""
         self._counted -= count

@@ -1,4 +1,4 @@
-"""A call that was read from its request: what it needs of it, and nothing else."""
+"""A call decoded from its request."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from deltalog.transactions.manager import TransactionManager
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``run``: carries it out, and returns the members of the response. ``table`` and ``transaction_id``: what it names
-    of these, with checked lengths."""
+    """``run`` executes the call and returns the members of the response. ``table``, ``transaction_id``: those named in
+    the request, if any, with checked lengths."""
 
     run: Callable[[TransactionManager], Mapping[str, Any]]
     table: str | None = None

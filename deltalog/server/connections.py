@@ -1,8 +1,7 @@
-"""Limits the number of the server's connections, however many clients connect.
+"""Limits the number of open connections.
 
-Beyond the limit the connection that has been idle longest is closed to accept a new one; a connection with a request in
-progress is never closed for that. A connection that has not sent its first byte of HTTP in time, the TLS handshake
-included, is closed.
+At the limit, the longest idle connection is closed to accept a new one; connections with a request in progress are
+kept. A connection is also closed if its first byte of HTTP does not arrive in time, including the TLS handshake.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import socket
 from collections import OrderedDict
 from typing import Any
 
-# How many connections may exceed the limit while closed ones are being torn down.
+# The number of connections allowed beyond the limit while closed ones are torn down.
 _LEAVING = 32
-# Of the descriptors that a process may open, for the catalog, stores and files.
+# File descriptors reserved for the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
 
 
@@ -32,7 +31,7 @@ class Connection(socket.socket):
         super().close()
 
     def end(self) -> None:
-        """Have the event loop close it."""
+        """Ask the event loop to close the connection."""
         if self.transport is not None:
             self.transport.abort()
             return
@@ -41,7 +40,8 @@ class Connection(socket.socket):
 
 
 class Connections:
-    """See the module. ``first_byte_seconds``: from its acceptance to the end of the handshake."""
+    """The open connections. ``first_byte_seconds``: the time from accepting a connection to the end of its
+    handshake."""
 
     def __init__(self, limit: int, first_byte_seconds: float) -> None:
         self._limit = min(limit, _available_descriptors())
@@ -50,7 +50,7 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def has_room(self) -> bool:
-        """Whether one more can be accepted now. At the limit, an idle connection is closed."""
+        """Whether another connection can be accepted now. At the limit, an idle one is closed."""
         if len(self._open) < self._limit:
             return True
         if self._idle:
@@ -64,7 +64,7 @@ class Connections:
         connection.timer = loop.call_later(self._first_byte_seconds, connection.end)
 
     def made(self, transport: Any) -> int:
-        """The handshake has ended; returns the number of the connection."""
+        """Note the end of a handshake; returns the number of the connection."""
         number = int(transport.get_extra_info("socket").fileno())
         connection = self._open.get(number)
         if connection is not None:
@@ -73,11 +73,11 @@ class Connections:
         return number
 
     def busy(self, number: int) -> None:
-        """A request has arrived."""
+        """Note the arrival of a request."""
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:
-        """Its request is answered."""
+        """Note that the request was answered."""
         if number in self._open:
             self._idle[number] = self._open[number]
             self._idle.move_to_end(number)
@@ -91,7 +91,7 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A socket that accepts connections up to the limit; others wait in the system's queue."""
+    """A socket that accepts connections up to the limit; others wait in the backlog."""
 
     connections: Connections
 
@@ -111,10 +111,10 @@ def _stop(connection: Connection) -> None:
 
 
 def _available_descriptors() -> int:
-    """The number of file descriptors available for connections, if the system reports it."""
+    """The number of file descriptors available for connections, or None if the system does not report it."""
     try:
         import resource
-    except ImportError:  # as on Windows
+    except ImportError:  # Windows
         return 1 << 30
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, soft - _OTHER_DESCRIPTORS - _LEAVING) if soft != resource.RLIM_INFINITY else 1 << 30

@@ -1,10 +1,10 @@
-"""The calls of clients that read and write Delta logs themselves.
+"""The API for clients that read and write Delta logs themselves.
 
     GET  /delta/v1/tables/<database>.<table>            its location, latest version, ratified commits
     POST /delta/v1/tables/<database>.<table>/commits    {"version", "fileName"}: ratify a staged commit
     POST /delta/v1/tables/<database>.<table>/published  {"version"}: commits up to this one are in _delta_log
 
-Each returns the current state of the table. Times are in milliseconds, sizes in bytes.
+Every call returns the current state of the table. Times are in milliseconds, sizes in bytes.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -32,7 +32,7 @@ from deltalog.server.fields import Fields
 
 PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
-# The first row that matches an error applies.
+# The first row that matches the error applies.
 _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
     (NotFoundError, 404),
     (CommitConflictError, 409),
@@ -65,7 +65,7 @@ CALLS = {("GET", ""): table, ("POST", "commits"): commit, ("POST", "published"):
 
 
 def answer_of(error: DeltaLogError) -> Answer:
-    """The response for an error: its code, which never changes, and its message."""
+    """The response for an error, with a stable code and a message."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     return Answer(status, {"code": error.code, "message": error.message}, error.code)
 

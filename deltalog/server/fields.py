@@ -1,7 +1,7 @@
-"""The members of a request's JSON object, each of the type and length that the call needs. Pure.
+"""Decodes the members of a request's JSON object with checked types and lengths. Pure.
 
-A member is decoded when it is used, and only if its length is allowed; members that no call uses are never decoded.
-What was read is kept, and the bytes of the request are not.
+A member is decoded when it is used and only if its length is allowed; unused members are never decoded. The decoded
+values are kept, the bytes of the request are not.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from deltalog.errors import CallError
 T = TypeVar("T")
 
 _LONGEST_NUMBER = 40
-# JSON can write one byte of UTF-8 as six characters.
+# JSON can encode one byte of UTF-8 in six characters.
 _ESCAPED = 6
 
 
 def byte_count(text: str) -> int:
-    """The length of a text in UTF-8; JSON can contain a lone surrogate."""
+    """The length of a text in UTF-8. The text may contain lone surrogates."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 class Fields:
-    """Members by name. All methods raise CallError for one that is missing, or of another type or length, and
-    msgspec.DecodeError for bytes that are no JSON; null means missing. Lengths of text are in bytes of UTF-8, as in
-    databases and stores. ``said``: the texts that were read, here and in the objects inside."""
+    """Members by name. All methods raise CallError if a member is missing or has a wrong type or length, and
+    msgspec.DecodeError for invalid JSON; null means missing. Text lengths are in bytes of UTF-8, as in databases and
+    stores. ``said``: the texts read here and in nested objects."""
 
     def __init__(
         self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
     ) -> None:
         try:
-            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # before its type is known to be right
+            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # before its type is checked
             self._members = msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError:
             raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.") from None
@@ -63,14 +63,14 @@ class Fields:
         member = self._found(name)
         found = None if member is None else _decoded(member, int, _LONGEST_NUMBER)
         if found is None or not 0 <= found < 1 << 63:
-            raise CallError(f"{name} in {self._what} must be an integer of at least 0.")
+            raise CallError(f"{name} in {self._what} must be a non-negative integer.")
         return found
 
     def optional_number(self, name: str, default: int) -> int:
         return self.number(name) if self.has(name) else default
 
     def optional_time_ms(self, name: str) -> int | str | None:
-        """Seconds since 1970-01-01 UTC, as milliseconds; or ISO text, unchanged."""
+        """A time as milliseconds if given in seconds since 1970-01-01 UTC; ISO text is returned unchanged."""
         member = self._found(name)
         if member is None:
             return None
@@ -82,7 +82,7 @@ class Fields:
         try:
             datetime.datetime.fromtimestamp(found, datetime.timezone.utc)
         except (ValueError, OverflowError, OSError):
-            raise CallError(f"{name} in {self._what} is a time out of range.") from None
+            raise CallError(f"{name} in {self._what} is out of range for a time.") from None
         return round(found * 1000)
 
     def objects(self, name: str) -> list[Fields]:
@@ -94,7 +94,7 @@ class Fields:
         return None if member is None else Fields(member, name, self.said)
 
     def texts(self, name: str, longest: int) -> list[str]:
-        """A list of up to 100 texts, which is empty where it is missing."""
+        """A list of up to 100 texts; empty if missing."""
         found = []
         for item in self._items(name, 0) if self.has(name) else ():
             text = _decoded(item, str, _ESCAPED * longest + 2)
@@ -121,7 +121,7 @@ def _begins_with(member: msgspec.Raw, start: bytes) -> bool:
 
 
 def _decoded(member: msgspec.Raw, kind: type[T], most_bytes: int) -> T | None:
-    """A member as a value of one type; None if it is too long, or of another type."""
+    """Decode a member as ``kind``; None if it is too long or has another type."""
     if len(memoryview(member)) > most_bytes:
         return None
     try:

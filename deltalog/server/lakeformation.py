@@ -1,5 +1,4 @@
-"""The transaction calls of AWS Lake Formation: names, members, and the exceptions that each operation lists, are those
-of its service model.
+"""The transaction calls of AWS Lake Formation. Names, members and exceptions are those of its service model.
 
 Times are in seconds since 1970-01-01 UTC.
 """
@@ -34,11 +33,11 @@ from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectP
 
 _TOKEN = 4096
 _URI = 1024
-_PREDICATE = 4 * 2048  # AWS's model has 2,048 characters
+_PREDICATE = 4 * 2048  # 2,048 characters in AWS's model
 
 
 class Needs(enum.Enum):
-    """What a call may have to wait for: the catalog only; one table's store too; those of all tables of a
+    """What a call may wait for: only the catalog, also the store of one table, or the stores of all tables of a
     transaction."""
 
     CATALOG = "catalog"
@@ -48,8 +47,8 @@ class Needs(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``read``: a call from its members, with all lengths checked. ``errors``: the exceptions that it lists. ``needs``:
-    what it may have to wait for."""
+    """An operation. ``read``: creates the call from the members, checking all lengths. ``errors``: the exceptions it
+    lists. ``needs``: what it may wait for."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]
@@ -187,7 +186,7 @@ def _check_catalog(manager: TransactionManager, catalog: str | None) -> None:
 def _write(given: Fields) -> AddObject | DeleteObject:
     added, deleted = given.optional_object("AddObject"), given.optional_object("DeleteObject")
     if (added is None) == (deleted is None):
-        raise CallError("Each of WriteOperations has either AddObject or DeleteObject.")
+        raise CallError("Every item of WriteOperations must have either AddObject or DeleteObject.")
     if added is not None:
         values = added.texts("PartitionValues", _URI)
         return AddObject(added.text("Uri", _URI), added.text("ETag"), added.number("Size"), values)

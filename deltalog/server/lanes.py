@@ -1,8 +1,8 @@
-"""Schedules calls so that a store that hangs delays only its own tables.
+"""Schedules calls so that a hanging store delays only its own tables.
 
-Each call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts against the
-total of running calls, only against its lane. A lane with slow calls is limited to a share of the threads and of
-the requests in progress; calls beyond that share are refused.
+Every call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts towards the
+total of running calls, only towards its lane. A lane with slow calls is limited to a share of the threads and of the
+requests in progress; calls beyond that share are refused.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# The limit of slow calls, as a multiple of the threads.
+# The maximum number of slow calls, as a multiple of the threads.
 _SLOW_PER_THREAD = 4
 
 
 class BusyError(Exception):
-    """Too many requests are in progress, in total or in this lane; nothing was done."""
+    """Too many requests are in progress, in total or in this lane; the call had no effect."""
 
 
 class NotBegunError(Exception):
-    """The call timed out before it got a thread; nothing was done."""
+    """The call timed out before it got a thread; it had no effect."""
 
 
 class NotDoneError(Exception):
-    """The call timed out while it was running; it continues."""
+    """The call timed out while running; it continues."""
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """See the module. For one event loop. ``threads``: maximum concurrent calls, besides slow ones; ``requests``:
-    maximum calls in progress that are not answered yet."""
+    """The lanes of a server. For one event loop. ``threads``: maximum concurrent calls, excluding slow ones.
+    ``requests``: maximum unanswered calls."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -68,7 +68,7 @@ class Lanes:
         try:
             try:
                 await self._turn(lane, seconds)
-            except BusyError:  # ``_shed`` has decremented the counts already
+            except BusyError:  # ``_shed`` has already decremented the counts
                 counts = False
                 raise
             done = loop.run_in_executor(self._pool, work)
@@ -96,12 +96,12 @@ class Lanes:
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
-            elif not isinstance(error, BusyError):  # it got its turn just before the time-out
+            elif not isinstance(error, BusyError):  # the call got its turn just before the time-out
                 if turn.exception() is None:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.in_progress += 1  # ``_shed`` has decremented it, and ``run`` does so again
+                    lane.in_progress += 1  # ``_shed`` has decremented the count, and ``run`` will do so again
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
@@ -123,14 +123,14 @@ class Lanes:
             timer.cancel()
             setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
             if not done.cancelled():
-                done.exception()  # retrieved, to avoid a warning for a future without a waiter
+                done.exception()  # retrieved to avoid the warning about a future that was never awaited
             self._wake()
             self._forget(name)
 
         done.add_done_callback(is_done)
 
     def _wake(self) -> None:
-        """Start waiting calls, one of each lane in turn."""
+        """Start waiting calls, taking turns between lanes."""
         woken = True
         while woken:
             woken = False
@@ -141,7 +141,7 @@ class Lanes:
                     woken = True
 
     def _shed(self, lane: _Lane) -> None:
-        """Refuse the waiting calls of a lane beyond its share, the latest first."""
+        """Refuse waiting calls of a lane beyond its share, latest first."""
         surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
             lane.in_progress -= 1
@@ -159,7 +159,8 @@ class Lanes:
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """Half of the capacity that other lanes leave, once a lane has slow calls."""
+        """The maximum calls in progress of a lane: once it has slow calls, half of the capacity that other lanes
+        leave."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

@@ -1,4 +1,4 @@
-"""The server's log on standard error: a line for each event, with its time, and tracebacks of unexpected errors."""
+"""The server's log on standard error: one line with a timestamp per event, and tracebacks of unexpected errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_LINE = 8192
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text of callers cannot begin a new line."""
+    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text from callers cannot start a new line."""
 
     converter = staticmethod(time.gmtime)
 
@@ -24,7 +24,7 @@ class LineFormatter(logging.Formatter):
         return _on_one_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """The lines of a traceback, all indented: the message of an exception may contain text of a caller."""
+        """A traceback with all lines indented, because the message of an exception may contain text from a caller."""
         return "\n".join(f"  {_on_one_line(line)}" for line in super().formatException(ei).split("\n"))
 
 
@@ -34,8 +34,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Refusals:
-    """Logs requests that were refused before the server knew their caller: every client can send these, so beyond
-    ``most`` within ``seconds`` they are counted only. Threads may share it."""
+    """Logs requests that were refused before authentication. Any client can send these, so beyond ``most`` within
+    ``seconds`` they are only counted. Thread-safe."""
 
     def __init__(
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic
@@ -49,15 +49,15 @@ class Refusals:
         self._lock = threading.Lock()
 
     def log(self, text: str) -> None:
-        """A line for one request."""
+        """Log one refused request."""
         left_out, is_shown = self._next()
         if left_out:
-            self._to.warning("%d more requests were refused, without a line for each", left_out)
+            self._to.warning("%d more requests were refused and not logged individually", left_out)
         if is_shown:
             self._to.warning("%s", text)
 
     def _next(self) -> tuple[int, bool]:
-        """How many were left out in the period that ended, and whether this one has a line."""
+        """The number of refusals omitted in the last period, and whether to log this one."""
         with self._lock:
             left_out = 0
             if self._clock() - self._begun >= self._seconds:
@@ -68,7 +68,7 @@ class Refusals:
 
 
 def configure(level: str) -> None:
-    """Log events of deltalog from ``level`` on to standard error; of other libraries errors, or warnings."""
+    """Log events of deltalog from ``level`` up to standard error; for other libraries, only errors or warnings."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
@@ -76,5 +76,5 @@ def configure(level: str) -> None:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     logging.getLogger("deltalog").setLevel(level.upper())
-    # A line for each request that is not HTTP would let any client fill the log.
+    # Logging every request that is not HTTP would let any client flood the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
-"""The server as a process: its address, access settings, connection time-outs, and shutdown.
+"""The server process: address, access settings, connection time-outs and shutdown.
 
-Traffic on loopback stays on the machine; elsewhere a server without a token or TLS is not started.
+Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM. ``client_ca``: callers must present a certificate that this authority has signed."""
+    """PEM files. ``client_ca``: the authority that must have signed the certificates of callers."""
 
     certificate: Path
     key: Path
@@ -48,7 +48,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``port`` 0 selects a free port. ``recover_seconds``: the interval at which recovery runs; 0 is never."""
+    """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between recoveries; 0 disables
+    them."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -59,7 +60,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine."""
+    """Whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -67,16 +68,16 @@ def is_loopback(host: str) -> bool:
 
 
 def check(settings: Settings) -> None:
-    """Raises CallError for settings that would admit untrusted clients, or no client."""
+    """Raises CallError for settings that would admit untrusted clients or no clients."""
     token = settings.token
     if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise CallError(
-            f"A token needs at least {MIN_TOKEN_LENGTH} characters of printable ASCII. Create one with openssl rand "
+            f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
             "-hex 32."
         )
     if not is_loopback(settings.host) and token is None and settings.tls is None:
         raise CallError(
-            f"{settings.host} can be reached from other machines, and every client of the server may change tables. "
+            f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
             "Give it a token (--token-file, or DELTALOG_SERVER_TOKEN in the environment) or TLS (--tls-cert and "
             "--tls-key), or serve on 127.0.0.1."
         )
@@ -95,7 +96,7 @@ def warnings_of(settings: Settings) -> list[str]:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection that takes too long from its first byte to the end of the headers, to the end of a body that
+    """Closes connections that take too long: from the first byte to the end of the headers, to the end of a body that
     no handler reads, or to receive a response."""
 
     header_seconds: ClassVar[float]
@@ -134,7 +135,7 @@ class TimedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         caller = self.client[0] if self.client else "an unknown address"
-        self.refusals.log(f"a request from {caller} is no HTTP, and was refused")
+        self.refusals.log(f"refused a request from {caller} that is not HTTP")
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -168,10 +169,10 @@ class TimedProtocol(H11Protocol):
 
 
 class Server:
-    """A manager behind a socket, which is bound here: from then on callers wait until ``run``."""
+    """Serves a manager. The constructor binds the socket; from then on, callers wait until ``run``."""
 
     def __init__(self, manager: TransactionManager, settings: Settings) -> None:
-        """Raises CallError, and OSError when the address is not available."""
+        """Raises CallError, or OSError if the address is not available."""
         check(settings)
         self._manager = manager
         self._settings = settings
@@ -193,7 +194,8 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """From any thread: accept no more calls, and return from ``run`` when the running calls are answered."""
+        """Accept no more calls, and make ``run`` return when the running calls are answered. Callable from any
+        thread."""
         self._server.should_exit = True
 
     def run(self) -> None:
@@ -211,9 +213,9 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """After ``run``: calls that were answered with a time-out get the same time again, at most ten seconds. Then
-        the process ends with status 1 even if one of them still runs, as it does in a store that hangs; Python
-        alone would wait for its thread."""
+        """Call this after ``run``. Calls that timed out get the same time again, at most ten seconds. If one is still
+        running then, for example in a hanging store, the process exits with status 1; Python itself would wait for the
+        thread."""
         timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True
         timer.start()
@@ -223,13 +225,13 @@ class Server:
             try:
                 self._manager.recover()
             except DeltaLogError as error:
-                log.warning("recovery has to wait: %s", error)
+                log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
 
 
 def _exit_now() -> None:
-    log.error("a call did not return, and the server ends without it: its changes may or may not have taken effect")
+    log.error("the server exits while a call is still running: its changes may or may not take effect")
     logging.shutdown()
     os._exit(1)
 
@@ -282,7 +284,7 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
 
 @contextlib.contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Handles signals only here: uvicorn raises caught signals again, for handlers installed before it."""
+    """Install the signal handlers only here, because uvicorn re-raises caught signals for earlier handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,15 +1,15 @@
-"""Which tables this server has used in each transaction, in bounded memory. Pure."""
+"""Remembers in bounded memory which tables a transaction has used on this server. Pure."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-# The most tables of one transaction that are listed.
+# The maximum number of tables listed per transaction.
 _MOST_TABLES = 100
 
 
 class TablesInUse:
-    """See the module. Beyond ``most_bytes`` the transactions that were used longest ago are forgotten."""
+    """The tables used by transactions. Beyond ``most_bytes``, the least recently used transactions are forgotten."""
 
     def __init__(self, most_bytes: int = 4 << 20) -> None:
         self._most_bytes = most_bytes
@@ -17,7 +17,7 @@ class TablesInUse:
         self.size_bytes = 0
 
     def add(self, transaction_id: str, table: str) -> None:
-        """Note the use of a table. Both must have a checked length."""
+        """Note the use of a table. The lengths of both arguments must have been checked."""
         tables = self._tables.pop(transaction_id, frozenset())
         self.size_bytes -= _size_bytes(transaction_id, tables)
         if len(tables) < _MOST_TABLES:
@@ -28,13 +28,13 @@ class TablesInUse:
             self.size_bytes -= _size_bytes(*self._tables.popitem(last=False))
 
     def of(self, transaction_id: str) -> str | None:
-        """The tables of a transaction as one text; None if they are not known, or too many."""
+        """The tables of a transaction as one text; None if unknown or too many."""
         tables = self._tables.get(transaction_id, frozenset())
         return ", ".join(sorted(tables)) if 0 < len(tables) < _MOST_TABLES else None
 
 
 def _size_bytes(transaction_id: str, tables: frozenset[str]) -> int:
-    """What an entry takes, roughly: four bytes for each character, and what Python adds to each text."""
+    """The approximate size of an entry: four bytes per character plus the overhead of Python strings."""
     if not tables:
         return 0
     return 300 + 4 * len(transaction_id) + sum(100 + 4 * len(table) for table in tables)

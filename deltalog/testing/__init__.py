@@ -1,11 +1,11 @@
 """The public test kit: for stores, for writers of Delta logs, and for libraries that build on deltalog.
 
-- ``FaultyStore``, ``FaultPlan``, ``nth``, ``Fault``: a store whose calls fail as real ones do.
-- ``CountingStore``: how many calls something costs.
-- ``check``, ``History``, ``Operation``: an independent judge of a log and of what clients say about it.
-- ``deltalog.testing.recording``: runs operations of clients and records them for ``check``.
+- ``FaultyStore``, ``FaultPlan``, ``nth``, ``Fault``: a store whose calls fail like those of real stores.
+- ``CountingStore``: counts store calls.
+- ``check``, ``History``, ``Operation``: an independent checker of a log and of what clients observed.
+- ``deltalog.testing.recording``: runs client operations and records them for ``check``.
 - ``deltalog.testing.store_contract.LogStoreTests``: the guarantees of a LogStore as tests (needs pytest).
-- ``deltalog.testing.coordinators``: a coordinator that fails as real ones do, and one in memory.
+- ``deltalog.testing.coordinators``: a coordinator that fails like real ones, and one in memory.
 - ``deltalog.testing.coordinator_tests.CoordinatorTests``: the guarantees of a catalog's Coordinator as tests (needs
   pytest).
 """

@@ -1,33 +1,32 @@
-"""Judges a log by its raw bytes and by what the clients say they did.
+"""Checks the raw bytes of a log against what the clients reported.
 
-It shares no code with the library: the few rules of the format it needs are written down here a second time,
-on ``json`` and ``urllib.parse`` alone. Every check is linear, because the versions of a Delta log already are the
-order.
+The checker shares no code with the library: it implements the few format rules it needs a second time, using only
+``json`` and ``urllib.parse``. Every check takes linear time, because the versions of a Delta log define the order of
+operations.
 
     violations = check(History(log={0: b"...", 1: b"..."}, operations=[...], reads=[...]))
     assert not violations, "\\n".join(map(str, violations))
 
 The invariants:
 
-====  =======================================================================================================
-I1    One byte string for each version: a commit that was read never changes or disappears.
-I2    No gaps: a version appears only after the one before it.
-I3    Whole: every commit is lines of valid JSON, one action each, and is what some writer meant to write.
-I4    Acknowledged: what ``commit`` returned is in the log, at that version, with its txnId and all its actions.
-I5    Honest failure: what failed for certain is not in the log.
+====  ============================================================================================================
+I1    Stable: a commit that was read never changes or disappears.
+I2    No gaps: a version appears only after the previous one.
+I3    Whole: a commit consists of lines of valid JSON with one action, and equals the bytes that a writer sent.
+I4    Acknowledged: what ``commit`` returned is in the log at that version, with its txnId and all actions.
+I5    Honest failure: a definite failure is not in the log.
 I6    Exactly once: an operation and a txnId are in at most one version; a transaction has one txnId.
-I7    Settle before moving: no attempt at a later version while an earlier one is free or our own.
-I8    In-commit timestamps: first action, strictly increasing, from the writer's clock or 1 ms after the last;
-      the enablement pair names the commit that enabled them, whose time is after all file times before it.
+I7    Settle before moving: no attempt at a later version while an earlier one is free or the writer's own.
+I8    In-commit timestamps: in the first action, strictly increasing, from the writer's clock or 1 ms after the
+      last; the enablement pair names the enabling commit, whose timestamp is after all earlier file times.
 I9    The versions recorded for an application id increase.
-I10   No file is added while it is live, but to change what the log says of it (dataChange=false), or removed while it
-      is not.
-I11   A commit that read the whole table follows directly on the version it read, as far as rows go. What calls
-      itself a blind append only adds.
-I12   Protocol and properties change only as the commit's operation says.
-I14   A read gives exactly the state of one version, no older than what was acknowledged before it began.
-I16   Only errors that the library declares reach the caller.
-====  =======================================================================================================
+I10   No file is added while it is live, except to change its entry (dataChange=false), or removed while it is not.
+I11   No commit changes rows between a commit that read the whole table and the version it read. A blind append
+      only adds files.
+I12   Protocol and properties change only as the operation declared.
+I14   A read returns the state of one version, no older than those acknowledged before it began.
+I16   Only declared errors of the library reach the caller.
+====  ============================================================================================================
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _ACTIONS = {"add", "remove", "metaData", "protocol", "txn", "commitInfo", "cdc",
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken invariant: which, where, and how."""
+    """A violated invariant, with version and message."""
 
     invariant: str
     message: str
@@ -62,7 +61,7 @@ class Violation:
 
 @dataclass
 class Commit:
-    """A commit file, taken apart."""
+    """A parsed commit file."""
 
     version: int
     actions: list[tuple[str, dict[str, Any]]]
@@ -92,7 +91,7 @@ class Commit:
 
 @dataclass
 class State:
-    """A table after a version: replayed here, independently of the library."""
+    """The state of a table after a version, replayed independently of the library."""
 
     version: int
     files: frozenset[str]
@@ -105,7 +104,7 @@ class State:
 
 
 def check(history: History) -> list[Violation]:
-    """All broken invariants of a history, in the order of versions where that makes sense; empty when good."""
+    """The invariants that a history violates, ordered by version where possible; empty if there are none."""
     judge = _Judge(history)
     judge.check_bytes()
     judge.parse()
@@ -118,7 +117,7 @@ def check(history: History) -> list[Violation]:
 
 
 def replay(log: Mapping[int, bytes]) -> dict[int, State]:
-    """The state after each version, of a log that has no violations."""
+    """The state after every version of a log without violations."""
     judge = _Judge(History(log))
     judge.parse()
     judge.replay()
@@ -126,7 +125,7 @@ def replay(log: Mapping[int, bytes]) -> dict[int, State]:
 
 
 def parse_commit(version: int, data: bytes) -> Commit:
-    """The actions of a commit file. Raises ValueError that says what is wrong with the bytes."""
+    """Parse a commit file. Raises ValueError if the bytes are not a valid commit."""
     text = data.decode("utf-8", errors="strict")
     if not text:
         raise ValueError("the file is empty")
@@ -140,7 +139,7 @@ def parse_commit(version: int, data: bytes) -> Commit:
         except ValueError as error:
             raise ValueError(f"line {number} is not JSON: {error}") from None
         if not isinstance(action, dict) or len(action) != 1:
-            raise ValueError(f"line {number} is not one action")
+            raise ValueError(f"line {number} is not a single action")
         ((key, body),) = action.items()
         if key not in _ACTIONS or not isinstance(body, dict):
             raise ValueError(f"line {number} is not a known action: {key!r}")
@@ -154,7 +153,7 @@ def parse_commit(version: int, data: bytes) -> Commit:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
+        raise ValueError("duplicate key")
     return found
 
 
@@ -162,7 +161,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def file_key(body: Mapping[str, Any]) -> str:
-    """Identifies a logical file: its path, with its deletion vector."""
+    """The identity of a logical file: its path and deletion vector."""
     vector = body.get("deletionVector")
     if not vector:
         return str(body["path"])
@@ -180,14 +179,14 @@ class _Judge:
         self._parsed: dict[tuple[int, bytes], Commit] = {}
 
     def _parse(self, version: int, data: bytes) -> Commit:
-        """As parse_commit. The log, its sightings and the attempts mostly hold the same bytes."""
+        """Cached parse_commit: the log, the sightings and the attempts mostly contain the same bytes."""
         key = (version, data)
         if key not in self._parsed:
             self._parsed[key] = parse_commit(version, data)
         return self._parsed[key]
 
     def _operation(self, commit: Commit) -> Operation | None:
-        """The operation that made this commit."""
+        """The operation that wrote this commit, if known."""
         return self.operations.get(commit.token or "") or self._by_txn_id.get(commit.txn_id or "")
 
     def _name(self, commit: Commit) -> str | None:
@@ -212,32 +211,32 @@ class _Judge:
                 meant.setdefault(attempt.version, set()).add(attempt.data)
             for version in versions[self.history.initial :]:
                 if self.history.log[version] not in meant.get(version, ()):
-                    self.blame("I3", "no writer sent these bytes: the commit is torn or changed", version)
+                    self.blame("I3", "no writer sent these bytes: the commit is truncated or changed", version)
 
     def parse(self) -> None:
         for version in sorted(self.history.log):
             try:
                 self.commits[version] = self._parse(version, self.history.log[version])
             except (ValueError, KeyError) as error:
-                self.blame("I3", f"the commit is not whole: {error}", version)
+                self.blame("I3", f"the commit is invalid: {error}", version)
 
     def check_sightings(self) -> None:
         seen: dict[int, bytes] = {}
         for sighting in sorted(self.history.sightings, key=lambda s: s.at):
             version = sighting.version
             if version in seen and seen[version] != sighting.data:
-                self.blame("I1", "the commit was changed after it had been visible", version)
+                self.blame("I1", "the commit changed after it was visible", version)
             elif version not in seen and version > 0 and version - 1 not in seen and version > self.history.initial:
-                self.blame("I2", "it was visible before the version below it", version)
+                self.blame("I2", "it was visible before the previous version", version)
             if version not in seen:
                 try:
                     self._parse(version, sighting.data)
                 except ValueError as error:
-                    self.blame("I3", f"a reader saw a commit that is not whole: {error}", version)
+                    self.blame("I3", f"a reader saw an invalid commit: {error}", version)
             seen.setdefault(version, sighting.data)
         for version, data in seen.items():
             if version not in self.history.log:
-                self.blame("I1", "the commit was visible and is gone", version)
+                self.blame("I1", "the commit was visible and has disappeared", version)
             elif self.history.log[version] != data:
                 self.blame("I1", "the commit differs from its first reading", version)
 
@@ -245,7 +244,7 @@ class _Judge:
 
     def replay(self) -> None:
         state = State(-1, frozenset(), {}, False, None, None, None, {})
-        floor_ms: int | None = None  # the file time of the last commit, made increasing over all of them
+        floor_ms: int | None = None  # the adjusted file time of the last commit
         for version in sorted(self.commits):
             commit = self.commits[version]
             before = state
@@ -265,12 +264,12 @@ class _Judge:
                 self.blame("I10", f"the same file in two {name} actions", version)
         info = commit.body("commitInfo") or {}
         if info.get("isBlindAppend") is True and (removes or commit.body("metaData") or commit.body("protocol")):
-            self.blame("I11", "calls itself a blind append and is not one", version)
+            self.blame("I11", "declares itself a blind append but is not one", version)
         for path in sorted(set(removes) - before.files):
             self.blame("I10", f"removes {path}, which is not live", version)
         new = {file_key(body) for body in commit.bodies("add") if body.get("dataChange") is not False}
         for path in sorted(new & before.files - set(removes)):
-            self.blame("I10", f"adds {path}, which is live already", version)
+            self.blame("I10", f"adds {path}, which is already live", version)
         if self.history.data_files is not None:
             named = {urllib.parse.unquote(body["path"]) for body in commit.bodies("add")}
             for path in sorted(named - self.history.data_files):
@@ -279,12 +278,12 @@ class _Judge:
         for body in commit.bodies("txn"):
             app, number = body["appId"], body["version"]
             if number <= apps.get(app, -1):
-                self.blame("I9", f"application {app!r} goes from {apps[app]} to {number}", version)
+                self.blame("I9", f"the version of application {app!r} goes from {apps[app]} to {number}", version)
             apps[app] = number
         protocol = commit.body("protocol") or before.protocol
         metadata = commit.body("metaData") or before.metadata
         if protocol is None or metadata is None:
-            self.blame("I12", "there is no protocol or no metaData up to here", version)
+            self.blame("I12", "no protocol or no metaData action so far", version)
         configuration = (metadata or {}).get("configuration") or {}
         active = (
             (protocol or {}).get("minWriterVersion", 0) >= 7
@@ -300,7 +299,7 @@ class _Judge:
         pair = (after.configuration.get(_PAIR_VERSION), after.configuration.get(_PAIR_TIMESTAMP))
         if not after.ict_active:
             if ict_ms is not None:
-                self.blame("I8", "has an in-commit timestamp, although they are off", version)
+                self.blame("I8", "has an in-commit timestamp although they are off", version)
             if pair != (None, None):
                 self.blame("I8", f"has the enablement pair {pair}, although in-commit timestamps are off", version)
             return
@@ -323,7 +322,7 @@ class _Judge:
                 self.blame("I8", f"enables at ({version}, {ict_ms}) with the pair {pair}", version)
             if floor_ms is not None and ict_ms <= floor_ms:
                 self.blame(
-                    "I8", f"the enabling time {ict_ms} is not after the file times before it ({floor_ms})", version
+                    "I8", f"the enablement timestamp {ict_ms} is not after the earlier file times ({floor_ms})", version
                 )
         operation = self._operation(commit)
         if operation is not None and operation.clock_ms is not None:
@@ -332,22 +331,22 @@ class _Judge:
             if base_ms is not None:
                 possible = {max(reading, base_ms + 1) for reading in possible}
             if ict_ms not in possible:
-                self.blame("I8", f"in-commit timestamp {ict_ms} comes from no reading of the clock", version)
+                self.blame("I8", f"in-commit timestamp {ict_ms} matches no reading of the clock", version)
 
     def _check_changes(self, before: State, after: State, commit: Commit) -> None:
-        """I12 against the operation's own declaration. Needs the operation."""
+        """Check I12 against the changes that the operation declared."""
         operation = self._operation(commit)
         if operation is None or before.metadata is None or after.metadata is None:
             return
         version = commit.version
         expected = {k: v for k, v in before.configuration.items() if k not in operation.properties}
         expected.update({k: v for k, v in operation.properties.items() if v is not None})
-        pair = (_PAIR_VERSION, _PAIR_TIMESTAMP)  # judged by I8
+        pair = (_PAIR_VERSION, _PAIR_TIMESTAMP)  # checked by I8
         wanted = {k: v for k, v in expected.items() if k not in pair}
         found = {k: v for k, v in after.configuration.items() if k not in pair}
         if wanted != found and "configuration" not in operation.may_change:
             changed = sorted(k for k in {*wanted, *found} if wanted.get(k) != found.get(k))
-            self.blame("I12", f"changes the properties {changed}, which the operation did not ask for", version)
+            self.blame("I12", f"changes the properties {changed}, which the operation did not request", version)
         for key in before.metadata:
             if key != "configuration" and before.metadata[key] != after.metadata.get(key):
                 if key in operation.may_change:
@@ -376,7 +375,7 @@ class _Judge:
             operation = self._operation(commit)
             if operation is None:
                 if self.history.exact:
-                    self.blame("I5", "the commit is of no known operation", version)
+                    self.blame("I5", "the commit belongs to no known operation", version)
                 continue
             found.setdefault(operation.token, []).append(version)
             if commit.txn_id is None:
@@ -406,9 +405,11 @@ class _Judge:
         version = commit.version
         if operation.outcome == "ok" and version == operation.version:
             if operation.txn_id is not None and commit.txn_id != operation.txn_id:
-                self.blame("I4", f"{name} got txnId {operation.txn_id}, the log has {commit.txn_id}", version)
+                self.blame("I4", f"{name} got txnId {operation.txn_id}; the log has {commit.txn_id}", version)
             if self.states[version].ict_ms != operation.ict_ms:
-                self.blame("I4", f"{name} got in-commit timestamp {operation.ict_ms}, the log has another", version)
+                self.blame(
+                    "I4", f"{name} got in-commit timestamp {operation.ict_ms}; the log has a different one", version
+                )
         adds, removes = commit.paths("add"), commit.paths("remove")
         if operation.adds is not None and sorted(adds) != sorted(operation.adds):
             self.blame("I4", f"{name} adds {sorted(adds)} instead of {sorted(operation.adds)}", version)
@@ -420,7 +421,7 @@ class _Judge:
                 self.blame("I11", f"{name} replaces the table but leaves {sorted(remaining)}", version)
 
     def _check_real_time(self, found: Mapping[str, list[int]]) -> None:
-        """An operation that returned before another began has the lower version."""
+        """If an operation returned before another one began, its version must be lower."""
         done = sorted(
             (o for o in self.operations.values() if o.outcome == "ok" and o.version is not None),
             key=lambda o: o.returned or 0,
@@ -454,7 +455,7 @@ class _Judge:
             try:
                 commit = self._parse(attempt.version, attempt.data)
             except ValueError as error:
-                self.blame("I3", f"{attempt.client} sent a commit that is not whole: {error}", attempt.version)
+                self.blame("I3", f"{attempt.client} sent an invalid commit: {error}", attempt.version)
                 continue
             token = self._name(commit) or f"client {attempt.client}"
             ids.setdefault(token, set()).add(commit.txn_id)
@@ -466,7 +467,7 @@ class _Judge:
                 at, owner = occupied.get(version, (float("inf"), None))
                 if at > attempt.at or owner == token:
                     self.blame(
-                        "I7", f"{token} left version {version} before it was known to be another's", attempt.version
+                        "I7", f"{token} moved past version {version} before it was known to be taken", attempt.version
                     )
             earlier.add(attempt.version)
         repeated = {operation.token for operation in self.history.operations if operation.repeated}
@@ -491,27 +492,27 @@ class _Judge:
                 continue
             if read.files is not None and read.files != state.files:
                 wrong = sorted(read.files ^ state.files)
-                self.blame("I14", f"{read.client} read other files than the log has: {wrong[:5]}", read.version)
+                self.blame("I14", f"{read.client} read files that differ from the log: {wrong[:5]}", read.version)
             if read.ict_ms != state.ict_ms and not read.is_opened:
                 self.blame(
                     "I14", f"{read.client} read in-commit timestamp {read.ict_ms}, not {state.ict_ms}", read.version
                 )
             if read.configuration is not None and dict(read.configuration) != dict(state.configuration):
-                self.blame("I14", f"{read.client} read other properties than the log has", read.version)
+                self.blame("I14", f"{read.client} read properties that differ from the log", read.version)
             while index < len(acknowledged) and acknowledged[index][0] < read.invoked:
                 newest = max(newest, acknowledged[index][1] or 0)
                 index += 1
             if not read.latest:
                 continue
             if read.version < newest:
-                self.blame("I14", f"{read.client} read it when version {newest} was acknowledged", read.version)
+                self.blame("I14", f"{read.client} read it after version {newest} was acknowledged", read.version)
             if read.version < newest_of.get(read.client, -1):
                 self.blame("I14", f"{read.client} had read version {newest_of[read.client]} before", read.version)
             newest_of[read.client] = max(read.version, newest_of.get(read.client, -1))
 
 
 def fold(violations: Iterable[Violation]) -> dict[str, int]:
-    """How often each invariant is broken."""
+    """The number of violations by invariant."""
     counts: dict[str, int] = {}
     for violation in violations:
         counts[violation.invariant] = counts.get(violation.invariant, 0) + 1

@@ -1,4 +1,4 @@
-"""Records that the tests of coordinators use, and the coordinators that they are given."""
+"""Records and fixtures for the tests of coordinators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def commit(version: int, who: str = "") -> RatifiedCommit:
 
 
 def proposal(versions: dict[str, int], who: str = "", unmoved: dict[str, int] | None = None) -> Proposal:
-    """One commit of each table."""
+    """A proposal with one commit per table."""
     return Proposal({table_id: (commit(version, who),) for table_id, version in versions.items()}, unmoved or {})
 
 
@@ -51,7 +51,7 @@ def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
 
 
 def pages(get: Callable[[T | None], list[T]]) -> list[T]:
-    """All pages, each requested with the token of the page before."""
+    """The items of all pages, requested with the token of the previous page."""
     found: list[T] = []
     while page := get(found[-1] if found else None):
         found += page
@@ -61,7 +61,7 @@ def pages(get: Callable[[T | None], list[T]]) -> list[T]:
 class CoordinatorCases:
     """The fixtures of ``CoordinatorTests``."""
 
-    #: How many threads and rounds the races have.
+    # : The numbers of threads and rounds in races.
     threads = 16
     rounds = 20
 
@@ -71,5 +71,5 @@ class CoordinatorCases:
 
     @pytest.fixture
     def another(self, coordinator: Coordinator) -> Coordinator:
-        """A second handle on the same catalog, as another process has it."""
+        """A second handle on the same catalog, as another process would open it."""
         return coordinator

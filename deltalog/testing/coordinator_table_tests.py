@@ -1,4 +1,4 @@
-"""What every Coordinator guarantees of tables, their commits and markings, as tests. See ``coordinator_tests``."""
+"""Tests for the guarantees of a Coordinator about tables, commits and markings. See ``coordinator_tests``."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTableTests(CoordinatorCases):
-    """Part of ``CoordinatorTests``.
+    """A part of ``CoordinatorTests``.
 
-    Members: a test for each guarantee.
+    Members: one test per guarantee.
     """
 
     def test_has_one_id(self, coordinator: Coordinator, another: Coordinator) -> None:
@@ -282,7 +282,7 @@ class CoordinatorTableTests(CoordinatorCases):
         before = transaction("t")
         after = committed(before, {"id-1": 1}, 2000)
         in_transaction = Proposal({"id-1": (commit(1),)}, {}, before, after)
-        assert coordinator.ratify(in_transaction) is DECIDED  # there is no record
+        assert coordinator.ratify(in_transaction) is DECIDED  # no such record
         coordinator.insert(before)
         cancelled = aborted(before, "cancelled", 1500)
         assert coordinator.replace(cancelled)
@@ -353,7 +353,8 @@ class CoordinatorTableTests(CoordinatorCases):
             assert versions == sorted(versions) and versions[-1] == self.rounds
 
     def test_a_cut_sees_tables_come_with_their_commits(self, coordinator: Coordinator, another: Coordinator) -> None:
-        """A table that is registered and then moved together with another: no cut has only the other's move."""
+        """A table is registered and then committed to together with another one: no cut contains only the commit of the
+        other."""
         coordinator.register(table(0), 0)
         done = threading.Event()
 
@@ -442,7 +443,7 @@ class CoordinatorTableTests(CoordinatorCases):
         coordinator.remark("id-1", 1, marking("c"))
         coordinator.remark("id-1", 2, None)
         for number in (2, 3):
-            coordinator.remark("id-1", number, marking("d"))  # one that is not kept
+            coordinator.remark("id-1", number, marking("d"))  # a marking that does not exist
         assert another.marks("id-1") == Marks(2, {1: marking("c")})
         assert coordinator.marks("id-2") == Marks()
 

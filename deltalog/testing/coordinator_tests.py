@@ -1,6 +1,6 @@
-"""What every Coordinator guarantees, as tests. Needs pytest, as ``store_contract`` does.
+"""Tests for the guarantees of a Coordinator. Needs pytest.
 
-Subclass it in a test module and give it a coordinator; pytest collects the rest:
+Subclass ``CoordinatorTests`` in a test module and provide a coordinator; pytest collects the tests:
 
     class TestMyCoordinator(CoordinatorTests):
         @pytest.fixture
@@ -18,4 +18,4 @@ from deltalog.testing.coordinator_transaction_tests import CoordinatorTransactio
 
 
 class CoordinatorTests(CoordinatorTableTests, CoordinatorTransactionTests):
-    """The guarantees of deltalog.catalog.coordinator. See the module for how to use it."""
+    """The guarantees of deltalog.catalog.coordinator. The module docstring shows the usage."""

@@ -1,4 +1,4 @@
-"""What every Coordinator guarantees of transactions and their parts, as tests. See ``coordinator_tests``."""
+"""Tests for the guarantees of a Coordinator about transactions and their parts. See ``coordinator_tests``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTransactionTests(CoordinatorCases):
-    """Part of ``CoordinatorTests``.
+    """A part of ``CoordinatorTests``.
 
-    Members: a test for each guarantee.
+    Members: one test per guarantee.
     """
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
@@ -144,7 +144,7 @@ class CoordinatorTransactionTests(CoordinatorCases):
     def test_pages_show_each_transaction_once_whatever_else_happens(
         self, coordinator: Coordinator, another: Coordinator
     ) -> None:
-        """Transactions that existed when the listing began are listed, though others are started and some end."""
+        """Transactions that existed when the listing began are listed, even while others start and end."""
 
         def page(last: TransactionRecord | None) -> list[TransactionRecord]:
             return coordinator.transactions(StatusFilter.ALL.statuses, last.key if last else None, 9)

@@ -1,11 +1,11 @@
-"""Coordinators that misbehave on request, that count their calls, and one in memory.
+"""Coordinators for tests: one with injected faults, one that reports ratifications, and one in memory.
 
-``FaultyCoordinator`` is to coordinators what ``FaultyStore`` is to stores, and takes the same deciders:
+``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and takes the same deciders:
 
     coordinator = FaultyCoordinator(SQLiteCoordinator(path), nth(1, Fault.LOST_ACK, method="ratify"))
     manager = TransactionManager(coordinator)
 
-``MemoryCoordinator`` lasts as long as the process. It is for tests that need thousands of catalogs.
+``MemoryCoordinator`` is for tests that need thousands of catalogs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WRITES = (
     "register", "drop", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
     "delete_parts",
 )  # fmt: skip
-#: The faults that each method of a coordinator can have, for a FaultPlan: see FaultyCoordinator.
+# : The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     **dict.fromkeys(READS, _READ_FAULTS),
     **dict.fromkeys(WRITES, _WRITE_FAULTS),
@@ -53,7 +53,7 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Makes each call of ``inner`` through ``_pass``, with the call's method and subject."""
+    """Delegates all calls to ``inner`` through ``_pass``, which gets the method and its subject."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -146,11 +146,11 @@ class WrappedCoordinator(Coordinator):
 
 
 class FaultyCoordinator(WrappedCoordinator):
-    """One process's view of ``inner``, with faults.
+    """The view that one process has of ``inner``, with injected faults.
 
-    ``decide``, ``before``, ``defer`` and ``injected`` are those of FaultyStore. What a fault means here: FAIL_BEFORE is
-    a CoordinatorError, and nothing happened; UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE are an OperationTimeoutError, and
-    the change is not made, is made, is made some time later; kills as there.
+    ``decide``, ``before``, ``defer`` and ``injected`` are those of FaultyStore. FAIL_BEFORE raises CoordinatorError
+    without effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError, and the change takes effect
+    never, immediately, or later. Kills work as in FaultyStore.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class FaultyCoordinator(WrappedCoordinator):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Let all late requests that wait in ``pending`` take effect, oldest first."""
+        """Apply all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 
@@ -202,8 +202,8 @@ class FaultyCoordinator(WrappedCoordinator):
 
 
 class WatchedCoordinator(WrappedCoordinator):
-    """Calls ``on_ratified`` with each ratified proposal, before it is visible to other clients, and with the
-    transaction's record at that moment. For one thread."""
+    """Calls ``on_ratified`` with every ratified proposal and the transaction's record at that moment, before the
+    proposal is visible to other clients. Not thread-safe."""
 
     def __init__(self, inner: Coordinator, on_ratified: Callable[[Proposal, TransactionRecord | None], object]) -> None:
         super().__init__(inner)
@@ -218,7 +218,7 @@ class WatchedCoordinator(WrappedCoordinator):
 
 
 class MemoryCoordinator(Coordinator):
-    """A catalog in this process's memory. Threads may share it."""
+    """A catalog in memory. Thread-safe."""
 
     def __init__(self, url: str = "memory-catalog:", catalog_id: str | None = None) -> None:
         self.url = url

@@ -1,6 +1,6 @@
-"""What clients, watchers and stores recorded of a run, for ``deltalog.testing.checker`` to judge.
+"""The records of a run by clients, watchers and stores: the input of ``deltalog.testing.checker``.
 
-It shares no code with the library.
+Shares no code with the library.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Outcome = Literal["ok", "failed", "unknown", "killed", "crashed"]
 
 @dataclass
 class Operation:
-    """What one client did, as the client saw it.
+    """One operation, as its client saw it.
 
-    ``token`` identifies the operation: it is the commit's userMetadata, or the commit has one of ``txn_ids``.
-    ``invoked`` and ``returned`` are points on one clock that all clients share (steps, or nanoseconds); ``returned``
-    is None when the client died. ``outcome``: ok; failed (an error that says nothing was committed); unknown; killed;
-    crashed (any other exception). ``adds`` and ``removes`` are the paths it meant to change, None when that is not
-    known; ``removes_all`` says that it read the whole table and replaces all of it. ``properties`` maps what it sets
-    (None: unsets). ``may_change`` names what else of the table it may change: fields of metaData, or ``protocol``.
-    ``repeated``: it was planned again after conflicts, each time with another txnId. ``clock_ms`` is every reading it
-    took of its clock.
+    ``token`` identifies the operation: it is the userMetadata of the commit, or the txnId of the commit is one of
+    ``txn_ids``. ``invoked`` and ``returned`` are times on a clock shared by all clients (steps, or nanoseconds);
+    ``returned`` is None if the client died. ``outcome``: ok; failed (an error that means that nothing was committed);
+    unknown; killed; crashed (any other exception). ``adds`` and ``removes``: the paths that the operation meant to
+    change, None if unknown; ``removes_all``: the operation read the whole table and replaces all of it. ``properties``:
+    the properties that it sets, with None for removal. ``may_change``: what else it may change, fields of metaData or
+    ``protocol``. ``repeated``: the operation was planned again after conflicts, with a new txnId each time.
+    ``clock_ms``: all its readings of the clock.
     """
 
     token: str
@@ -49,7 +49,7 @@ class Operation:
     error: str = ""
 
     def to_json(self) -> str:
-        """One line of JSON, for clients that write their records to a file."""
+        """The operation as one line of JSON, for clients that write their records to a file."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -59,8 +59,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """A snapshot that a reader read. ``latest``: it requested the latest version, not a given one. ``is_opened``: a
-    handle was opened, and only the number of its version is known."""
+    """A snapshot read by a client. ``latest``: the client requested the latest version rather than a specific one.
+    ``is_opened``: a handle was opened, and only its version number is known."""
 
     client: str
     invoked: float
@@ -75,7 +75,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A commit file as a watcher saw it: at that point in time, for the first time or changed."""
+    """A commit file as a watcher first saw it, or saw it changed."""
 
     at: float
     version: int
@@ -84,7 +84,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request to create a commit file, as it was sent."""
+    """A request to create a commit file, as sent."""
 
     at: float
     client: str
@@ -94,11 +94,11 @@ class Attempt:
 
 @dataclass
 class History:
-    """Everything that is known of a run. Only ``log`` is needed; each other part adds checks.
+    """All records of a run. Only ``log`` is required; the other parts enable further checks.
 
-    ``log``: the commit files at the end. ``initial``: how many versions were there before the operations (they
-    need no operation). ``modification_times_ms``: of the commit files. ``exact``: every commit after the
-    initial ones must be of one of ``operations``. ``data_files``: all data files that exist.
+    ``log``: the commit files at the end. ``initial``: the number of versions before the operations; these need no
+    operation. ``modification_times_ms``: of the commit files. ``exact``: every later commit must belong to one of
+    ``operations``. ``data_files``: all existing data files.
     """
 
     log: Mapping[int, bytes]

@@ -1,4 +1,4 @@
-"""Records what clients did and what the store received, for the checker."""
+"""Records the operations of clients and the requests to the store, for the checker."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-#: Errors which mean that nothing was committed; any other error is a defect.
+# : Errors that mean that nothing was committed. Any other error is a bug.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it appears, and begins with the objects of ``before``."""
+    """A MemoryStore that records every commit file when it appears. It starts with the objects of ``before``."""
 
     def __init__(
         self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
@@ -69,9 +69,9 @@ def carry_out(
     resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Run an operation and record its outcome; a kill passes through. ``resolve`` is called if the outcome is
-    unknown. ``refusals``: what the operation may be refused with, besides the errors that any commit can end with. An
-    operation that made no commit counts as failed: nothing of it may be in the log."""
+    """Run an operation and record its outcome; a kill is not caught. ``resolve`` is called if the outcome is unknown.
+    ``refusals``: errors that may refuse this operation, in addition to those of every commit. An operation without a
+    commit is recorded as failed, so the log must contain nothing of it."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:
@@ -95,18 +95,18 @@ def carry_out(
 
 
 def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    """A snapshot as a client read it."""
+    """The record of a snapshot read by a client."""
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
-    returned = invoked  # nothing is judged by it
+    returned = invoked  # not used by the checker
     return Read(
         client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
     )
 
 
 def _logical_file(path: str, vector: Mapping[str, Any] | None) -> str:
-    """As ``checker.file_key``."""
+    """The same as ``checker.file_key``."""
     if vector is None:
         return path
     return f"{path}#{vector['storage_type']}{vector['path_or_inline_dv']}@{vector['offset']}"
@@ -127,7 +127,7 @@ def history_of(
     initial: int = 0,
     data_files: Iterable[str] = (),
 ) -> History:
-    """Everything that is known of a run on ``shared``. ``data_files`` need not exist."""
+    """The history of a run on ``shared``. ``data_files`` need not exist."""
     metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
     attempts = [
         Attempt(put.at, put.call.path, version, put.data)
@@ -153,7 +153,7 @@ def file_action(path: str, now_ms: int) -> AddFile:
 
 
 def version_of(path: str) -> int | None:
-    """The version whose commit file this is."""
+    """The version of a commit file, by its path."""
     directory, _, name = path.rpartition("/")
     if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
         return None
@@ -161,7 +161,7 @@ def version_of(path: str) -> int | None:
 
 
 def seeded_environment(seed: str, clock_ms: Callable[[], int], retry: RetryPolicy | None = None) -> Environment:
-    """An environment without sleep, whose uuids are the same for the same seed."""
+    """An environment that does not sleep and whose UUIDs depend only on the seed."""
     rng = random.Random(seed)
 
     def new_uuid() -> str:
@@ -179,7 +179,7 @@ def seeded_environment(seed: str, clock_ms: Callable[[], int], retry: RetryPolic
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Drift and failed hooks are intended here, so they are not logged."""
+    """Silence warnings about clock drift and failed hooks, which are intended in tests."""
     logger = logging.getLogger("deltalog")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,6 +1,6 @@
-"""What every LogStore guarantees, as tests. Needs pytest.
+"""Tests for the guarantees of a LogStore. Needs pytest.
 
-Subclass it in a test module and give it a store; pytest collects the rest:
+Subclass ``LogStoreTests`` in a test module and provide a store; pytest collects the tests:
 
     class TestMyStore(LogStoreTests):
         @pytest.fixture
@@ -30,12 +30,12 @@ FIRST = "_delta_log/00000000000000000000.json"
 
 
 class LogStoreTests:
-    """The guarantees of deltalog.storage.base. See the module for how to use it.
+    """The guarantees of deltalog.storage.base. The module docstring shows the usage.
 
-    Members: a test for each guarantee.
+    Members: one test per guarantee.
     """
 
-    #: How many threads and rounds the races have.
+    # : The numbers of threads and rounds in races.
     threads = 16
     rounds = 30
 
@@ -45,7 +45,7 @@ class LogStoreTests:
 
     @pytest.fixture
     def another(self, store: LogStore) -> LogStore:
-        """A second handle on the same objects, as another process has it."""
+        """A second handle on the same objects, as another process would open it."""
         return store
 
     # ------------------------------------------------------------------------------------ exclusive creation
@@ -144,7 +144,7 @@ class LogStoreTests:
         assert not parts
 
     def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
-        """Any number of them: never over another object, never after one that was skipped."""
+        """Second names are given in order; none replaces an object, and none follows one that was skipped."""
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")
@@ -323,7 +323,7 @@ class LogStoreTests:
 
     def test_a_walk_in_ranges_has_each_path_once(self, store: LogStore) -> None:
         paths = ["a", "b", "b-", "b/c=1 %41/d", "b/c=1 %41/e", "b/c=2/.d.crc", "b0", "c/d/e/f", "c/d/g", "é"]
-        for path in (*paths[:1], *paths[2:], FIRST):  # a file has no files below it, on a disk
+        for path in (*paths[:1], *paths[2:], FIRST):  # on a disk, a file cannot have files below it
             store.put(path, b"x")
         whole = sorted(self._walked(store))
         for bounds in ([], ["b/"], ["_delta_log/x", "a"], ["b/c=1 %41/", "c/d/e/"], [*paths[1:]]):
@@ -350,7 +350,7 @@ class LogStoreTests:
         some = [files[path] for path in paths[10:]]
         assert store.remove(some) == some and self._walked(another).keys() == {*paths[:10]}
         assert store.remove([]) == [] and store.get(FIRST) == b"1"
-        store.remove(some)  # absent ones are ignored
+        store.remove(some)  # missing paths are ignored
         store.remove([*files.values()])
         assert self._walked(store) == {}
 
@@ -358,7 +358,7 @@ class LogStoreTests:
         try:
             entries = list(store.walk(lambda directory: True))
         except CallError:
-            pytest.skip("this store lists no files at all depths")
+            pytest.skip("this store cannot list files at all depths")
         return {entry.path: entry for entry in entries if entry.kind is EntryKind.FILE}
 
     def test_location_ends_with_the_path(self, store: LogStore) -> None:
@@ -403,7 +403,7 @@ def _size_and_time(meta: FileMeta | None) -> tuple[int | None, int | None]:
 
 
 def together(work: Callable[[int], Any], count: int) -> list[Any]:
-    """``work(0)`` to ``work(count - 1)`` at the same moment, in threads."""
+    """Run ``work(0)`` to ``work(count - 1)`` simultaneously in threads."""
     barrier = threading.Barrier(count)
     results: list[Any] = [None] * count
     errors: list[BaseException] = []

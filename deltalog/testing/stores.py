@@ -1,7 +1,7 @@
-"""Stores that misbehave on request, and stores that count.
+"""Stores for tests: one with injected faults, and one that counts calls.
 
-``FaultyStore`` wraps any LogStore and makes single calls fail in the ways real stores fail; ``CountingStore``
-counts calls. Both are themselves LogStores, so ``DeltaTable.open(store)`` takes them.
+``FaultyStore`` wraps a LogStore and makes calls fail in the ways real stores fail; ``CountingStore`` counts calls. Both
+are LogStores, so ``DeltaTable.open(store)`` accepts them.
 
     store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
     DeltaTable.open(store).append(data)        # lands once, although the first acknowledgement was lost
@@ -25,19 +25,19 @@ from deltalog.storage.base import Entry, FileMeta, LogStore, PutOutcome
 
 
 class Fault(enum.Enum):
-    """What can go wrong with one store call."""
+    """The ways in which a store call can fail."""
 
-    FAIL_BEFORE = "fail before"  # StoreError, and nothing happened
-    FAIL_AFTER = "fail after"  # StoreError, although it took effect (never put_if_absent, which is honest)
-    UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN, and the object was and will not be created
-    LOST_ACK = "lost acknowledgement"  # UNKNOWN, although the object was created
-    OWN_EXISTS = "own 412"  # created, then re-sent by the transport: EXISTS for the caller's own object
-    LATE = "late"  # UNKNOWN (StoreError for put) now; the request takes effect some time later
+    FAIL_BEFORE = "fail before"  # StoreError without effect
+    FAIL_AFTER = "fail after"  # StoreError although it took effect; put_if_absent returns UNKNOWN instead
+    UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN; the object was not and will not be created
+    LOST_ACK = "lost acknowledgement"  # UNKNOWN although the object was created
+    OWN_EXISTS = "own 412"  # created, then resent by the transport: EXISTS for the caller's own object
+    LATE = "late"  # UNKNOWN (StoreError for put); the request takes effect later
     KILL_BEFORE = "killed before"  # the process dies before the call takes effect
     KILL_AFTER = "killed after"  # the process dies after the effect and before the response
 
 
-#: The faults that each method can have. FaultPlan draws from these.
+# : The possible faults of each method, from which FaultPlan draws.
 POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "put_if_absent": tuple(fault for fault in Fault if fault is not Fault.FAIL_AFTER),
     "put": (Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER),
@@ -52,12 +52,12 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """The process that made the call is dead. Not an Exception, so that no handler can swallow it."""
+    """The calling process is dead. Not a subclass of Exception, so that no handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that is about to be made. ``number`` counts from 1 in each store."""
+    """A call before it is executed. ``number`` counts the calls of the store from 1."""
 
     number: int
     method: str
@@ -69,25 +69,25 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A finished ``put_if_absent``: what was sent, what was returned to the caller, what happened in the store."""
+    """A finished ``put_if_absent``: the request, the result returned to the caller, and the effect on the store."""
 
     call: Call
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
-    landed: bool  # this request created the object (a late one: not yet)
-    at: float  # when, by the store's ``now``
+    landed: bool  # whether this request created the object; False for a late one
+    at: float  # the time, by ``now`` of the store
 
 
 Decider = Callable[[Call], "Fault | None"]
 
 
 def no_faults(call: Call) -> Fault | None:
-    """A decider under which nothing goes wrong."""
+    """A decider that injects no faults."""
     return None
 
 
 def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
-    """A decider that gives ``fault`` to the ``number``-th call (from 1) of this method and path pattern."""
+    """A decider that injects ``fault`` into the ``number``-th call (from 1) of this method and path pattern."""
     count = 0
 
     def decide(call: Call) -> Fault | None:
@@ -101,11 +101,11 @@ def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*"
 
 
 class FaultPlan:
-    """A seeded decider: each call fails with probability ``rate``, in a way drawn from its possible faults.
+    """A seeded decider: a call fails with probability ``rate``, with a fault drawn from those possible for its method.
 
-    ``rate`` may differ by method: a mapping, whose ``"*"`` is for those not named. ``kinds`` limits the faults,
-    ``weights`` (default 1 each) makes some likelier; ``limit`` stops after that many. ``possible``: the faults of each
-    method, those of a store or of a coordinator. The same seed and the same calls give the same faults.
+    ``rate`` may be a mapping by method, with ``"*"`` for all others. ``kinds`` limits the faults; ``weights`` (default
+    1) makes some more likely; ``limit`` is the maximum number of faults. ``possible``: the faults by method, of a store
+    or a coordinator. The same seed and the same calls yield the same faults.
     """
 
     def __init__(
@@ -143,15 +143,15 @@ class FaultPlan:
 
 
 class FaultyStore(LogStore):
-    """One process's view of ``inner``, with faults.
+    """The view that one process has of ``inner``, with injected faults.
 
-    ``decide`` is called before every call. ``before`` is called first of all, and lets a scheduler run
-    other clients. ``defer`` receives late requests as (label, action); by default they wait in ``pending``
-    until ``land()``. After a kill every further call raises SimulatedKill and has no effect: give each
-    simulated process its own FaultyStore over one common inner store.
+    ``decide`` is called before every call. ``before`` is called even earlier, so that a scheduler can run other
+    clients. ``defer`` receives late requests as (label, action); by default they wait in ``pending`` until ``land()``.
+    After a kill, every call raises SimulatedKill without effect, so every simulated process needs its own FaultyStore
+    over the shared inner store.
 
-    ``injected`` counts the faults that had their effect (a lost acknowledgement of a put that found another's
-    object there counts as UNKNOWN_NOT_WRITTEN), ``puts`` holds every ``put_if_absent``, with the time by ``now``.
+    ``injected`` counts the faults by their effect: a lost acknowledgement of a put that found an existing object counts
+    as UNKNOWN_NOT_WRITTEN. ``puts`` records every ``put_if_absent`` with its time by ``now``.
     """
 
     def __init__(
@@ -178,12 +178,12 @@ class FaultyStore(LogStore):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Let all late requests that wait in ``pending`` take effect, oldest first."""
+        """Apply all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 
     def kill(self) -> None:
-        """From now on this process is dead."""
+        """Mark this process as dead."""
         self.dead = True
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
@@ -250,7 +250,7 @@ class FaultyStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        # The file appears when the block ends, so that is where the call counts as made.
+        # The file appears when the block ends, so the call is recorded there.
         with self.inner.open_output(path) as file:
             yield file
             call, fault = self._begin("open_output", path)
@@ -327,7 +327,7 @@ class FaultyStore(LogStore):
 
 
 class CountingStore(LogStore):
-    """Counts every call of ``inner``.
+    """Counts the calls of ``inner``.
 
         store = CountingStore(MemoryStore())
         ...
@@ -335,7 +335,7 @@ class CountingStore(LogStore):
             table.snapshot()
         assert calls.of("get", "*.json") <= 3
 
-    Counts are kept by method and path, so that a test can check both. Safe to use from several threads.
+    Calls are counted by method and path. Thread-safe.
     """
 
     def __init__(self, inner: LogStore) -> None:
@@ -422,7 +422,7 @@ class CountingStore(LogStore):
 
 
 class CallCounts(collections.Counter[tuple[str, str]]):
-    """How often each (method, path) was called."""
+    """The numbers of calls by (method, path)."""
 
     def of(self, method: str = "*", path: str = "*") -> int:
         """The number of calls whose method and path match these patterns (``*`` and ``?``)."""

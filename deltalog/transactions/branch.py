@@ -1,6 +1,7 @@
-"""The commits of a transaction to one table, on top of the version that it reads. No other reader sees them.
+"""A branch: the commits of a transaction to one table, on top of the version that it reads. Invisible to other readers.
 
-They are made by ``BranchCommitter`` and read through ``BranchStore``; several of them become several versions at once.
+``BranchCommitter`` adds commits, and ``BranchStore`` reads them. When the transaction is committed, all commits of a
+branch become versions at once.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# The key, below ``deltalog`` in commitInfo, of the transaction that a commit is part of.
+# The key below ``deltalog`` in commitInfo that identifies the transaction of a commit.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
 
 
 class Branch:
-    """The commits of a transaction on one table. Threads may share it."""
+    """The commits of a transaction to one table. Thread-safe."""
 
     def __init__(self, table_id: str, snapshot: Snapshot, store: BranchStore, must_not_move: bool = False) -> None:
-        """``must_not_move``: every concurrent commit that changes rows or metadata is a conflict."""
+        """``must_not_move``: treat every concurrent commit that changes rows or metadata as a conflict."""
         self.table_id = table_id
         self.store = store
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
-        self.pinned = snapshot  # of the managed table, at the version that the transaction reads
-        self._snapshot = snapshot  # the same, after the concurrent commits that the branch was rebased on
+        self.pinned = snapshot  # the snapshot of the managed table that the transaction reads
+        self._snapshot = snapshot  # the snapshot that the branch was last rebased on
         self._tip = base_of(snapshot.log)
-        self.lock = threading.Lock()  # held while a commit is added
+        self.lock = threading.Lock()  # held while adding a commit
 
     @property
     def schema(self) -> StructType:
-        """The schema that the next commit builds on."""
+        """The schema on which the next commit is based."""
         assert self._tip.metadata is not None
         return self._tip.metadata.schema
 
     def restore(self, prepared: Prepared, clock_ms: int) -> None:
-        """Add a commit that another process has made and stored."""
+        """Add a commit that another process has stored."""
         self.add(build_attempt(prepared, self._tip, clock_ms))
 
     def check_next(self, attempt: Attempt) -> None:
-        """Raises ConcurrentModificationError for a commit that was not built on the last one."""
+        """Raises ConcurrentModificationError if the attempt is not based on the last commit."""
         if attempt.version != self._tip.version + 1:
             raise ConcurrentModificationError(
                 f"{self.store.url}: another thread of this transaction has changed the table since this one began. "
@@ -72,17 +73,18 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        self._snapshot = self.pinned  # so that this commit too is checked against all concurrent ones
+        self._snapshot = self.pinned  # so that this commit is also checked against all concurrent ones
 
     def count(self) -> int:
-        """The number of commits, including one that is being added."""
+        """The number of commits, including one being added."""
         with self.lock:
             return len(self.prepared)
 
     def catch_up(self, reader: LogReader, version: int) -> None:
-        """Rebase the branch on a later version of the table. Raises CommitConflictError for the commits in between.
+        """Rebase the branch on a later version of the table. Raises CommitConflictError if a commit in between
+        conflicts.
 
-        Cost: 1 GET for each version.
+        Cost: 1 GET per version.
         """
         table = reader.store.url
         for winner in reader.commits(range(self._snapshot.version + 1, version + 1)):
@@ -95,7 +97,8 @@ class Branch:
             self._snapshot = Snapshot(self._snapshot.log.after(winner, ict_ms))
 
     def _check_row_ids(self, winner: CommitActions, table: str) -> None:
-        """Rows that this transaction added and then rewrote have ids in their file that now belong to other rows."""
+        """Check for a conflict in row ids: rows that this transaction added and rewrote have materialized ids, which a
+        concurrent commit may have taken."""
         metadata, own = self._tip.metadata, set[str]()
         if metadata is None or not ENABLE_ROW_TRACKING.read(metadata.configuration):
             return
@@ -111,20 +114,20 @@ class Branch:
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
     def prepared_to_check(self) -> list[Prepared]:
-        """The prepared commits that concurrent commits are checked against, and a read of all if the table must not
-        have changed."""
+        """The prepared commits to check concurrent commits against. If the table must not have changed, they include a
+        read of the whole table."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared
 
     @property
     def earliest_ms(self) -> int:
-        """The earliest in-commit timestamp that the last commit can have."""
+        """The earliest possible in-commit timestamp of the last commit."""
         return (base_of(self._snapshot.log).previous_ms or 0) + len(self.prepared)
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
-        """The commits as they would follow the version that the branch was rebased on. ``last_ms``: the in-commit
-        timestamp of the last one. Their commitInfo names the transaction."""
+        """The commits as versions after the one that the branch was rebased on. ``last_ms``: the in-commit timestamp of
+        the last one. Their commitInfo contains the id of the transaction."""
         base, attempts, count = base_of(self._snapshot.log), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
@@ -138,11 +141,11 @@ class Branch:
 
     @property
     def version(self) -> int:
-        """The version of the table that this branch is on top of."""
+        """The version of the table on which this branch is based."""
         return self._snapshot.version
 
     def landed(self, attempts: Sequence[Attempt]) -> list[NewVersion]:
-        """The versions that these attempts became, which are in the table's log now. Cost: none."""
+        """The snapshot after these attempts, which are now in the table's log. Cost: none."""
         found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
             found.append(NewVersion(base.after(*attempt.landed), attempt.result(), base, [attempt.landed]))
@@ -150,7 +153,7 @@ class Branch:
         return found
 
     def _bases(self) -> list[Base]:
-        """The base of each commit: the table, with the protocol and metadata of the commits before it."""
+        """The bases of the commits: the table with the protocol and metadata of earlier commits."""
         base = base_of(self._snapshot.log)
         bases = [base]
         for prepared in self.prepared:
@@ -162,7 +165,7 @@ class Branch:
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
-    """With the row ids that files of the same transaction get now, instead of those that they had before."""
+    """Replace the row ids of files of the same transaction by those that they get after the rebase."""
     if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
         return prepared
     return replace(
@@ -181,7 +184,7 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
-    """The number of a commit among those of its transaction to the table, and their count: (1, 1) outside a
+    """The position of a commit among the commits of its transaction to the table, and their number; (1, 1) outside a
     transaction."""
     place = _place(info)
     part, parts = place.get("part"), place.get("parts")
@@ -189,7 +192,7 @@ def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
 
 
 def transaction_of(info: CommitInfo | None) -> str | None:
-    """The id of the transaction that a commit is part of; None outside a transaction."""
+    """The id of the transaction of a commit; None outside a transaction."""
     return text_or_none(_place(info).get("id"))
 
 

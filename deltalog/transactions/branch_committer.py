@@ -1,4 +1,4 @@
-"""The committer of a table that is opened in a transaction: its commits go onto the transaction's branch."""
+"""The committer of a table opened in a transaction, which commits to the transaction's branch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ Keep = Callable[[int, Prepared, StructType], None]
 
 
 class BranchCommitter(Committer):
-    """Adds versions to a branch. A version gets no file, and no hook runs for it: both follow when the transaction is
-    committed.
+    """Adds versions to a branch. Log files and hooks follow when the transaction is committed.
 
-    ``keep`` stores each commit, with its number and the schema that it was made on, where other processes find it;
-    what it raises refuses the commit. It is idempotent.
+    ``keep`` stores a commit with its number and base schema for other processes. It is idempotent; an error that it
+    raises refuses the commit.
     """
 
     def __init__(self, branch: Branch, keep: Keep) -> None:
@@ -38,8 +37,8 @@ class BranchCommitter(Committer):
         self._keep = keep
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
-        """Raises ConcurrentModificationError where another thread has committed to the branch since the attempt was
-        built, ResourceNotReadyError for a table that the catalog has released, and what ``keep`` raises. Cost: as
+        """Raises ConcurrentModificationError if another thread committed to the branch since the attempt was built,
+        ResourceNotReadyError if the catalog has released the table, and the errors of ``keep``. Cost: that of
         ``keep``."""
         branch = self._branch
         check_managed(attempt.protocol, branch.store.url, str(branch.pinned.reader.authority.catalog))
@@ -90,7 +89,8 @@ class BranchCommitter(Committer):
         return error
 
     def _in_log(self, prepared: Prepared) -> CommitResult | None:
-        """A change of a transaction that was committed, as the table's log has it; None where it was not part of it."""
+        """The commit in the table's log for a change of a committed transaction; None if the change is not part of
+        it."""
         before = self._branch.pinned
         reader = before.reader
         versions = range(before.version + 1, load_latest(reader).version + 1)

@@ -12,8 +12,8 @@ from deltalog.storage.wrapped import WrappedStore
 
 
 class BranchStore(WrappedStore[LogStore]):
-    """See the module. Read-only for the log: commits are added by the branch's committer, and no file of the log is
-    written before the transaction is committed."""
+    """The store of a table in a transaction. The log is read-only: the branch's committer adds commits, and no log file
+    is written before the transaction is committed."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)
@@ -69,7 +69,7 @@ class BranchStore(WrappedStore[LogStore]):
 
 def _check_is_data(path: str) -> None:
     if path.startswith(f"{LOG_DIRECTORY}/"):
-        raise CallError(f"{path}: a transaction of several tables does not write log files before it is committed.")
+        raise CallError(f"{path}: a transaction over several tables does not write log files before it is committed.")
 
 
 def _meta(name: str, data: bytes) -> FileMeta:

@@ -1,11 +1,11 @@
-"""Makes the branches of one transaction the next versions of their tables: all of them, or none.
+"""Commits the branches of a transaction as the next versions of their tables, all or none.
 
-Each branch is rebased on its table's latest version, unless the commits in between conflict; its commits are
-staged; one ratification decides. If a table has a newer version by then, the next attempt begins. A failed attempt
-leaves nothing but staged files, which are removed, best effort.
+Every branch is rebased on the latest version of its table, unless a commit in between conflicts, and its commits are
+staged. A single ratification decides. If a table has a newer version by then, the next attempt starts. A failed attempt
+leaves only staged files, which are deleted on a best-effort basis.
 
-The transaction's record decides: ratification changes it in the same step. So the outcome of a lost
-response is read from there, and a proposal that is repeated takes effect once.
+Ratification also updates the transaction's record in the same step. So if a response is lost, the outcome is read from
+the record, and a repeated proposal takes effect only once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _THREADS = 16
 
 @dataclass(slots=True)
 class CommitTarget:
-    """A branch, the table that it goes to, the head of that, and the commits of the last attempt."""
+    """A branch, its table, the head of the table, and the staged commits of the last attempt."""
 
     branch: Branch
     reader: LogReader
@@ -66,20 +66,21 @@ class CommitTarget:
         return self.branch.table_id
 
     def catch_up(self) -> None:
-        """Cost: 1 call of the coordinator; 1 GET for each version since."""
+        """Rebase the branch on the latest version. Cost: 1 coordinator call; 1 GET per newer version."""
         self.head = self.store.refresh_head()
         self.branch.catch_up(self.reader, self.head.version)
 
     def stage(self, transaction_id: str, last_ms: int, environment: Environment) -> None:
-        """Raises CatalogBehindLogError. Cost: 1 HEAD and 1 PUT for each commit."""
-        self.staged = ()  # what an attempt with an unknown outcome has staged is kept
+        """Stage the commits of the branch. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 PUT per commit."""
+        self.staged = ()  # the staged files of an attempt with unknown outcome are kept
         self.attempts = self.branch.attempts(transaction_id, last_ms)
         for attempt in self.attempts:
             made = stage(self.store.inner, self.store.coordinator, self.table_id, attempt, environment.new_uuid)
             self.staged = (*self.staged, made)
 
     def publish(self, coordinator: Coordinator) -> None:
-        """Once the last attempt is ratified. Raises as ``publish``. Cost: as that, head and contents known."""
+        """Publish the commits after they were ratified. Raises the errors of ``publish``. Cost: that of ``publish``
+        with known head and contents."""
         head = Head(self.head.version + len(self.staged), (*self.head.unpublished, *self.staged))
         written = zip(self.staged, self.attempts, strict=True)
         contents = {commit.file: attempt.data for commit, attempt in written}
@@ -95,14 +96,14 @@ class CommitTarget:
 def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
-    """Commit a transaction whose record is in COMMIT_IN_PROGRESS; returns its new record. Does not publish the commits.
+    """Commit a transaction whose record is in COMMIT_IN_PROGRESS and return its new record. Does not publish the
+    commits.
 
-    Raises a CommitConflictError when a table has changed in a way that the transaction does not allow,
-    TransactionContentionError when other writers won every attempt, or another call has taken the commit over,
-    TransactionCanceledError when another process has aborted it, StoreError: nothing was committed. Raises
-    OperationTimeoutError when the outcome is unknown, and only then: the transaction's record shows it, now or later.
-    Cost: at each attempt as ``CommitTarget.catch_up`` and ``CommitTarget.stage`` for each table, and 1 call of the
-    coordinator.
+    If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
+    if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process
+    aborted the transaction; or StoreError. Raises OperationTimeoutError only if the outcome is unknown: the
+    transaction's record shows it, now or later. Cost per attempt: ``CommitTarget.catch_up`` and ``CommitTarget.stage``
+    for every table, and 1 coordinator call.
     """
     retry = environment.retry
     for number in range(retry.max_attempts):
@@ -124,13 +125,13 @@ def commit(
 
 
 def at_once(work: Callable[[CommitTarget], object], targets: Sequence[CommitTarget]) -> None:
-    """Call ``work`` for each target, in threads if a store is remote. All calls have ended when this returns or
+    """Call ``work`` for all targets, in threads if a store is remote. All calls have ended when this returns or
     raises."""
     side_by_side(work, targets, any(target.store.is_remote for target in targets))
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], is_remote: bool) -> list[R]:
-    """``work`` of each item, in their order; in threads if ``is_remote``, and then all calls have ended when this
+    """The results of ``work`` for all items, in order. Uses threads if ``is_remote``; all of them have ended when this
     returns or raises."""
     if len(items) < 2 or not is_remote:
         return [work(item) for item in items]
@@ -148,7 +149,7 @@ def _stage(
         raise CoordinatorError(
             f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", path=error.path
         ) from error
-    # The last commits of all tables have one in-commit timestamp, so that no point in time lies between them.
+    # The last commits of all tables share one in-commit timestamp, so that no instant lies between them.
     changed = [target for target in targets if target.branch.prepared]
     for target in changed:
         coordinator.check_time(target.store.url, target.branch.earliest_ms)
@@ -167,7 +168,7 @@ def _stage(
 def _is_ratified(
     coordinator: Coordinator, record: TransactionRecord, proposal: Proposal, environment: Environment
 ) -> bool:
-    """Whether the proposal took effect; False when it did not and never will."""
+    """Whether the proposal was ratified; False means that it never will be."""
     in_doubt: OperationTimeoutError | None = None
     for number in range(environment.retry.settle_attempts):
         environment.back_off(number)
@@ -189,7 +190,7 @@ def _is_ratified(
             return _is_ours(found, record)
         if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        break  # its record was deleted, and with it the outcome
+        break  # the outcome was deleted with the record
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
@@ -200,13 +201,14 @@ def _is_ratified(
 
 
 def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
-    """Whether the current record, ``found``, shows the commit that began with ``record``; False if it is unchanged.
-    Raises TransactionCanceledError when it was aborted, TransactionContentionError when another call continued it.
+    """Whether ``found``, the current record, shows that the commit that began with ``record`` succeeded; False if the
+    record is unchanged. Raises TransactionCanceledError if the transaction was aborted, TransactionContentionError if
+    another call continued it.
     """
     check_allowed(found, Call.COMMIT)
     if found.revision == record.revision:
         return False
-    # The answer to an earlier request was lost.
+    # the response to an earlier request was lost
     if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
         return True
     raise TransactionContentionError(

@@ -1,5 +1,5 @@
-"""How files of a table are deleted that a transaction may name at the same time: each is marked in the catalog first,
-then compared with what is in use, and then deleted. ``catalog.marks`` says why nothing is lost."""
+"""Deletion of files that a concurrent transaction may reference: mark them in the catalog, check which are in use,
+delete the others. ``catalog.marks`` explains why no file in use is lost."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# The size of one marking: its names cannot be used while it exists, which is a day if the process dies.
+# The number of files per marking. They cannot be used while it exists: for a day, if the process dies.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What the transactions that are not decided need of a table. ``added``: the files that they add, and ``written``:
-    those that they wrote, as a log names them. ``named``: paths of objects. ``pins``: the versions that they read."""
+    """What undecided transactions need from a table. ``added``, ``written``: the files that they add and those that
+    they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
 
     added: Set[str]
     written: Set[str]
@@ -36,7 +36,8 @@ class Undecided:
 
 
 def undecided(ledger: Ledger, table_id: str) -> Undecided:
-    """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000."""
+    """What undecided transactions need from a table. Cost: 1 coordinator call per undecided transaction, and 1 per
+    1,000."""
     added, written, named, pins = set[str](), set[str](), set[str](), set[int]()
     changes, objects = f"{CHANGES}/{table_id}/", f"{OBJECTS}/{table_id}/"
     for record in ledger.all(StatusFilter.ACTIVE):
@@ -53,7 +54,7 @@ def undecided(ledger: Ledger, table_id: str) -> Undecided:
 
 
 def mark(ledger: Ledger, table: TableRecord, marking: Marking) -> int:
-    """Store a marking; returns its number. Raises ConcurrentModificationError. Cost: 2 calls of the coordinator."""
+    """Store a marking and return its number. Raises ConcurrentModificationError. Cost: 2 coordinator calls."""
     for number in range(_TRIES):
         ledger.environment.back_off(number)
         last = live_marks(ledger.coordinator, table.table_id, ledger.now_ms()).last
@@ -65,17 +66,17 @@ def mark(ledger: Ledger, table: TableRecord, marking: Marking) -> int:
 
 
 def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Marking | None) -> None:
-    """Record that a clean-up is over. Otherwise its names cannot be used for a day."""
+    """Record that a clean-up has ended. Otherwise its files cannot be used for a day."""
     for attempt in range(ledger.environment.retry.settle_attempts):
         ledger.environment.back_off(attempt)
         try:
             return ledger.coordinator.remark(table.table_id, number, marking)
         except DeltaLogError as error:
-            log.warning("%s: marking %d is kept for now: %s", table.url, number, error)
+            log.warning("%s: marking %d could not be ended yet: %s", table.url, number, error)
 
 
 def chunks(items: Sequence[T], path_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Items, as many at a time as one marking holds the paths of."""
+    """Split items into chunks whose paths fit into one marking."""
     some, size = list[T](), 0
     for each in items:
         length = len(path_of(each).encode("utf-8", "surrogatepass"))

@@ -1,8 +1,8 @@
-"""Calls of clients that write Delta logs themselves: the head of a table, the ratification of a commit that they have
-staged, and the confirmation that they have published one.
+"""The API for clients that write Delta logs themselves: read the head of a table, ratify a staged commit, and confirm
+that it was published.
 
-These clients are responsible for rows, conflicts and statistics. What they propose must be a commit that readers can
-read, and that leaves the table managed by its catalog.
+These clients are responsible for rows, conflicts and statistics. A proposed commit must be readable and leave the table
+catalog-managed.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #writer-requirements-for-catalog-managed-tables.
 """
@@ -39,7 +39,8 @@ _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 
 
 def head_of(tables: ManagedTables, record: TableRecord) -> Head:
-    """Raises ResourceNotReadyError when the table was dropped meanwhile. Cost: 1 call of the coordinator."""
+    """Read the head of a table. Raises ResourceNotReadyError if the table was dropped meanwhile. Cost: 1 coordinator
+    call."""
     head = tables.coordinator.head(record.table_id)
     if head is None:
         raise ResourceNotReadyError(f"{record.name} was dropped from the catalog {tables.coordinator.url}.")
@@ -50,7 +51,9 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
     """See ``TransactionManager.propose_commit``."""
     named = _FILE.fullmatch(file)
     if named is None or int(named["version"]) != version:
-        raise CallError(f"The staged commit of version {version} is called {version:020d}.<uuid>.json, not {file!r}.")
+        raise CallError(
+            f"The staged commit of version {version} must be named {version:020d}.<uuid>.json, not {file!r}."
+        )
     head = head_of(tables, record)
     if not _is_next(record, head, version, file):
         return head
@@ -61,8 +64,8 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
         known, tables.coordinator, record.table_id, commit, store, lambda: added_paths(TableFiles(store), actions.adds)
     )
     if decision is Ratification.RATIFIED:
-        return Head(version, (*head.unpublished, commit))  # not read again: nothing may fail after the decision
-    # Another commit was ratified first; or the same proposal was made twice concurrently.
+        return Head(version, (*head.unpublished, commit))  # not read again, because nothing may fail after ratification
+    # Another commit was ratified first, or the same proposal was made twice concurrently.
     _is_next(record, head_of(tables, record), version, file)
     return head_of(tables, record)
 
@@ -71,17 +74,17 @@ def confirm_published(tables: ManagedTables, record: TableRecord, version: int) 
     """See ``TransactionManager.confirm_published``."""
     head = head_of(tables, record)
     if not 0 <= version <= head.version:
-        raise CallError(f"{record.name} has no version {version}: the latest that is ratified is {head.version}.")
+        raise CallError(f"{record.name} has no version {version}: the latest ratified version is {head.version}.")
     published = Head(version, tuple(commit for commit in head.unpublished if commit.version <= version))
     publish(tables.plain_store(record.url), tables.coordinator, record.table_id, published)
     return head_of(tables, record)
 
 
 def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
-    """Whether a version is free to be ratified; False when it is this very file. Raises CommitConflictError, and
-    CallError where there would be a gap."""
+    """Whether a version is the next one; False if this file is already ratified as that version. Raises
+    CommitConflictError, or CallError if there would be a gap."""
     if version > head.version + 1:
-        raise CallError(f"{record.name} is at version {head.version}: the next one is {head.version + 1}.")
+        raise CallError(f"{record.name} is at version {head.version}: the next version is {head.version + 1}.")
     if version == head.version + 1:
         return True
     ratified = head.commit(version)
@@ -98,8 +101,8 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
 def _staged(
     tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str
 ) -> tuple[RatifiedCommit, CommitActions]:
-    """A staged commit as the catalog keeps it, validated; and its actions. Raises InvalidActionError,
-    CallError, CatalogBehindLogError; ResourceNotReadyError for a table that was released."""
+    """Read and validate a staged commit; returns it with its actions. Raises InvalidActionError, CallError,
+    CatalogBehindLogError; ResourceNotReadyError if the table was released."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     try:
@@ -131,7 +134,7 @@ def _staged(
 
 
 def check_stays_managed(tables: ManagedTables, file: str, actions: CommitActions) -> None:
-    """Raises InvalidActionError for a commit after which the catalog would not manage the table."""
+    """Raises InvalidActionError if the table would not be managed by the catalog after this commit."""
     protocol, metadata = actions.protocol, actions.metadata
     if protocol is not None and not _is_managed(protocol):
         raise InvalidActionError(

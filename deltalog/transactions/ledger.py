@@ -1,6 +1,6 @@
-"""The transactions of a catalog: the only code that changes their records, by the rules of ``records``.
+"""The transactions of a catalog. Only this module changes their records, following the rules in ``records``.
 
-No daemon watches the clock: the next call that reads an overdue transaction aborts it.
+There is no daemon: an overdue transaction is aborted by the next call that reads it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# The listing, and where it continues: a time or a version in the range of a database, and an id or a path.
+# The listing, and its continuation: a time or version within the range of a database, and an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The state of a transaction. ``end_ms`` is set when it has ended, ``reason`` when it was aborted."""
+    """The state of a transaction. ``end_ms`` is set once it has ended, ``reason`` if it was aborted."""
 
     transaction_id: str
     status: TransactionStatus
@@ -51,7 +51,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """Some transactions, the oldest first, and what the next call needs when there are more."""
+    """A page of transactions, oldest first, and the token of the next page, if any."""
 
     transactions: list[TransactionDescription]
     next_token: str | None
@@ -62,8 +62,8 @@ def description(record: TransactionRecord) -> TransactionDescription:
 
 
 class Ledger:
-    """See the module. ``idle_timeout_ms``: of transactions that are started here; others have their own in their
-    records. All methods raise CoordinatorError and OperationTimeoutError."""
+    """The transactions of a catalog. ``idle_timeout_ms``: the idle timeout of transactions started here; others have
+    theirs in their records. All methods raise CoordinatorError and OperationTimeoutError."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, idle_timeout_ms: int) -> None:
         self.coordinator = coordinator
@@ -74,7 +74,7 @@ class Ledger:
         return self.environment.clock_ms()
 
     def start(self, kind: TransactionType, isolation: Isolation) -> TransactionRecord:
-        """Cost: 1 call of the coordinator."""
+        """Cost: 1 coordinator call."""
         while True:
             new = self.environment.new_uuid()
             record = records.started(new, kind, self.now_ms(), isolation, self._idle_timeout_ms)
@@ -82,9 +82,9 @@ class Ledger:
                 return record
 
     def current(self, transaction_id: str) -> TransactionRecord:
-        """The current record, aborted first if the transaction is overdue. Raises CallError, EntityNotFoundError.
+        """The current record; an overdue transaction is aborted first. Raises CallError, EntityNotFoundError.
 
-        Cost: 1 call of the coordinator, as a rule.
+        Cost: usually 1 coordinator call.
         """
         checked = records.check_transaction_id(transaction_id)
         record = self.coordinator.transaction(checked)
@@ -93,13 +93,14 @@ class Ledger:
         return self.settled(record)
 
     def allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
-        """As ``current``, of a transaction in a state that allows the call; see ``records.check_allowed``."""
+        """Like ``current``, but raises unless the transaction's state allows the call; see
+        ``records.check_allowed``."""
         record = self.current(transaction_id)
         records.check_allowed(record, call)
         return record
 
     def settled(self, record: TransactionRecord) -> TransactionRecord:
-        """The record, aborted first if the transaction is overdue. Cost: none, as a rule."""
+        """The record; an overdue transaction is aborted first. Cost: usually none."""
         while (reason := records.overdue(record, self.now_ms(), self._idle_timeout_ms)) is not None:
             ended = records.aborted(record, reason, self.now_ms())
             if self.coordinator.replace(ended):
@@ -119,13 +120,13 @@ class Ledger:
         known: TransactionRecord | None = None,
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
-        """Replace the record by the result of ``change`` (by default one with a new last activity), together with new
-        parts, if its state allows the call; again if another call changed it first. A decided one stays as it is.
-        ``known``: the record as last read, which is tried first. ``marks``: for the number of an attempt, the last
-        marking of each table that the parts were compared with.
+        """Replace the record by the result of ``change`` (by default, update its last activity) and store new parts, if
+        its state allows the call. Retries if another call changed the record first. A decided record is not changed.
+        ``known``: the record as last read, used in the first attempt. ``marks``: returns for an attempt number the last
+        marking of every table that the parts were checked against.
 
-        Raises as ``allowed``, and ConcurrentModificationError. Cost: 2 calls of the coordinator, as a rule; 1 where
-        the record is known.
+        Raises the errors of ``allowed``, and ConcurrentModificationError. Cost: usually 2 coordinator calls; 1 if the
+        record is known.
         """
         for number in range(_TRIES):
             self.environment.back_off(number)
@@ -136,7 +137,7 @@ class Ledger:
                 return record
             if record.status is TransactionStatus.COMMIT_IN_PROGRESS:
                 raise TransactionCommitInProgressError(
-                    f"Transaction {transaction_id} is being committed: {call.value} comes too late.",
+                    f"Transaction {transaction_id} is being committed: it is too late for {call.value}.",
                     transaction_id=transaction_id,
                 )
             changed = records.touched(record, self.now_ms()) if change is None else change(record)
@@ -144,21 +145,21 @@ class Ledger:
             if self.coordinator.put_parts(changed, kept, compared):
                 return changed
         raise ConcurrentModificationError(
-            f"Transaction {transaction_id} was changed by other calls at every attempt; {call.value} was not done. "
+            f"Transaction {transaction_id} was changed by other calls at every attempt; {call.value} had no effect. "
             "Repeat it."
         )
 
     # ------------------------------------------------------------------------------------------- listings
 
     def all(self, wanted: StatusFilter, at_once: int = 1000) -> Iterator[TransactionRecord]:
-        """Every record in some states. Cost: 1 call of the coordinator for each ``at_once``."""
+        """All records in the given states. Cost: 1 coordinator call per ``at_once`` records."""
         after = None
         while page := self.coordinator.transactions(wanted.statuses, after, at_once):
             yield from page
             after = page[-1].key
 
     def uncleaned(self) -> Iterator[TransactionRecord]:
-        """Decided transactions that may have leftovers. Cost: 1 call of the coordinator for each 1,000, and 1."""
+        """Decided transactions that may have leftovers. Cost: 1 coordinator call, and 1 per 1,000."""
         after = None
         while page := self.coordinator.uncleaned(after):
             yield from page
@@ -167,26 +168,26 @@ class Ledger:
     def page(
         self, wanted: StatusFilter, max_results: int, token: str | None
     ) -> tuple[list[TransactionRecord], str | None]:
-        """Records from where ``token`` says, and the token of the next page; None for the last one.
+        """The records of the page that ``token`` identifies, and the token of the next page, None after the last one.
 
-        Raises CallError for a token that is not of this catalog and this filter. Cost: 1 call of the coordinator.
+        Raises CallError if the token belongs to another catalog or filter. Cost: 1 coordinator call.
         """
         after = None if token is None else self.place(wanted.value, token)
         if after is not None:
             records.check_transaction_id(after[1])
         found = self.coordinator.transactions(wanted.statuses, after, max_results)
-        # An overdue one is aborted here, and may no longer have a state that is wanted.
+        # An overdue transaction is aborted here, and may then no longer match the filter.
         shown = [record for record in map(self.settled, found) if record.status in wanted.statuses]
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
     def token(self, listing: str, number: int, text: str) -> str:
-        """The place where a listing continues, as text. Its seal detects tokens of other catalogs and damaged ones. It
-        does not prevent forgery: its key, the id of the catalog, is not secret."""
+        """Encode the position where a listing continues. The seal detects damaged tokens and those of other catalogs.
+        It does not prevent forgery, because its key, the id of the catalog, is not secret."""
         body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()
 
     def place(self, listing: str, token: str) -> tuple[int, str]:
-        """The inverse of ``token``. Raises CallError for one of another catalog or listing."""
+        """The inverse of ``token``. Raises CallError if it belongs to another catalog or listing."""
         try:
             data = base64.urlsafe_b64decode(token.encode("ascii"))
             seal, body = data[:_SEAL_BYTES], data[_SEAL_BYTES:]

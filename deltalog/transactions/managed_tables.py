@@ -49,7 +49,7 @@ _TRIES = 20
 
 
 class ManagedTables:
-    """See the module. Threads may share it. ``storage_options``: those of all tables, and ``by_location``."""
+    """The tables of a catalog. Thread-safe. ``storage_options``: the options of all tables, and ``by_location``."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, storage_options: Mapping[str, Any]) -> None:
         self.coordinator = coordinator
@@ -111,7 +111,7 @@ class ManagedTables:
         return LogReader(store, (), self._environment.clock_ms, Authority(self.coordinator.url))
 
     def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of a new table, with those by which this catalog manages it."""
+        """The properties of a new table, including those that mark it as managed by this catalog."""
         return {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
@@ -121,24 +121,24 @@ class ManagedTables:
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        # Before the log is read: the version read must not become stale by commits that go through the catalog.
+        # Before the log is read, so that commits through the catalog cannot make the version stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(self._enable_catalog)
         return self._take_over(full, table)
 
     def _root(self, url: str) -> str:
-        """The root of a table in canonical form, so that a location is in the catalog only once: without symbolic
-        links, and with one scheme for each kind of store. Cost: none."""
+        """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
+        location is in the catalog only once. Cost: none."""
         store = self.plain_store(url)
         return canonical_url(store.link_target("") or store.url)
 
     def _check_free(self, name: str, root: str) -> None:
-        """Raises TableExistsError for a name that is taken, and for a root that is the root of another table, or is
-        nested with it: the files of one table would be inside the other. Cost: as ``all``."""
+        """Raises TableExistsError if the name is taken, or if the root equals or is nested with that of another table,
+        whose files would then lie inside this one or vice versa. Cost: that of ``all``."""
         known = self.all()
         if any(table.name == name for table in known):
-            raise TableExistsError(f"The catalog {self.coordinator.url} has a table {name} already.")
+            raise TableExistsError(f"The catalog {self.coordinator.url} already has a table {name}.")
         other = records.nested_with(root, known)
         if other is None:
             return
@@ -146,12 +146,12 @@ class ManagedTables:
             raise TableExistsError(f"{root} is the table {other.name} of the catalog {self.coordinator.url}.")
         raise TableExistsError(
             f"{root} and {other.url}, the root of {other.name} in the catalog {self.coordinator.url}, are nested: "
-            "one table's files would lie inside the other. Nothing was changed: choose a location outside of the other "
-            "table."
+            "the files of one table would lie inside the other. Nothing was changed: choose a location outside the "
+            "other table."
         )
 
     def _enable_catalog(self, table: DeltaTable) -> None:
-        """Commit the properties of a table of this catalog, unless it has them."""
+        """Commit the properties of a managed table, unless they are already set."""
         snapshot = table.snapshot()
         if features.is_catalog_managed(snapshot.protocol):
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
@@ -179,9 +179,10 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        """Register a table at its last version. Other processes may have registered it after its log was read here,
-        committed to it and dropped it again; so the log is read again once it is registered, which excludes that."""
-        table.flush()  # without the .crc of its version, the table opened below would not know its totals
+        """Register a table at its last version. After its log was read, other processes may have registered it,
+        committed to it and dropped it again. So the log is read again once the table is registered, when this can no
+        longer happen."""
+        table.flush()  # without the .crc of its version, the table opened below would lack its totals
         for number in range(_TRIES):
             self._environment.back_off(number)
             record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
@@ -191,14 +192,14 @@ class ManagedTables:
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
-            # If it cannot be dropped at this version, the new commits came through the catalog.
+            # if it cannot be dropped at this version, the new commits went through the catalog
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = self._reader(self.store(record))
                 return DeltaTable(self._share(record, reader, Snapshot(UnreadSnapshot(reader, version))))
         raise ConcurrentModificationError(
-            f"{table.url} received a commit at each attempt to register it in {self.coordinator.url}. It is not "
+            f"{table.url} received a commit during every attempt to register it in {self.coordinator.url}. It is not "
             "registered: register it again."
         )
 
@@ -216,26 +217,26 @@ class ManagedTables:
                 break
         else:
             raise ConcurrentModificationError(
-                f"{record.name} received a commit at each attempt to drop it from {self.coordinator.url}. It is "
+                f"{record.name} received a commit during every attempt to drop it from {self.coordinator.url}. It is "
                 "still registered: stop its writers, and drop it again."
             )
         self.forget(record.table_id)
 
     def forget(self, table_id: str) -> None:
-        """Forget what this process knows of a table that is no longer in the catalog. Cost: none."""
+        """Discard the cached state of a table that is no longer in the catalog. Cost: none."""
         with self._lock:
             self._handles.pop(table_id, None)
             self._marks.pop(table_id, None)
 
     def all(self) -> list[TableRecord]:
-        """All tables, by name. Cost: 1 call of the coordinator, and 1 for each 1,000."""
+        """All tables, ordered by name. Cost: 1 coordinator call, and 1 per 1,000."""
         found: list[TableRecord] = []
         while page := self.coordinator.tables(found[-1].name if found else ""):
             found += page
         return found
 
     def record(self, name: str) -> TableRecord:
-        """Raises EntityNotFoundError, CallError. Cost: 1 call of the coordinator."""
+        """The record of a table. Raises EntityNotFoundError, CallError. Cost: 1 coordinator call."""
         full = records.check_table_name(name)
         record = self.coordinator.table(full)
         if record is None:
@@ -243,12 +244,12 @@ class ManagedTables:
         return record
 
     def table(self, record: TableRecord) -> DeltaTable:
-        """The table through the catalog, each commit by itself. Cost: as ``handle``."""
+        """The table through the catalog, with individual commits. Cost: that of ``handle``."""
         return DeltaTable(self.handle(record))
 
     def handle(self, record: TableRecord) -> TableHandle:
-        """The state of a table, which all handles on it in this process share. Cost: the first time as
-        ``DeltaTable.open`` and 2 calls of the coordinator; then none."""
+        """The state of a table, shared by all handles in this process. Cost: the first time that of ``DeltaTable.open``
+        and 2 coordinator calls; then none."""
         with self._lock:
             known = self._handles.get(record.table_id)
         if known is not None:
@@ -262,12 +263,12 @@ class ManagedTables:
             return self._handles.setdefault(record.table_id, handle)
 
     def places(self) -> list[str]:
-        """The roots of the tables that were opened."""
+        """The roots of all opened tables."""
         with self._lock:
             return list(self._places)
 
     def advance(self, table_id: str, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
-        """Advance a table's handle to the snapshot that a commit made, which its reader has read. ``replaced``: as for
+        """Advance the handle of a table to the snapshot of a new commit. ``replaced``: as for
         ``TableHandle.advance``."""
         with self._lock:
             handle = self._handles.get(table_id)
@@ -275,28 +276,28 @@ class ManagedTables:
             handle.advance(snapshot, replaced)
 
     def marks(self, table_id: str) -> KnownMarks:
-        """The markings of a table that this process knows. Cost: none."""
+        """The markings of a table as cached in this process. Cost: none."""
         with self._lock:
             return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
-        """The store of the table as the catalog has ratified it; up to version ``pin``, if given."""
+        """The store of the table through the catalog, up to version ``pin`` if given."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
 
     def plain_store(self, url: str) -> LogStore:
-        """The store of the files, without the catalog."""
+        """The store of the files without the catalog."""
         with self._lock:
             self._places.add(url)
         return open_store(url, **self._storage_options)
 
     def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:
-        """See ``TransactionManager.consistent_cut``. ``latest``: by table id, the last version to consider."""
+        """See ``TransactionManager.consistent_cut``. ``latest``: the last version to consider, by table id."""
         if record.table_id not in latest:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
         table = self.table(record)
         version = min(table.version_at(timestamp, after="latest").version, latest[record.table_id])
         part, parts = place_in_transaction(table.snapshot().reader.commit_info(version))
-        # The last commits of a transaction have one time in all tables; its commits before them are only a part of it.
+        # The last commits of a transaction have the same time in all tables; earlier ones are only a part of it.
         return version if part == parts else version - part
 
     def publish(self, record: TableRecord) -> int:

@@ -69,7 +69,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class VirtualObject:
-    """An object that is to be deleted when its transaction is cancelled; if ``etag`` is given, only if it has that."""
+    """An object to delete if its transaction is cancelled; with ``etag``, only if its ETag matches."""
 
     uri: str
     etag: str | None = None
@@ -77,16 +77,15 @@ class VirtualObject:
 
 @checked
 class TransactionManager:
-    """The tables of a catalog. Threads may share it.
+    """The tables of a catalog, and transactions over them. Thread-safe.
 
-    ``url``: where the coordinator is: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
-    ``idle_timeout``: how long a transaction that is started here may be idle before any process may abort it.
-    ``most_ahead``: how far ahead of the clock an in-commit timestamp may be for the coordinator to ratify it; by
-    default one hour. ``storage_options``: those of the tables, as for ``DeltaTable.open``;
-    ``by_location={"s3://lake/sales": {…}}`` where tables differ in them, or some are on local disks, which take none.
-    The catalog keeps no options.
+    ``url``: the coordinator: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator. ``idle_timeout``:
+    how long a transaction started here may be idle before any process may abort it. ``most_ahead``: how far ahead of
+    the clock the in-commit timestamp of a ratified commit may be; by default one hour. ``storage_options``: options of
+    the tables, as for ``DeltaTable.open``; ``by_location={"s3://lake/sales": {…}}`` if tables need different options,
+    or are on local disks, which take none. The catalog does not store options.
 
-    Members: one for each call of AWS Lake Formation's transactions, and those by which tables come and go.
+    Members: the calls of AWS Lake Formation's transaction API, and those that add, drop and maintain tables.
     """
 
     @checked
@@ -126,8 +125,7 @@ class TransactionManager:
         ``DeltaTable.create``.
 
         Raises TableExistsError if the name or the location is taken, or the location is nested with the root of another
-        table. Cost: as ``DeltaTable.create`` and an open, 2 HEADs, and 3 calls of the coordinator, and 1 for
-        each 1,000 tables.
+        table. Cost: that of ``DeltaTable.create`` and an open, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
         """
         return self._tables.create(name, url, schema, properties or {}, options)
 
@@ -140,109 +138,111 @@ class TransactionManager:
         properties: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Transaction:
-        """A transaction whose commit is version 0 of a table that this catalog manages, for a table that is created
-        with files. ``options``: as for ``DeltaTable.create_transaction``.
+        """A transaction whose commit is version 0 of a table managed by this catalog, to create a table together with
+        files. ``options``: as for ``DeltaTable.create_transaction``.
 
-        ``register_table`` with the same name and location has to follow the commit: until then the catalog does not
-        have the table, and nothing else can write it. Raises TableExistsError as ``create_table``.
+        After the commit, call ``register_table`` with the same name and location: until then, the table is not in the
+        catalog and cannot be written. Raises TableExistsError as ``create_table``.
         """
         return self._tables.creation(name, url, schema, properties or {}, options)
 
     def register_table(self, name: str, url: str) -> DeltaTable:
-        """Make this catalog manage an existing table, with a commit that enables ``catalogManaged``. From then on it
-        can only be written through the catalog: other writers lack the feature, or go through the catalog too.
+        """Add an existing table to this catalog, with a commit that enables ``catalogManaged``. From then on, the table
+        can only be written through the catalog: other writers either lack the feature or use the catalog.
 
-        Completes a registration that was interrupted. Raises TableExistsError for a name that is taken, and for a
-        table that is in the catalog under another name, or nested with one, however its location is spelled;
-        ResourceNotReadyError for a table of another catalog; TimestampAheadError for one whose last in-commit timestamp
-        is too far ahead. Cost: as two opens and a commit, 2 HEADs, and 3 calls of the coordinator, and 1 for each 1,000
-        tables.
+        Also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the location
+        equals or is nested with that of another table of the catalog; ResourceNotReadyError if the table belongs to
+        another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a
+        commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
         """
         return self._tables.register(name, url)
 
     def drop_table(self, name: str) -> None:
-        """Publish a table in full, and remove it from the catalog. Its files stay; ``register_table`` adds it again.
+        """Publish all commits of a table and remove it from the catalog. Its files stay; ``register_table`` adds it
+        again.
 
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
-        of it. Cost: as ``publish``, and 2 calls of the coordinator.
+        of the table. Cost: that of ``publish``, and 2 coordinator calls.
         """
         self._tables.drop(name)
 
     def release_table(self, name: str) -> None:
-        """Return a table to access by its path, for any engine: a commit removes ``catalogManaged`` from its protocol,
-        and when all commits are published, the catalog removes the table. In-commit timestamps stay. Writers that
-        have it open through the catalog then get a ResourceNotReadyError, which names its path.
+        """Release a table from the catalog, so that any engine can access it by its path: a commit removes
+        ``catalogManaged`` from its protocol, and once all commits are published, the catalog removes the table.
+        In-commit timestamps stay on. Writers that have the table open through the catalog then get a
+        ResourceNotReadyError that names its path.
 
-        Call again after an error, which completes an interrupted release; ``recover`` does too. Raises
-        FeatureDropIncompleteError if a step after that commit failed; OperationTimeoutError if it is unknown whether it
-        was ratified; EntityNotFoundError for a table that is not in the catalog, as after its release;
-        ObjectBeingDeletedError as ``drop_table``. Cost: as ``publish``, a snapshot, a commit and ``drop_table``.
+        After an error, call it again to complete the release; ``recover`` does so too. Raises
+        FeatureDropIncompleteError if a step after the commit failed; OperationTimeoutError if it is unknown whether the
+        commit was ratified; EntityNotFoundError if the table is not in the catalog, for example because it was
+        released; ObjectBeingDeletedError as ``drop_table``. Cost: that of ``publish``, a snapshot, a commit and
+        ``drop_table``.
         """
         release(self._tables, self._tables.record(name), self._environment)
 
     def places(self) -> list[str]:
-        """The locations of the catalog and of the tables opened here, for callers that remove them from messages.
-        Cost: none."""
+        """The locations of the catalog and of all opened tables, for callers that remove them from messages. Cost:
+        none."""
         return [self.coordinator.url, *self._tables.places()]
 
     def check(self) -> None:
-        """Read a table and a transaction from the catalog's database. Raises CoordinatorError if it is damaged or
-        cannot be reached, OperationTimeoutError if it does not answer. Cost: 2 calls of the coordinator."""
+        """Health check: read a table and a transaction from the catalog's database. Raises CoordinatorError if it is
+        damaged or unreachable, OperationTimeoutError if it does not respond. Cost: 2 coordinator calls."""
         self.coordinator.tables(limit=1)
         self.coordinator.transactions(frozenset(TransactionStatus), limit=1)
 
     def list_tables(self) -> list[TableRecord]:
-        """All tables, by name. Cost: 1 call of the coordinator for each 1,000, and 1."""
+        """All tables, ordered by name. Cost: 1 coordinator call, and 1 per 1,000."""
         return self._tables.all()
 
     def table(self, name: str) -> DeltaTable:
-        """A handle whose commits go through the catalog, each by itself. Raises EntityNotFoundError.
+        """A handle on a table, whose commits go through the catalog individually. Raises EntityNotFoundError.
 
-        Cost: as ``DeltaTable.open`` and 2 calls of the coordinator the first time, then 1 call.
+        Cost: the first time that of ``DeltaTable.open`` and 2 coordinator calls, then 1 call.
         """
         return self._tables.table(self._tables.record(name))
 
     def publish(self, name: str) -> int:
-        """Copy ratified commits of a table to its log, in order; returns their number. Writers do so after each commit.
+        """Copy ratified commits of a table to its log, in order; returns their number. Writers do so after every
+        commit.
 
-        Cost: 2 calls of the coordinator, and 1 for each 100 commits; 1 GET, 1 PUT and 1 DELETE for each commit.
+        Cost: 2 coordinator calls, and 1 per 100 commits; 1 GET, 1 PUT and 1 DELETE per commit.
         """
         return self._tables.publish(self._tables.record(name))
 
     def vacuum(self, name: str, retention_hours: float | None = None, dry_run: bool = True,
                enforce_retention_duration: bool = True, *, full: bool = True,
                progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
-        """As ``DeltaTable.vacuum``, which refuses tables of a catalog. Files that a transaction needs stay, and those
-        of the version that it reads. Raises EntityNotFoundError, CatalogBehindLogError. Cost: as there; for each 500
-        files 4 calls of the coordinator, and 1 for each open transaction."""
+        """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including
+        those of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
+        ``DeltaTable.vacuum``; 4 coordinator calls per 500 files, and 1 per open transaction."""
         return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
                       dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,
                       progress=progress)  # fmt: skip
 
     def restart_timestamps(self, name: str) -> int:
-        """Restart the in-commit timestamps of a table from the current time, when the last one is so far ahead of the
-        clock that the catalog ratifies no further commit. Returns the version of the commit that restarts them.
+        """Restart the in-commit timestamps of a table from the current time, if the last one is so far ahead of the
+        clock that the catalog refuses further commits. Returns the version of the commit that restarts them.
 
-        Earlier versions keep their in-commit timestamps in the log, but are found by the times of their files, as
-        before in-commit timestamps were enabled; so ``consistent_cut`` may divide a transaction among them. Concurrent
-        transactions go on. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
-        ConcurrentModificationError.
-        Cost: as ``publish``, a snapshot and a commit, and 1 LIST of the log.
+        Earlier versions keep their in-commit timestamps in the log, but time travel uses their file times, as for
+        versions before the enablement. So ``consistent_cut`` at an earlier time may split a transaction. Concurrent
+        transactions continue. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
+        ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
-        """The version of each table, by name, that was current at one point in time by its in-commit timestamps. They
-        include a transaction in all of its tables or in none, unless the timestamps of one were restarted since.
+        """The versions of tables, by name, that were current at one instant according to in-commit timestamps. They
+        include a transaction in all of its tables or in none, unless the timestamps of a table were restarted since.
 
-        Raises TimestampOutOfRangeError for a table that is younger. Cost: 1 call of the coordinator, and as
-        ``list_tables`` or 1 for each name; for each table 2 more, as ``DeltaTable.version_at``, and 1 GET.
+        Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
+        1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
         """
         if names is None:
             tables = {table.name: table for table in self.list_tables()}
         else:
             tables = {name: self._tables.record(name) for name in names}
-        # Commits made while the tables are read are left out of all of them.
+        # Commits made while the tables are being read are excluded from all of them.
         latest = self.coordinator.cut()
         return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
 
@@ -255,15 +255,15 @@ class TransactionManager:
         transaction_type: str = "READ_AND_WRITE",
         isolation: str = "SNAPSHOT",
     ) -> ManagedTransaction:
-        """A new transaction, or one that any process has started.
+        """A new transaction, or with ``transaction_id`` one started by any process.
 
             with manager.transaction() as txn:
                 txn.table("bank.accounts").delete("id = 7")
                 txn.table("bank.archive").append(rows)
                 txn.commit()
 
-        ``isolation="SERIALIZABLE"``: no table that it opened may have changed when it commits.
-        Leaving the block without ``commit`` cancels it. Raises EntityNotFoundError, CallError.
+        ``isolation="SERIALIZABLE"``: the commit fails if any table that the transaction opened has changed. Leaving the
+        block without ``commit`` cancels the transaction. Raises EntityNotFoundError, CallError.
         """
         if transaction_id is None:
             return self._handle_of(self._start(transaction_type, isolation), is_new=True)
@@ -277,20 +277,20 @@ class TransactionManager:
         return self._open.setdefault(record.id, made)
 
     def _current(self, transaction_id: str) -> TransactionRecord:
-        """As ``Ledger.current``; releases the handle of one that is decided."""
+        """Like ``Ledger.current``; also releases the handle of a decided transaction."""
         record = self._ledger.current(transaction_id)
         if record.status.is_final:
             self._open.pop(record.id)
         return record
 
     def _allowed(self, transaction_id: str, call: Call) -> TransactionRecord:
-        """As ``Ledger.allowed``; releases the handle of one that is decided."""
+        """Like ``Ledger.allowed``; also releases the handle of a decided transaction."""
         record = self._current(transaction_id)
         records.check_allowed(record, call)
         return record
 
     def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
-        """Start a transaction; returns its id. Raises CallError. Cost: 1 call of the coordinator."""
+        """Start a transaction and return its id. Raises CallError. Cost: 1 coordinator call."""
         return self._start(transaction_type, isolation).id
 
     def _start(self, transaction_type: str, isolation: str) -> TransactionRecord:
@@ -298,15 +298,15 @@ class TransactionManager:
         return self._ledger.start(kind, _member(Isolation, isolation, "isolation"))
 
     def commit_transaction(self, transaction_id: str) -> TransactionStatus:
-        """Make what the transaction did the next versions of its tables. Idempotent: returns COMMITTED again if it is,
-        and COMMIT_IN_PROGRESS while another call commits it.
+        """Commit the changes of a transaction as the next versions of its tables. Idempotent: returns COMMITTED again
+        if it is already committed, and COMMIT_IN_PROGRESS while another call commits it.
 
-        Raises TransactionCanceledError if it was aborted, or is aborted now because of its ``conflicts``;
-        TransactionContentionError if other writers won every attempt: the transaction is still active; StoreError if
-        nothing was committed, and the call can be repeated; OperationTimeoutError if the outcome is unknown: call again
-        to get it. A commit that did not land is aborted a minute later. Raises EntityNotFoundError, CallError.
-        Cost: 3 calls of the coordinator and as ``deltalog.transactions.commit``; then for each table 1 call, 1 PUT and
-        1 DELETE for each commit, and its hooks.
+        Raises TransactionCanceledError if the transaction was aborted before, or is aborted now because of its
+        ``conflicts``; TransactionContentionError if other writers won every attempt (the transaction is still active);
+        StoreError if nothing was committed and the call can be repeated; OperationTimeoutError if the outcome is
+        unknown (call again to get it; a commit that did not land is aborted a minute later); EntityNotFoundError,
+        CallError. Cost: 3 coordinator calls and ``deltalog.transactions.commit``; then per table 1 call, 1 PUT and 1
+        DELETE per commit, and the hooks.
         """
         record = self._allowed(transaction_id, Call.COMMIT)
         if record.status is not TransactionStatus.ACTIVE:
@@ -327,7 +327,7 @@ class TransactionManager:
                 conflicts=[conflict],
             ) from conflict
         except TransactionStateError:
-            raise  # another call has changed the record, and it stays as that call left it
+            raise  # another call has changed the record, which is left alone
         except DeltaLogError as error:
             if error.outcome is not Outcome.UNKNOWN:
                 self._reactivate(in_progress)
@@ -338,8 +338,8 @@ class TransactionManager:
         return landed.status
 
     def cancel_transaction(self, transaction_id: str) -> None:
-        """Abort a transaction: none of its changes becomes visible. Files that it wrote, and objects named with
-        ``delete_objects_on_cancel``, are deleted. Idempotent.
+        """Abort a transaction without effect. Files that it wrote and objects named with ``delete_objects_on_cancel``
+        are deleted. Idempotent.
 
         Raises TransactionCommittedError, TransactionCommitInProgressError, EntityNotFoundError.
         """
@@ -350,20 +350,21 @@ class TransactionManager:
         self._close(self._ledger.change(transaction_id, Call.CANCEL, cancelled))
 
     def extend_transaction(self, transaction_id: str) -> None:
-        """Reset the idle time of a transaction. Raises as ``cancel_transaction``, and TransactionCanceledError."""
+        """Reset the idle time of a transaction. Raises the errors of ``cancel_transaction``, and
+        TransactionCanceledError."""
         self._ledger.change(transaction_id, Call.EXTEND)
 
     def describe_transaction(self, transaction_id: str) -> TransactionDescription:
-        """Raises EntityNotFoundError. Cost: 1 call of the coordinator."""
+        """Raises EntityNotFoundError. Cost: 1 coordinator call."""
         return description(self._current(transaction_id))
 
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
     ) -> TransactionPage:
-        """Transactions in the order of their start; decided ones until ``recover`` deletes them.
+        """Transactions ordered by start, including decided ones until ``recover`` deletes them.
 
-        A page may have fewer than ``max_results`` (1 to 1,000); the last one has no token. Raises CallError, also for a
-        token of another catalog or another filter. Cost: 1 call of the coordinator.
+        A page may have fewer than ``max_results`` (1 to 1,000) items; the last page has no token. Raises CallError,
+        also if the token belongs to another catalog or filter. Cost: 1 coordinator call.
         """
         wanted = _member(StatusFilter, status_filter, "status filter")
         _check_max_results(max_results)
@@ -371,12 +372,13 @@ class TransactionManager:
         return TransactionPage([description(record) for record in found], token)
 
     def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
-        """Name 1 to 100 objects of a table that are about to be written, to be deleted if the transaction is aborted.
-        Name them before they are written, so that none is left behind. An object is a Parquet file: its name ends with
-        ".parquet", and no part of its path begins with "_" or ".", except partition directories.
+        """Register 1 to 100 objects of a table for deletion if the transaction is aborted. Register them before writing
+        them, so that none is left behind. An object is a Parquet file: its name ends with ".parquet", and no part of
+        its path starts with "_" or ".", except partition directories.
 
-        Raises ObjectBeingDeletedError for one that the clean-up of another transaction, which had named it, may be
-        deleting; CallError, EntityNotFoundError; TransactionStateError or ConcurrentModificationError for its state.
+        Raises ObjectBeingDeletedError if the clean-up of another transaction may be deleting one of the objects;
+        CallError, EntityNotFoundError; TransactionStateError or ConcurrentModificationError depending on the
+        transaction's state.
         """
         if not 1 <= len(objects) <= 100:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
@@ -396,14 +398,12 @@ class TransactionManager:
     def update_table_objects(
         self, name: str, operations: Sequence[AddObject | DeleteObject], transaction_id: str | None = None
     ) -> None:
-        """Add Parquet files that the caller has written below a table, and delete files of it, as one commit to the
-        table in a transaction, or without ``transaction_id`` as a commit by itself. 1 to 100 operations, and no object
-        in two of them.
+        """Add Parquet files that the caller has written below a table, and remove files of the table, in one commit,
+        which belongs to a transaction if ``transaction_id`` is given. Takes 1 to 100 operations on distinct objects.
 
-        Files of the caller stay when the transaction is cancelled, unless ``delete_objects_on_cancel`` names them.
-        Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit`` for what cannot be committed;
-        EntityNotFoundError, TransactionStateError. Cost: for each object to be added as
-        ``Transaction.add_parquet_files`` and ``LogStore.etag``; a commit.
+        If the transaction is cancelled, the caller's files stay unless registered with ``delete_objects_on_cancel``.
+        Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit``; EntityNotFoundError,
+        TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` per added object; a commit.
         """
         if transaction_id is None:
             record = self._tables.record(name)
@@ -424,16 +424,16 @@ class TransactionManager:
         max_results: int = 1000,
         next_token: str | None = None,
     ) -> ObjectPage:
-        """The files of a table as of a transaction, with its own changes; as of a point in time, as in
-        ``consistent_cut``; or of the latest version. All pages are of one version.
+        """The files of a table as seen by a transaction (including its own changes), at a point in time as in
+        ``consistent_cut``, or of the latest version. All pages belong to the same version.
 
-        ``where``: a predicate over partition columns. Raises CallError, also for a token of another listing;
-        EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError; ResourceNotReadyError for a file of which
-        some rows are deleted; TransactionStateError. Cost: as a snapshot, and its files.
+        ``where``: a predicate on partition columns. Raises CallError, also if the token belongs to another listing;
+        EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError; ResourceNotReadyError if a file has a
+        deletion vector; TransactionStateError. Cost: a snapshot and its files.
         """
         _check_max_results(max_results)
         if transaction_id is not None and timestamp is not None:
-            raise CallError("Give a transaction or a timestamp, not both.")
+            raise CallError("Pass either a transaction or a timestamp, not both.")
         record = self._tables.record(name)
         table = self._tables.table(record) if transaction_id is None else self.transaction(transaction_id).table(name)
         listing = _listing(record.table_id, transaction_id, where)
@@ -452,44 +452,42 @@ class TransactionManager:
     # -------------------------------------------------------------------------------- other Delta clients
 
     def ratified(self, name: str) -> tuple[TableRecord, Head]:
-        """A table, its latest version, and the ratified commits that may not be published yet.
+        """The record and head of a table: its latest version, and ratified commits that may not be published yet.
 
-        Raises EntityNotFoundError, CallError. Cost: 2 calls of the coordinator.
+        Raises EntityNotFoundError, CallError. Cost: 2 coordinator calls.
         """
         record = self._tables.record(name)
         return record, external_commits.head_of(self._tables, record)
 
     def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
-        """Ratify a commit that another client has staged as ``_delta_log/_staged_commits/<file>``, as the next version
-        of a table; returns the table, and its head. Repeating the call with the same file is idempotent until it is
-        published.
+        """Ratify a commit that another client staged as ``_delta_log/_staged_commits/<file>`` as the next version of a
+        table; returns the record and head of the table. Idempotent for the same file until it is published.
 
-        Raises CommitConflictError when the version is that of another commit; InvalidActionError for one that readers
-        could not read, or that ends the catalog's management of the table; ResourceNotReadyError for a table that was
-        released; CallError, EntityNotFoundError. Cost: 3 calls of the coordinator and 2 GETs; 1 more GET when the
-        version before is published.
+        Raises CommitConflictError if the version is already another commit; InvalidActionError if the commit is
+        unreadable or would end the catalog's management of the table; ResourceNotReadyError if the table was released;
+        CallError, EntityNotFoundError. Cost: 3 coordinator calls and 2 GETs; 1 more GET if the previous version is
+        published.
         """
         record = self._tables.record(name)
         return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
-        """Record that commits up to ``version`` are in ``_delta_log``, after checking each; a missing one is
-        published. Returns the table, and its head. Raises as ``publish``, and CallError. Cost: as ``publish``, and 1
-        call of the coordinator."""
+        """Check and record that all commits up to ``version`` are in ``_delta_log``; missing ones are published.
+        Returns the record and head of the table. Raises the errors of ``publish``, and CallError. Cost: that of
+        ``publish``, and 1 coordinator call."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
 
     # ------------------------------------------------------------------------------------------- recovery
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
-        """Finish what processes that died left: publish ratified commits, abort overdue transactions, delete the files
-        of aborted ones, delete the records of those that ended ``retention`` ago; returns the number of each. Completes
-        releases of tables that were interrupted.
+        """Clean up after processes that died: publish ratified commits, abort overdue transactions, delete the files of
+        aborted ones, and delete the records of transactions that ended more than ``retention`` ago; returns these
+        numbers. Also completes interrupted releases of tables.
 
-        Any process may do it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
-        table, whose leftovers are then kept. Cost: 1 call of the coordinator, 1 HEAD and 1 LIST for each table; 1 call
-        for each 1,000 transactions that are not decided, have leftovers, or began ``retention`` ago; and the cost of
-        the work found.
+        Any process may call it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
+        table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per 1,000
+        transactions that are undecided, have leftovers, or began ``retention`` ago; and the cost of the work itself.
         """
         opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
@@ -499,26 +497,26 @@ class TransactionManager:
         return done
 
     def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
-        """Bring a catalog that is older than the logs of its tables, such as one restored from a backup, up to date:
-        add the commits that only the logs have, and record how their transactions ended. Returns the differences;
-        with ``dry_run`` nothing is changed.
+        """Update a catalog that is older than the logs of its tables, for example after a restore from a backup: add
+        the commits that only the logs have, and record how their transactions ended. Returns the differences; with
+        ``dry_run``, changes nothing.
 
-        ``staged``: names of staged commits to accept, of those that an earlier call listed as in doubt.
-        ``keep_log``: names of tables whose log is kept where it and the catalog diverge, since the catalog has commits
-        that the log lacks or has replaced. Commits that only the catalog has are moved aside as
-        ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the writers of such a table first.
+        ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
+        names of tables whose log takes precedence if the catalog has commits that the log lacks or has replaced. These
+        commits are moved aside to ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the writers of such a
+        table first.
 
-        The call can be repeated, and others may write meanwhile. A table that cannot be brought up to date has a
-        ``problem`` and is left unchanged. Raises CoordinatorError; ConcurrentModificationError. Cost: as
-        ``list_tables``; for each table 1 call of the coordinator and 2 LISTs, and 1 GET for each commit that it does
-        not know to be published; for each transaction that is not decided 1 call, and 1 GET for each version since.
+        The call can be repeated, and writers may continue meanwhile. A table that cannot be updated has a ``problem``
+        and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of ``list_tables``; per
+        table 1 coordinator call and 2 LISTs, and 1 GET per commit that the catalog does not know to be published; per
+        undecided transaction 1 call, and 1 GET per version since.
         """
         return resync(self._ledger, self._tables, dry_run, staged, keep_log)
 
     # ---------------------------------------------------------------------------------------------- parts
 
     def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
-        """Commit a transaction without changes, unless its record has changed since: it may have changes now."""
+        """Commit a transaction without changes, unless its record was changed meanwhile: it may have changes now."""
         ended = records.committed(record, {}, self._ledger.now_ms())
         if not self.coordinator.replace(ended):
             return self.commit_transaction(record.id)
@@ -526,8 +524,8 @@ class TransactionManager:
         return ended.status
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
-        """Record that a commit begins; False if the record has changed. Undone, best effort, if there is no response:
-        otherwise other processes would wait for a commit that never comes."""
+        """Record the start of a commit; False if the record has changed. Without a response, this is undone on a
+        best-effort basis, so that other processes do not wait for a commit that never comes."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:
@@ -537,7 +535,7 @@ class TransactionManager:
             raise
 
     def _reactivate(self, in_progress: TransactionRecord) -> None:
-        """Make a transaction active again of which nothing was committed."""
+        """Make a transaction active again after a failed commit."""
         with contextlib.suppress(CoordinatorError):  # otherwise it becomes overdue
             self.coordinator.replace(records.active_again(in_progress, self._ledger.now_ms()))
 
@@ -548,7 +546,7 @@ class TransactionManager:
                 self._close(ended)
 
     def _follow_up(self, target: CommitTarget) -> None:
-        """Publish a commit and run its hooks. If this fails, the commit stands."""
+        """Publish a commit and run its hooks. A failure does not affect the commit."""
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
@@ -563,7 +561,7 @@ class TransactionManager:
         self._tables.advance(table_id, Snapshot(latest), snapshot)
 
     def _close(self, record: TransactionRecord) -> None:
-        """Release a decided transaction, and clean up after it."""
+        """Release a decided transaction and clean up after it."""
         self._open.pop(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
@@ -573,15 +571,15 @@ def _member(kind: type[E], text: object, what: str) -> E:
     try:
         return kind(text)
     except ValueError:
-        raise CallError(f"A {what} is one of {', '.join(each.value for each in kind)}; got {text!r}.") from None
+        raise CallError(f"The {what} must be one of {', '.join(each.value for each in kind)}; got {text!r}.") from None
 
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
-    """The listing that a page token belongs to; a hash, so that tokens stay within the length that callers may send."""
+    """Identifies the listing of a page token, as a hash to limit the length of tokens."""
     arguments = json.dumps([table_id, transaction_id, where]).encode()
     return f"objects {hashlib.sha256(arguments).hexdigest()}"
 
 
 def _check_max_results(max_results: object) -> None:
     if isinstance(max_results, bool) or not isinstance(max_results, int) or not 1 <= max_results <= 1000:
-        raise CallError(f"max_results is a number from 1 to 1000; got {max_results!r}.")
+        raise CallError(f"max_results must be a number from 1 to 1000; got {max_results!r}.")

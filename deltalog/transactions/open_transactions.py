@@ -1,4 +1,4 @@
-"""The transactions that a process has open, in bounded memory: those that have a holder, and the last ones used."""
+"""The open transactions of a process in bounded memory: those in use, and the most recently used ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class OpenTransactions(Generic[T]):
-    """See the module. Threads may share it. ``most``: how many are kept without a holder: another handle on one of
-    them is made from the catalog, as in another process."""
+    """The open transactions of a process. Thread-safe. ``most``: the number of unused handles that are kept. A new
+    handle on a discarded one is created from the catalog, as in another process."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -21,22 +21,22 @@ class OpenTransactions(Generic[T]):
         self._lock = threading.Lock()
 
     def setdefault(self, transaction_id: str, made: T) -> T:
-        """The handle on a transaction: the one that is open, or else ``made``."""
+        """The open handle on a transaction, or ``made`` if there is none."""
         with self._lock:
             found = self._held.setdefault(transaction_id, made)
             self._kept[transaction_id] = found
             self._kept.move_to_end(transaction_id)
             dropped = self._kept.popitem(last=False) if len(self._kept) > self._most else None
-        del dropped  # outside of the lock, since it may be the last reference to a handle
+        del dropped  # outside the lock, because it may be the last reference to a handle
         return found
 
     def pop(self, transaction_id: str) -> None:
-        """Forget a transaction that is decided."""
+        """Remove a decided transaction."""
         with self._lock:
             dropped = self._held.pop(transaction_id, None), self._kept.pop(transaction_id, None)
         del dropped
 
     def ids(self) -> set[str]:
-        """Those that are open."""
+        """The ids of open transactions."""
         with self._lock:
             return set(self._held.keys())

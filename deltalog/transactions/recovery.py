@@ -1,6 +1,6 @@
-"""Removes what failed transactions, and processes that died, leave behind.
+"""Removes the leftovers of failed transactions and of processes that died.
 
-Nothing here decides whether something is committed: any process can do all of it at any time, repeatedly.
+Nothing here decides whether a transaction is committed, so any process may run it at any time, repeatedly.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from deltalog.transactions.transaction import CHANGES, OBJECTS
 
 log = logging.getLogger(__name__)
 
-# Few transactions ended that long ago, and DynamoDB reads each record of a page by itself.
+# Few transactions ended that long ago, and DynamoDB reads the records of a page one by one.
 _FORGOTTEN_AT_ONCE = 100
 
 
 # Further clean-up passes run this long after the end of an aborted transaction: a PUT that was in flight when it ended
-# can appear later. An object found then that is younger than LATE_AGE_MS may be one that a retry is about to add.
+# can appear later. An object younger than LATE_AGE_MS may be one that a retry is about to add.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 _THREADS = 8
@@ -63,7 +63,7 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
             head = ledger.coordinator.head(table.table_id)
             if head is not None:
                 _recover_table(ledger, tables, table, head, done)
-        except DeltaLogError as error:  # one that is damaged or cannot be reached must not block the others
+        except DeltaLogError as error:  # a damaged or unreachable table must not block the others
             log.warning("%s was not recovered: %s", table.name, error)
             failed.append(error)
     for record in ledger.all(StatusFilter.ACTIVE):
@@ -77,11 +77,11 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
-            break  # they are ordered by their start, and none has ended before that
+            break  # ordered by start, so no later record ended before that
         if record.end_ms is not None and record.end_ms < oldest_ms:
             count, has_leftovers = _clean(ledger, tables, record)
             done["cleaned"] += count
-            # A record is kept while a clean-up pass for its names is still to come, however short the retention is.
+            # A record is kept until the last clean-up pass for its objects, regardless of the retention.
             if not (has_leftovers or ledger.coordinator.parts(record.id)):
                 ledger.coordinator.delete(record.id)
                 done["forgotten"] += 1
@@ -91,9 +91,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
-    """Publish a table, delete its staged commits that lost, and complete a release of it that was interrupted, which
-    shows by what is unpublished, or by a later version in the log. Cost: as ``publish``, 1 HEAD and 1 LIST; 1 GET
-    where one of the two is so."""
+    """Publish a table, delete staged commits that lost, and complete an interrupted release, which is detected by
+    unpublished commits or a later version in the log. Cost: that of ``publish``, 1 HEAD and 1 LIST; 1 GET if a release
+    may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)
     behind: CatalogBehindLogError | None = None
@@ -108,8 +108,8 @@ def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, he
 
 
 def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
-    """Delete the files that an aborted transaction wrote or named, and its parts; of a committed one only its parts.
-    What cannot be deleted is left to ``recover``."""
+    """Delete the parts of a decided transaction and, if it was aborted, the files that it wrote or named. What cannot
+    be deleted is left to ``recover``."""
     if record.status is TransactionStatus.ABORTED:
         if record.looks == 0:
             _clean(ledger, tables, record)
@@ -117,23 +117,23 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
     try:
         ledger.coordinator.delete_parts(record.id)
     except DeltaLogError as error:
-        log.warning("transaction %s: its parts are kept for now: %s", record.id, error)
+        log.warning("transaction %s: its parts could not be deleted yet: %s", record.id, error)
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
-    """Whether the leftovers of a transaction are to be cleaned up now."""
+    """Whether the leftovers of a transaction should be cleaned up now."""
     is_aborted = record.status is TransactionStatus.ABORTED
     return not is_aborted or record.looks > len(LATE_PASSES_MS) or record.looks < _passes_due(record, now_ms)
 
 
 def _passes_due(record: TransactionRecord, now_ms: int) -> int:
-    """The number of clean-up passes that an aborted transaction should have had: one at its end, and the late ones."""
+    """The number of clean-up passes that are due for an aborted transaction: one at its end, and the late ones."""
     ended_ms = record.last_activity_ms if record.end_ms is None else record.end_ms
     return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_PASSES_MS)
 
 
 def _clean(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
-    """How many files and records were deleted, and whether some remain that should have been."""
+    """Returns the number of deleted files and records, and whether some are left to delete."""
     coordinator = ledger.coordinator
     try:
         parts = coordinator.parts(record.id)
@@ -142,12 +142,12 @@ def _clean(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> 
             return len(parts), False
         return _Cleaner(ledger, tables, record).clean(parts)
     except DeltaLogError as error:
-        log.warning("transaction %s: its leftovers are kept for now: %s", record.id, error)
+        log.warning("transaction %s: its leftovers could not be deleted yet: %s", record.id, error)
         return 0, True
 
 
 def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
-    """Cost: 1 call of the coordinator for each table, and 1 for each marking that is too old."""
+    """Delete expired markings. Cost: 1 coordinator call per table, and 1 per expired marking."""
     for table in tables.all():
         live_marks(ledger.coordinator, table.table_id, ledger.now_ms())
 
@@ -164,8 +164,8 @@ class _OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """Paths of a table: ``referenced`` by its last version or an earlier one that can still be read, ``added`` and
-    ``named`` by transactions that are not decided."""
+    """The paths in use of a table: ``referenced`` by its last version or an earlier readable one, ``added`` and
+    ``named`` by undecided transactions."""
 
     referenced: Set[str]
     added: Set[str]
@@ -173,7 +173,7 @@ class _InUse:
 
 
 class _Cleaner:
-    """Deletes what one aborted transaction left."""
+    """Deletes the leftovers of one aborted transaction."""
 
     def __init__(self, ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
         self._ledger = ledger
@@ -184,8 +184,8 @@ class _Cleaner:
         self._is_table: dict[tuple[str, str], bool] = {}
 
     def clean(self, parts: Mapping[str, bytes]) -> tuple[int, bool]:
-        """How many files and records were deleted, and whether some remain that should have been. The names of objects
-        are kept for later checks, until no clean-up can be deleting them; other finished records are removed."""
+        """Returns the number of deleted files and records, and whether some are left to delete. The names of objects
+        are kept for later checks until no clean-up can be deleting them; other finished records are removed."""
         passes, count, remaining = _passes_due(self._record, self._ledger.now_ms()), 0, set[str]()
         tables = {table_id: self._known.get(table_id) for table_id in _by_table(parts)}
         is_due = self._record.looks < passes
@@ -209,18 +209,18 @@ class _Cleaner:
     def _of_tables(
         self, parts: Mapping[str, bytes], tables: Mapping[str, TableRecord | None]
     ) -> list[tuple[int, set[str]]]:
-        """As ``_delete_orphans`` for each table."""
+        """``_delete_orphans`` for all tables."""
 
         def delete(table: TableRecord, some: Mapping[str, bytes]) -> tuple[int, set[str]]:
             try:
                 return self._delete_orphans(table, some)
-            except DeltaLogError as error:  # a table that cannot be reached must not block the others
+            except DeltaLogError as error:  # an unreachable table must not block the others
                 log.warning(
-                    "%s: the leftovers of transaction %s are kept for now: %s", table.url, self._record.id, error
+                    "%s: leftovers of transaction %s could not be deleted yet: %s", table.url, self._record.id, error
                 )
                 return 0, set(some)
 
-        # A table that was dropped has none here: the catalog no longer manages its files.
+        # The files of a dropped table are left alone, because the catalog no longer manages them.
         known = [(table, some) for table_id, some in _by_table(parts).items() if (table := tables[table_id])]
         return side_by_side(lambda each: delete(*each), known, self._is_remote(table for table, _ in known))
 
@@ -228,14 +228,14 @@ class _Cleaner:
         return any(self._tables.plain_store(table.url).is_remote for table in tables)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether the catalog has a marking of this transaction whose clean-up may not be over."""
+        """Whether the catalog has a marking of this transaction whose clean-up may still be running."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
-        """Check that the logs of some tables have no commits that the catalog lacks: a restored catalog treats
-        transactions that committed after its backup as aborted, and their files must stay. Raises
-        CatalogBehindLogError. Cost: 1 call of the coordinator and 1 HEAD for each table."""
+        """Check that the logs of the tables have no commits that the catalog lacks. A catalog restored from a backup
+        treats transactions that committed after the backup as aborted, but their files must stay. Raises
+        CatalogBehindLogError. Cost: 1 coordinator call and 1 HEAD per table."""
 
         def check(table: TableRecord) -> None:
             head = self._coordinator.head(table.table_id)
@@ -247,7 +247,7 @@ class _Cleaner:
         side_by_side(check, some, self._is_remote(some))
 
     def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the unused files of a table; returns their number, and the keys of parts of which files remain."""
+        """Delete the unused files of a table. Returns their number, and the keys of parts with remaining files."""
         store = self._tables.plain_store(table.url)
         files, count, remaining = TableFiles(store), 0, set[str]()
         found = list[_OrphanFile]()
@@ -265,7 +265,7 @@ class _Cleaner:
     def _existing(
         self, table: TableRecord, store: LogStore, files: TableFiles, orphans: Sequence[_OrphanFile]
     ) -> Iterator[tuple[_OrphanFile, bool]]:
-        """The files that exist and may be deleted, and whether it is too early for that. Cost: 1 HEAD for each
+        """The existing files that may be deleted, and whether it is too early to delete some. Cost: 1 HEAD per
         object."""
 
         def is_young(each: _OrphanFile) -> bool | None:
@@ -287,22 +287,24 @@ class _Cleaner:
     def _delete_unused(
         self, table: TableRecord, store: LogStore, orphans: Sequence[_OrphanFile]
     ) -> tuple[int, set[str]]:
-        """Mark some files, check which are in use, and delete the others. The marking comes first, so that a
-        transaction that names or adds one afterwards detects it (see ``catalog.marks``)."""
+        """Mark files, check which are in use, and delete the others. The marking comes first, so that a transaction
+        that names or adds one of the files afterwards detects it (see ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = mark(self._ledger, table, marking)
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
-            self._coordinator.remark(table.table_id, number, None)  # nothing is deleted by it
+            self._coordinator.remark(table.table_id, number, None)  # nothing was deleted under this marking
             raise
         waiting = in_use.added - in_use.referenced - in_use.named
         kept = in_use.referenced | in_use.added | in_use.named
         doomed = [path for path in paths if path not in kept]
         if len(doomed) < len(paths):
             log.info(
-                "%s: %d objects are kept: they are files of the table, or in use", table.url, len(paths) - len(doomed)
+                "%s: %d objects are kept because the table or a transaction uses them",
+                table.url,
+                len(paths) - len(doomed),
             )
             marking = replace(marking, deleting=tuple(doomed))
             self._coordinator.remark(table.table_id, number, marking if doomed else None)
@@ -314,10 +316,9 @@ class _Cleaner:
         return len(doomed) - len(failed), kept_keys
 
     def _why_foreign(self, table: TableRecord, store: LogStore, files: TableFiles, path: str) -> str | None:
-        """Why a path cannot be that of a data file of this table; None if it can. Cost: 1 LIST for each directory that
-        was not checked before."""
+        """The reason why a path cannot be a data file of this table, or None. Cost: 1 LIST per unchecked directory."""
         if not can_be_deleted(path):
-            return "that is not the name of a Parquet file"
+            return "it is not named like a Parquet file"
         try:
             files.find(encode_path(path))
         except UnsafePathError as error:
@@ -341,9 +342,9 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """Cost: 1 call of the coordinator for each transaction that is not decided, and 1 for each 1,000; as
+        """The paths in use of a table. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
         ``Snapshot.files``."""
-        # Undecided transactions first, then the last version: so nothing is missed that is committed in between.
+        # Undecided transactions are read before the last version, so that a commit in between is not missed.
         open_ = undecided(self._ledger, table.table_id)
         snapshot = self._tables.handle(table).refresh()
         check_managed(snapshot.protocol, table.url, self._coordinator.url)
@@ -368,11 +369,11 @@ def _orphans(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_OrphanF
 
 
 def _deleted(store: LogStore, path: str) -> bool:
-    """Delete a file; False if that failed, so that it may exist, or be deleted later."""
+    """Delete a file; False if that failed, so that it may still exist or be deleted later."""
     try:
         store.delete(path)
     except StoreError as error:
-        log.warning("%s: %s is kept for now: %s", store.url, path, error)
+        log.warning("%s: %s could not be deleted yet: %s", store.url, path, error)
         return False
     return True
 
@@ -382,7 +383,7 @@ def _paths(files: TableFiles, names: Iterable[str]) -> set[str]:
 
 
 def _named(snapshot: Snapshot) -> Iterator[str]:
-    """The files that a version names, or an earlier one that can still be read, as its log names them."""
+    """The files that a version or an earlier readable one references, as spelled in the log."""
     columns = ["path", "deletion_vector"]
     for table in (snapshot.files(columns), snapshot.log.cache.tombstones(0).select(columns)):
         yield from table["path"].to_pylist()
@@ -391,8 +392,8 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits that lost their version to another commit. Those of later versions can still be ratified,
-    by a process that was suspended for any time, so no clock is used. Raises CatalogBehindLogError. Cost: 1 HEAD and 1
+    """Delete staged commits that lost their version to another commit. Those of later versions are kept regardless of
+    age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1
     LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
@@ -404,6 +405,6 @@ def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Hea
 
 
 def _staged_version(name: str) -> float:
-    """The version that a staged commit was made for; infinity for another file."""
+    """The version of a staged commit by its name; infinity for other files."""
     number = name.partition(".")[0]
     return int(number) if len(number) == 20 and number.isdigit() else math.inf

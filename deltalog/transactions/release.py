@@ -1,9 +1,9 @@
-"""Returns a table of a catalog to access by its path.
+"""Releases a table from a catalog, so that it is accessed by its path.
 
-One commit, ratified like every other, removes ``catalogManaged`` from the protocol. Once it is published the catalog
-removes the table. Between these steps no later commit can be ratified: a commit is built on the version before it,
-and ``deltalog.catalog.committer.stage`` refuses one whose version is not managed. So any process that finds the
-released version as the catalog's latest can complete the release.
+One commit, ratified like any other, removes ``catalogManaged`` from the protocol. Once it is published, the catalog
+removes the table. In between, no later commit can be ratified, because ``deltalog.catalog.committer.stage`` refuses a
+commit based on an unmanaged version. So any process that sees the released version as the latest one in the catalog can
+complete the release.
 
 Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
 """
@@ -49,8 +49,8 @@ def release(tables: ManagedTables, record: TableRecord, environment: Environment
 
 
 def complete_release(tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
-    """Publish a table whose latest version is the commit that released it, and remove it from the catalog. Raises
-    FeatureDropIncompleteError. Cost: as ``publish``, and 2 calls of the coordinator."""
+    """Publish a table whose latest version is the releasing commit, and remove it from the catalog. Raises
+    FeatureDropIncompleteError. Cost: that of ``publish``, and 2 coordinator calls."""
     coordinator, store = tables.coordinator, tables.plain_store(record.url)
     failure: DeltaLogError | None = None
     version = -1
@@ -66,7 +66,7 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
         except DeltaLogError as error:
             failure = error
     raise FeatureDropIncompleteError(
-        f"{record.name} has no {CATALOG_MANAGED} in its protocol any more, and is still in the catalog "
+        f"{record.name} no longer has {CATALOG_MANAGED} in its protocol, but is still in the catalog "
         f"{coordinator.url}, which ratifies no further commit of it. Call release_table again (deltalog tables "
         f"release), which completes the release. A step of it failed: {failure or 'the table was changed meanwhile'}",
         feature=CATALOG_MANAGED,
@@ -75,8 +75,8 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
 
 
 def is_released(reader: LogReader, version: int) -> bool:
-    """Whether a version, the latest that a catalog knows of a table, is the commit that released it; False for one that
-    cannot be read. Cost: 1 GET of 4 KiB."""
+    """Whether ``version``, the latest one in the catalog, is the commit that released the table; False if unreadable.
+    Cost: 1 GET of 4 KiB."""
     try:
         info = reader.commit_info(version)
     except (InvalidCommitError, MissingVersionError):
@@ -86,13 +86,13 @@ def is_released(reader: LogReader, version: int) -> bool:
 
 
 class _Release:
-    """One call. Nothing is changed in the log before ``_ratify``, or after it if that is not ratified."""
+    """One call of ``release``. The log changes only if ``_ratify`` succeeds."""
 
     def __init__(self, tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
         self._tables, self._record, self._environment = tables, record, environment
         self._coordinator, self._store = tables.coordinator, tables.plain_store(record.url)
         self._in_doubt: OperationTimeoutError | None = None
-        self._doubtful: list[RatifiedCommit] = []  # staged; whether one of them is ratified is not known
+        self._doubtful: list[RatifiedCommit] = []  # staged commits, one of which may have been ratified
 
     def run(self) -> None:
         for number in range(_TRIES):
@@ -106,17 +106,17 @@ class _Release:
                 raise reported from error
             if is_over:
                 complete_release(self._tables, self._record, self._environment)
-                discard_commits(self._store, self._doubtful)  # whichever was ratified is published
+                discard_commits(self._store, self._doubtful)  # the ratified one, if any, is published
                 return
         raise self._reported(
             ConcurrentModificationError(
-                f"{self._record.name}: another commit, or a clean-up, came before each attempt to release it from "
+                f"{self._record.name}: a commit or a clean-up interfered with every attempt to release it from "
                 f"{self._coordinator.url}. It is still managed by the catalog: stop its writers, and call again."
             )
         )
 
     def _reported(self, error: DeltaLogError) -> DeltaLogError:
-        """What an error means to the caller: an earlier proposal may have been ratified, or nothing was proposed."""
+        """Convert an error for the caller, depending on whether an earlier proposal may have been ratified."""
         if self._in_doubt is not None:
             return OperationTimeoutError(
                 f"{self._record.name}: the catalog {self._coordinator.url} stopped answering while the release was "
@@ -128,7 +128,7 @@ class _Release:
         return error
 
     def _try(self) -> bool:
-        """Whether the table is released; False if others changed it meanwhile."""
+        """Try to release the table; False if it was changed concurrently."""
         head = self._coordinator.head(self._record.table_id)
         if head is None:
             self._check_released()
@@ -139,13 +139,13 @@ class _Release:
         except ResourceNotReadyError:
             if self._coordinator.head(self._record.table_id) is not None:
                 raise
-            return False  # another call has removed it from the catalog since
+            return False  # another call has removed it from the catalog meanwhile
         if not features.is_catalog_managed(snapshot.protocol):
             return True
         return self._ratify(snapshot)
 
     def _check_released(self) -> None:
-        """A table that is gone from the catalog was released by another call, or else dropped. Raises
+        """Check that a table missing from the catalog was released by another call, not dropped. Raises
         EntityNotFoundError."""
         try:
             load_latest(LogReader(self._store))
@@ -158,8 +158,9 @@ class _Release:
             ) from error
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
-        """Propose the commit after a version; whether it is ratified. No clean-up may be deleting objects of the table,
-        since writers by path do not check its markings; later clean-ups read this version, and delete nothing."""
+        """Propose the releasing commit; returns whether it was ratified. No clean-up may be deleting objects of the
+        table, because writers without the catalog do not check markings. Later clean-ups read this version and delete
+        nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())
         attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())

@@ -1,12 +1,12 @@
-"""Brings a catalog that is older than the logs of its tables, such as one restored from a backup, up to date with them.
+"""Updates a catalog that is older than the logs of its tables, for example after a restore from a backup.
 
-A published commit was ratified, so the catalog adds it as it is: commits in the order of their in-commit timestamps,
-those of one transaction with its record in one step. A commit that was ratified but not published cannot be
+Published commits were ratified, so the catalog adds them unchanged, in the order of their in-commit timestamps; the
+commits of a transaction are added together with its record. A commit that was ratified but not published cannot be
 distinguished from one that was only staged, unless another commit of its transaction is published; such commits are
 listed and left alone.
 
-Each step is a proposal like those of writers, which follows the catalog's last version or has no effect. So it can run
-at any time, in any process, repeatedly.
+Every step is an ordinary proposal, which follows the catalog's last version or has no effect. So a resync can run at
+any time, in any process, repeatedly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltalog.transactions.resync_plan import (
 _logger = logging.getLogger(__name__)
 
 _TRIES = 20
-# Of one proposal: DynamoDB takes 100 items, of which each commit may need two.
+# Per proposal: DynamoDB accepts 100 items, and a commit may need two.
 _RATIFIED_AT_ONCE = 45
 _SET_ASIDE = "set-aside."
 _RESTORED = "the catalog was restored from a backup in which it was not decided"
@@ -56,8 +56,9 @@ _RESTORED = "the catalog was restored from a backup in which it was not decided"
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """What ``TransactionManager.resync`` found and did, or would do. ``committed``: ids of transactions that the logs
-    show to be committed; ``aborted``: ids of those that were undecided in the catalog and are not in the logs."""
+    """The result of ``TransactionManager.resync``, or with ``dry_run`` its plan. ``committed``: ids of transactions
+    that are committed according to the logs. ``aborted``: ids of those that were undecided in the catalog and are not
+    in the logs."""
 
     tables: list[TableResync]
     committed: list[str] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Resync:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether catalog and logs agree, so that there was nothing to do."""
+        """Whether catalog and logs agreed."""
         return not (self.committed or self.aborted or any(each.added or each.problem for each in self.tables))
 
 
@@ -98,8 +99,8 @@ def resync(
         ledger.environment.back_off(number)
         plan = plan_resync(ledger, tables, staged)
     raise ConcurrentModificationError(
-        f"The catalog {ledger.coordinator.url} was changed by other processes during each attempt to resync it. "
-        "Commits that were added stay: stop the writers, and call resync again."
+        f"The catalog {ledger.coordinator.url} was changed by other processes during every attempt to resync it. "
+        "Added commits stay: stop the writers, and call resync again."
     )
 
 
@@ -107,8 +108,8 @@ def resync(
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's state of a table to the last version on which it and the log agree. A process that dies in
-    the middle leaves a table that must be registered again."""
+    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies in
+    between, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:
@@ -117,7 +118,7 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             log.store.delete(staged_commit_path(commit.file))
     coordinator, record = ledger.coordinator, log.record
     coordinator.published(record.table_id, log.head.version)
-    # As another table, so that handles which have read later versions of the old one get an error.
+    # With a new table id, so that handles that have read later versions get an error.
     anew = replace(record, table_id=ledger.environment.new_uuid())
     live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
@@ -127,11 +128,12 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             "register it."
         )
     for number, marking in enumerate((each for each in live if each.deleting), start=1):
-        coordinator.mark(anew.table_id, number, marking)  # their clean-ups know the old id, and may continue
+        coordinator.mark(anew.table_id, number, marking)  # their clean-ups use the old id and may continue
 
 
 class _Step:
-    """One attempt to carry a plan out. ``added``: by table; ``committed``, ``aborted``: ids of transactions."""
+    """One attempt to execute a plan. ``added``: the number of commits by table; ``committed``, ``aborted``: ids of
+    transactions."""
 
     def __init__(self, ledger: Ledger, tables: ManagedTables, plan: ResyncPlan) -> None:
         self.added: collections.Counter[str] = collections.Counter()
@@ -143,7 +145,7 @@ class _Step:
         self.plan_resync = plan
 
     def take(self) -> bool:
-        """Whether all of it was done; False if others changed something meanwhile, so that it must be planned again."""
+        """Execute the plan; False if concurrent changes require a new plan."""
         for batch in _batches(self.plan_resync.missing):
             if not self._ratify(batch):
                 return False
@@ -168,7 +170,7 @@ class _Step:
         return True
 
     def _publish(self, table: LogState) -> None:
-        """Record what the log has as published, and publish the rest."""
+        """Record the commits in the log as published, and publish the rest."""
         there = min(table.reached, table.version)
         if there > table.head.published_version:
             self._coordinator.published(table.record.table_id, there)
@@ -179,8 +181,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """A transaction's current record, and the corrected one; None for both if it is correct, and if there was none:
-        it is then inserted."""
+        """The current and the corrected record of a transaction. Both are None if the record is correct or was missing;
+        a missing one is inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -216,8 +218,8 @@ class _Step:
 
 
 def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """The commits in an order in which each follows its table's last one, and those of a transaction are together:
-    several at a time outside transactions, a transaction by itself."""
+    """Order the commits into proposals, so that a commit follows its predecessor and the commits of a transaction stay
+    together. A proposal contains one transaction, or several commits outside transactions."""
     batch: list[MissingCommit] = []
     for group in _in_order(missing):
         is_single = group[0].transaction is None
@@ -233,8 +235,8 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """The earliest first of those groups that are next in all their tables. Times alone do not decide: those of a table
-    may have been restarted."""
+    """Yield the earliest of the groups that are next in all their tables. Timestamps alone are not sufficient, because
+    those of a table may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

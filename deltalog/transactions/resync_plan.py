@@ -1,6 +1,7 @@
-"""Compares a catalog with the logs of its tables: the commits that it lacks, and the transactions that they decide.
+"""Compares a catalog with the logs of its tables, and plans which commits to add and which transaction records to
+correct.
 
-``resync`` carries the plan out.
+``resync`` executes the plan.
 """
 
 from __future__ import annotations
@@ -58,10 +59,9 @@ _KEEP_LOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableResync:
-    """How a table's catalog and its log differ. ``catalog_version``, ``log_version``: the latest that each knows, -1
-    for no log. ``added``: how many commits of the log the catalog takes over. ``in_doubt``: names of staged commits of
-    later versions that the catalog may or may not have ratified. ``problem``: why this table is left unchanged, and
-    what to do."""
+    """The differences between catalog and log of a table. ``catalog_version``, ``log_version``: their latest versions,
+    -1 if there is no log. ``added``: the number of commits added to the catalog. ``in_doubt``: names of staged commits
+    of later versions that may have been ratified. ``problem``: why the table is left unchanged, and what to do."""
 
     name: str
     url: str
@@ -74,8 +74,8 @@ class TableResync:
 
 @dataclass(frozen=True, slots=True)
 class MissingCommit:
-    """A commit that the catalog lacks. ``last_ms``: the in-commit timestamp that the last commits of its
-    transaction have in all tables."""
+    """A commit that the catalog lacks. ``last_ms``: the in-commit timestamp of the last commits of its transaction in
+    all tables."""
 
     table_id: str
     commit: RatifiedCommit
@@ -90,7 +90,7 @@ class MissingCommit:
 
 @dataclass(slots=True)
 class LogState:
-    """A table's log, and what its catalog knows of it."""
+    """The log of a table, and its state in the catalog."""
 
     record: TableRecord
     head: Head
@@ -100,7 +100,7 @@ class LogState:
     staged: list[str] = field(default_factory=list)
     missing: list[MissingCommit] = field(default_factory=list)
     problem: str | None = None
-    common: int | None = None  # the last version that both agree on, where that is less than the catalog has
+    common: int | None = None  # the last version on which both agree, if less than that of the catalog
 
     @property
     def version(self) -> int:
@@ -108,7 +108,7 @@ class LogState:
 
     @property
     def reached(self) -> int:
-        """The version that the catalog has once the missing commits are added."""
+        """The version of the catalog after adding the missing commits."""
         return self.head.version + len(self.missing)
 
     def report(self) -> TableResync:
@@ -122,10 +122,10 @@ class LogState:
 
 @dataclass(slots=True)
 class ResyncPlan:
-    """What ``resync`` is to do: the commits to add, and the records to correct."""
+    """The work of ``resync``: commits to add, and records to correct."""
 
     logs: dict[str, LogState]
-    # By transaction, the version that it left each table at; and those that the catalog has as undecided.
+    # The last version of every table by transaction, and the transactions that are undecided in the catalog.
     committed: dict[str, dict[str, int]]
     overtaken: list[TransactionRecord]
     records: dict[str, TransactionRecord | None]
@@ -135,14 +135,14 @@ class ResyncPlan:
         return [each for log in self.logs.values() if log.problem is None for each in log.missing]
 
     def wrong_records(self) -> list[str]:
-        """Transactions whose records are wrong."""
+        """The transactions with wrong records."""
         found = {id_: self.records.get(id_) for id_ in self.committed}
         return [id_ for id_, record in found.items() if not is_committed(record)]
 
 
 def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) -> ResyncPlan:
-    """``staged``: names of staged commits that the caller accepts. Cost: as ``TransactionManager.resync`` without
-    changes."""
+    """Plan a resync. ``staged``: names of staged commits that the caller accepts. Cost: that of
+    ``TransactionManager.resync`` without changes."""
     logs: dict[str, LogState] = {}
     for record in tables.all():
         head = _head(ledger, tables, record)
@@ -157,8 +157,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
-    """A table's head. The items of a backup may be of several moments, so that commits are missing which the head
-    counts as unpublished: those that are in the log are recorded as published, which is true in any case."""
+    """The head of a table. A backup may not be consistent, so that commits that the head counts as unpublished are
+    missing. Those in the log are recorded as published."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -169,7 +169,7 @@ def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | 
 
 
 def _guarded(log: LogState, read: Callable[[], None]) -> None:
-    """Run ``read``; its error becomes the log's problem, so that it does not block the others."""
+    """Run ``read``. An error becomes the problem of this table, so that it does not block the others."""
     try:
         read()
     except DeltaLogError as error:
@@ -177,7 +177,7 @@ def _guarded(log: LogState, read: Callable[[], None]) -> None:
 
 
 def _read(ledger: Ledger, tables: ManagedTables, log: LogState) -> None:
-    """Cost: 2 LISTs, and 1 GET for each commit that the catalog does not know to be published."""
+    """Read a log. Cost: 2 LISTs, and 1 GET per commit that the catalog does not know to be published."""
     _list(log, version_prefix(max(log.head.published_version, 0)))
     if log.version < 0:
         _list(log, "")
@@ -206,14 +206,14 @@ def _list(log: LogState, start: str) -> None:
 
 
 def _difference(log: LogState) -> str | None:
-    """Why the commits of the log cannot be added to the catalog; None if they can."""
+    """The reason why the commits of the log cannot be added to the catalog, or None."""
     head, where = log.head, log.record.url
     if log.version < 0:
         return f"There is no log at {where}. Restore it, or drop the table."
     if log.version < head.published_version:
         log.common = log.version
         return (
-            f"The log of {where} ends at version {log.version}, and the catalog has version {head.published_version} "
+            f"The log of {where} ends at version {log.version}, but the catalog has version {head.published_version} "
             f"as published: the log is older than the catalog. Restore the missing commits. {_KEEP_LOG}"
         )
     for commit in head.unpublished:
@@ -224,7 +224,7 @@ def _difference(log: LogState) -> str | None:
                 return _divergence(log, commit, found.txn_id if found else None)
         elif commit.version > log.checkpoint and commit.file not in log.staged:
             return (
-                f"Version {commit.version} of {where} is ratified, and neither {commit_path(commit.version)} nor "
+                f"Version {commit.version} of {where} is ratified, but neither {commit_path(commit.version)} nor "
                 f"{staged_commit_path(commit.file)} exists. Restore one of them. {_KEEP_LOG}"
             )
     log.common = None
@@ -253,8 +253,8 @@ def _released(table: str, version: int) -> str:
 
 
 def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, file: str) -> None:
-    """Add a commit as one that the catalog had ratified. Raises CorruptTableError if it cannot be one,
-    ResourceNotReadyError for the one that released the table."""
+    """Add a commit as ratified. Raises CorruptTableError if the catalog cannot have ratified it, ResourceNotReadyError
+    if it released the table."""
     where = f"{log.record.url}: {commit_name(version)}"
     try:
         actions = decode_commit(data, version)
@@ -278,15 +278,15 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
 
 
 def _fill(log: LogState, last: int, last_ms: int) -> None:
-    """Add versions whose commits log clean-up has removed, since a checkpoint covers them."""
+    """Add versions whose commits were removed by log clean-up because a checkpoint covers them."""
     for version in range(log.reached + 1, last + 1):
         removed = RatifiedCommit(version, commit_name(version), last_ms, 0, "")
         log.missing.append(MissingCommit(log.record.table_id, removed, last_ms))
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions that are published in another table, and those that the caller names. Cost: 1
-    GET for each that is staged for the next version."""
+    """Add staged commits of transactions that are published in another table, and those accepted by the caller. Cost: 1
+    GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:
@@ -312,8 +312,8 @@ def _staged_version(name: str) -> int:
 
 
 def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
-    """What the logs say of transactions. Cost: 1 call of the coordinator for each that they show; for each that is not
-    decided 1 more, and 1 GET for each version of its tables since its instant."""
+    """Compare transaction records with the logs. Cost: 1 coordinator call per transaction in the logs; per undecided
+    one 1 more, and 1 GET per version of its tables since its instant."""
     committed: dict[str, dict[str, int]] = {}
     missing = [each for log in logs.values() if log.problem is None for each in log.missing]
     for each in missing:
@@ -327,7 +327,7 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
         if record.id in committed:
             continue
         versions = dict(_landed(ledger, logs, record))
-        if versions:  # its record is older than the heads, as in a backup that is not of one instant
+        if versions:  # its record is older than the heads, as in an inconsistent backup
             committed[record.id], known[record.id] = versions, record
         elif record.last_activity_ms <= last_ms and not any(log.problem for log in logs.values()):
             overtaken.append(record)
@@ -335,8 +335,7 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
 
 
 def _landed(ledger: Ledger, logs: Mapping[str, LogState], record: TransactionRecord) -> Iterator[tuple[str, int]]:
-    """The versions that a transaction left, by the logs of the tables that it has changed, as far as the catalog
-    knows them."""
+    """The last versions of a transaction according to the logs of its tables, as far as known to the catalog."""
     table_ids = dict.fromkeys(key.split("/")[1] for key in ledger.coordinator.parts(record.id, f"{CHANGES}/"))
     for table_id in table_ids:
         log, pin = logs.get(table_id), (record.pins or {}).get(table_id)

@@ -1,6 +1,6 @@
-"""The data files of a table by their URIs, for callers that write and read Parquet themselves.
+"""Adds, removes and lists data files by URI, for callers that write and read Parquet themselves.
 
-The log has the ETag of a file that was added this way, as the tag ``deltalog.etag``.
+The ETag of a file added this way is stored in the log as the tag ``deltalog.etag``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"
-# The limits of a key of S3, and of a file name on a local disk.
+# The limits of an S3 key, and of a file name on a local disk.
 _MAX_URI_BYTES = 1024
 _MAX_NAME_BYTES = 255
 _THREADS = 8
@@ -43,8 +43,8 @@ _COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
 
 @dataclass(frozen=True, slots=True)
 class AddObject:
-    """A Parquet file below the table's root that is to be added to it. ``size_bytes`` and ``etag`` must be those that
-    the store reports. ``partition_values``: one for each partition column, in their order, as text; None for null."""
+    """A Parquet file below the table's root to add. ``size_bytes`` and ``etag`` must match the store.
+    ``partition_values``: the values of the partition columns as text, in their order; None for null."""
 
     uri: str
     etag: str
@@ -54,7 +54,7 @@ class AddObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """A file to be removed from the table; if ``etag`` is given, only if it has that. The object itself stays."""
+    """A file to remove from the table; with ``etag``, only if its ETag matches. The object itself stays."""
 
     uri: str
     etag: str | None = None
@@ -62,7 +62,7 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class TableObject:
-    """A file of a table. ``etag``: that with which it was added, if known."""
+    """A file of a table. ``etag``: its ETag when it was added, if known."""
 
     uri: str
     size_bytes: int
@@ -72,17 +72,17 @@ class TableObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Some files of a table, by their paths, and what the next call needs when there are more."""
+    """A page of files, ordered by path, and the token of the next page, if any."""
 
     objects: list[TableObject]
     next_token: str | None
 
 
 def path_below(table: TableRecord, uri: object) -> str:
-    """The path of an object below the root of its table. Raises CallError for one that lies elsewhere, is hidden, or
-    has a name that no object there can have."""
+    """The path of an object below the root of its table. Raises CallError if it lies elsewhere, is hidden, or has an
+    impossible name."""
     if not isinstance(uri, str) or not 1 <= _byte_count(uri) <= _MAX_URI_BYTES:
-        raise CallError(f"The URI of an object is text of 1 to {_MAX_URI_BYTES} bytes; got {uri!r}.")
+        raise CallError(f"The URI of an object must be text of 1 to {_MAX_URI_BYTES} bytes; got {uri!r}.")
     root = f"{table.url.rstrip('/')}/"
     is_local = root.startswith("/")
     path = _local_path(uri, root) if is_local else canonical_url(uri)
@@ -98,33 +98,32 @@ def path_below(table: TableRecord, uri: object) -> str:
 
 
 def deletable_path(table: TableRecord, uri: object) -> str:
-    """As ``path_below``; also raises CallError for an object that must not be deleted."""
+    """Like ``path_below``; also raises CallError if the object must not be deleted."""
     below = path_below(table, uri)
     if not can_be_deleted(below):
         raise CallError(
-            f"{uri!r} is not the name of a Parquet file, and only those are deleted when a transaction is cancelled: "
+            f"{uri!r} is not named like a Parquet file, and only those are deleted when a transaction is cancelled: "
             f'name objects of {table.name} that end with "{_DATA_FILE}".'
         )
     return below
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a path below a table cannot be that of a data file: a name in it begins with "_" or ".", at any depth, as
-    those of the table's own directories do (``_delta_log``, ``_change_data``, ``_blobs``, ...). The directory of a
-    partition column may begin with them."""
+    """Whether a path below a table cannot be a data file, because a name in it starts with "_" or "." at any depth,
+    like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). Partition directories may
+    start with them."""
     *directories, name = path.split("/")
     names = [name, *(each for each in directories if "=" not in each)]
     return any(each.startswith(("_", ".")) for each in names)
 
 
 def can_be_deleted(path: str) -> bool:
-    """Whether a path below a table has the name of a Parquet file; only those are deleted when a transaction is
-    cancelled."""
+    """Whether a path is named like a Parquet file. Only those are deleted when a transaction is cancelled."""
     return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 
 def _local_path(uri: str, root: str) -> str:
-    """The path of a file. Symbolic links are resolved unless it begins with the root, which has none."""
+    """The local path of a URI. Symbolic links are resolved unless the path starts with the root, which has none."""
     path = uri.removeprefix("file://")
     if path.startswith(root) or not path.startswith("/") or not is_plain(path[1:]):
         return path
@@ -137,7 +136,7 @@ def _byte_count(text: str) -> int:
 
 
 def same_etag(one: str | None, other: str | None) -> bool:
-    """Whether two ETags are the same, with or without their quotes."""
+    """Whether two ETags are equal, ignoring quotes."""
     return one is not None and other is not None and one.strip('"') == other.strip('"')
 
 
@@ -145,7 +144,7 @@ def same_etag(one: str | None, other: str | None) -> bool:
 
 
 def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObject | DeleteObject]) -> None:
-    """Commit 1 to 100 changes of the table's files as one version. See ``TransactionManager.update_table_objects``."""
+    """Commit 1 to 100 file changes as one version. See ``TransactionManager.update_table_objects``."""
     if not 1 <= len(operations) <= 100:
         raise CallError(f"update_table_objects takes 1 to 100 operations; got {len(operations)}.")
     paths = [path_below(record, operation.uri) for operation in operations]
@@ -158,7 +157,7 @@ def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObjec
         live = live_file_rows(transaction.snapshot, paths)
         for path, each in added.items():
             if path in live:
-                raise CallError(f"{each.uri} is a file of {record.name} already.")
+                raise CallError(f"{each.uri} is already a file of {record.name}.")
             _check_inside(transaction.snapshot, path)
         _stage_removes(transaction, record, live, {p: each for p, each in named if isinstance(each, DeleteObject)})
         _stage_adds(transaction, record, added)
@@ -166,7 +165,7 @@ def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObjec
 
 
 def _check_inside(snapshot: Snapshot, path: str) -> None:
-    """Refuse a symbolic link that leads out of the table, which readers would refuse later."""
+    """Refuse a symbolic link that leads outside the table, as readers would refuse it later."""
     try:
         snapshot.reader.files.find(encode_path(path))
     except UnsafePathError as error:
@@ -189,8 +188,8 @@ def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[st
 
 
 def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
-    """Check that a file has only columns of the table, of exactly their types, and nulls only where they are allowed:
-    readers differ in how they treat others. Columns may be missing, and are then null.
+    """Check that a file has only columns of the table with exactly their types, and no nulls in NOT NULL columns,
+    because readers differ in how they handle other files. Missing columns are null.
 
     Raises SchemaMismatchError, InvalidDataFileError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT
     NULL columns.
@@ -201,11 +200,11 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
         for column in _checked_columns(metadata, found, where):
             stored = found.find(column.name)
             if stored is None or _has_nulls(file, stored.name, where):
-                raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, and the file has nulls for it.")
+                raise SchemaMismatchError(f"{where}: column {column.name} is NOT NULL, but the file has nulls in it.")
 
 
 def _has_nulls(file: Any, name: str, where: str) -> bool:
-    # Of a name such as "a.b", the field b of a struct a is read too.
+    # For a name such as "a.b", the field b of a struct a is also read.
     for batch in file.iter_batches(columns=[name]):
         deadline.check(where)
         if batch.column(name).null_count:
@@ -214,12 +213,10 @@ def _has_nulls(file: Any, name: str, where: str) -> bool:
 
 
 def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:
-    """The NOT NULL columns of a table, under their names in files."""
+    """The NOT NULL columns of a table, with their names in files."""
     mode = column_mapping.mode_of(metadata.configuration)
     if mode == "id":
-        raise ResourceNotReadyError(
-            f"{where}: tables whose columns are mapped by id do not accept files of other writers."
-        )
+        raise ResourceNotReadyError(f"{where}: tables with column mapping by id do not accept files of other writers.")
     schema = metadata.schema
     known = {column.name.lower(): column for column in column_mapping.physical_schema(schema, mode)}
     partitioned = {
@@ -231,12 +228,12 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
             raise SchemaMismatchError(f"{where} has a column {column.name}, which is not in the table.")
         expected = known[name].data_type
         if name not in partitioned and str(expected) != "variant" and _bare(column.data_type) != _bare(expected):
-            raise SchemaMismatchError(f"{where}: column {column.name} is of type {column.data_type}, not {expected}.")
+            raise SchemaMismatchError(f"{where}: column {column.name} has type {column.data_type}, not {expected}.")
     return [column for name, column in known.items() if not column.nullable and name not in partitioned]
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type without what files do not record reliably: case, metadata, and where nulls may be."""
+    """A type without the properties that files do not record reliably: case, metadata and nullability."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):
@@ -251,7 +248,7 @@ def _stage_removes(
 ) -> None:
     for path, each in deleted.items():
         if path not in live:
-            raise CallError(f"{each.uri} is not a file of {record.name}, or no longer is.")
+            raise CallError(f"{each.uri} is not, or no longer, a file of {record.name}.")
     assert transaction.snapshot is not None
     chosen = transaction.snapshot.files().take(pa.array([live[path] for path in deleted], pa.int64()))
     tags = chosen["tags"].to_pylist()
@@ -271,7 +268,7 @@ def _etags(store: LogStore, paths: Sequence[str] | Mapping[str, Any]) -> dict[st
 
 
 def _values_of(transaction: Transaction, texts: Sequence[str | None]) -> dict[str, str | None]:
-    """Partition values of a caller in the form of the log. Raises CallError."""
+    """Convert partition values of a caller to the form in the log. Raises CallError."""
     metadata = transaction.metadata
     columns = [metadata.schema.field(name) for name in metadata.partition_columns]
     if len(texts) != len(columns):
@@ -301,11 +298,11 @@ def _value_of(column: StructField, text: str | None) -> str | None:
 
 
 def page(snapshot: Snapshot, where: str | None, max_results: int, start: int) -> tuple[list[TableObject], int | None]:
-    """The files of a version by their paths in the log, from the one with the number ``start`` on; and the number with
-    which the next page begins, None after the last one.
+    """The files of a version ordered by path, starting at number ``start``, and the start of the next page, None after
+    the last one.
 
-    ``where`` may only use partition columns. Raises CallError; ResourceNotReadyError for a file of which some
-    rows are deleted. Cost: as ``Snapshot.files``.
+    ``where`` may use only partition columns. Raises CallError; ResourceNotReadyError if a file has a deletion vector.
+    Cost: that of ``Snapshot.files``.
     """
     files = _chosen(snapshot, where)
     end = start + max_results
@@ -332,7 +329,7 @@ def _object(snapshot: Snapshot, row: Mapping[str, Any]) -> TableObject:
     uri = snapshot.file_path(row["path"])
     if row["deletion_vector"] is not None:
         raise ResourceNotReadyError(
-            f"{uri} has rows that are deleted by a deletion vector, which a list of objects cannot express. Read the "
+            f"{uri} has a deletion vector, which a list of objects cannot express. Read the "
             "table with a Delta client, or rewrite its files."
         )
     mode = column_mapping.mode_of(snapshot.metadata.configuration)

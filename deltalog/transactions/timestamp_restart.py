@@ -1,7 +1,7 @@
-"""Restarts the timestamps of a table whose last in-commit timestamp is so far ahead that no commit can follow.
+"""Restarts the in-commit timestamps of a table whose last one is so far ahead that no commit can follow.
 
-A catalog-managed table cannot disable and enable in-commit timestamps again. One commit does both: it sets a new
-enablement version and timestamp, its own. Readers then use the file times of the versions before it.
+A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, one commit sets its own version and
+timestamp as the new enablement. Readers then use the file times of earlier versions.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """
@@ -34,7 +34,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
     coordinator, store = tables.coordinator, tables.plain_store(record.url)
     for number in range(_TRIES):
         environment.back_off(number)
-        tables.publish(record)  # the times of their files count from now on
+        tables.publish(record)  # from now on, their file times are used
         snapshot = tables.handle(record).refresh()
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None
@@ -42,7 +42,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
         commit = stage(store, coordinator, record.table_id, attempt, environment.new_uuid)
         try:
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
-        except DeltaLogError as error:  # not after an interrupt, which leaves open whether it is ratified
+        except DeltaLogError as error:  # not after an interrupt, when it is unknown whether it was ratified
             if error.outcome is not Outcome.UNKNOWN:
                 discard_commits(store, [commit])
             raise
@@ -53,7 +53,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
             return commit.version
         discard_commits(store, [commit])
     raise ConcurrentModificationError(
-        f"{record.name}: another commit landed before each attempt to restart its timestamps. Nothing was changed: "
+        f"{record.name}: another commit landed before every attempt to restart its timestamps. Nothing was changed: "
         "call again."
     )
 
@@ -66,7 +66,7 @@ def _attempt(snapshot: Snapshot, store: LogStore, environment: Environment) -> A
             f"{snapshot.url}: the in-commit timestamp of version {snapshot.version} is not ahead of the clock, "
             f"{timestamps.describe(now_ms)}, so there is nothing to restart. Nothing was changed."
         )
-    # Versions before the time at which in-commit timestamps are enabled have their file times.
+    # File times are used for versions before the enablement.
     at_ms = timestamps.next_timestamp(now_ms, LogReader(store).file_time_ms(snapshot.version))
     prepared = Prepared(
         environment.new_uuid(),

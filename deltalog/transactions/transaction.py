@@ -1,7 +1,7 @@
-"""ManagedTransaction: several tables read at one instant, and changed together.
+"""ManagedTransaction: reads several tables at one instant and changes them together.
 
-Each table is a branch of its own; the coordinator stores what is committed to a branch, so that another process can
-continue the transaction, commit it or clean up after it.
+Every table has its own branch. The coordinator stores the commits of branches, so that another process can continue the
+transaction, commit it, or clean up after it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 from deltalog.write.table_handle import TableHandle
 
-# The parts of a transaction: commits to a table, tables that must not change, objects to delete when it is cancelled.
+# The parts of a transaction: commits to a table, tables that must not change, objects to delete on cancel.
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 
 @checked
 class ManagedTransaction:
-    """See the module. Made by ``TransactionManager.transaction``; ``end`` is its commit and its cancel."""
+    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels
+    it."""
 
     def __init__(
         self,
@@ -64,14 +65,14 @@ class ManagedTransaction:
         end: tuple[Callable[[str], TransactionStatus], Callable[[str], None]],
         started: TransactionRecord | None = None,
     ) -> None:
-        """``started``: the record of a transaction that was just started."""
+        """``started``: the record, if the transaction was just started."""
         self.id = transaction_id
         self._ledger = ledger
         self._tables = tables
         self._commit, self._cancel = end
         self._opened: dict[str, tuple[DeltaTable, CommitTarget]] = {}
-        # The last record of which all changes of the transaction were known to be made by this object: ``_kept`` counts
-        # its commits by table; tables that are not open have none.
+        # The last record known to contain only changes by this object. ``_kept`` counts its commits by table; tables
+        # that are not open have none.
         self._own: TransactionRecord | None = started
         self._kept: collections.Counter[str] = collections.Counter()
         self._is_over = False
@@ -91,15 +92,15 @@ class ManagedTransaction:
             self.cancel()
 
     def table(self, name: str) -> DeltaTable:
-        """The table as of this transaction's instant, with what the transaction has done to it. Every verb of a
-        DeltaTable works on it, and becomes visible to others when the transaction is committed; versions are those it
-        would get if no other writer committed.
+        """The table at the transaction's instant, with the transaction's own changes. All verbs of a DeltaTable work on
+        it; their effects become visible to others when the transaction is committed. Versions are those that the
+        commits would get without concurrent writers.
 
-        Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError; of a serializable transaction
-        that is being committed TransactionCommitInProgressError for a table that it had not opened. Cost: 2 calls of
-        the coordinator, 1 more where another process worked on the transaction. The first time as
-        ``TransactionManager.table`` besides, if that was not opened yet; 2 more for the first table, 1 more where
-        another process worked on the transaction, 1 to 3 more of a serializable one, which records the read.
+        Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;
+        TransactionCommitInProgressError if a serializable transaction is being committed and had not opened the table.
+        Cost: 2 coordinator calls, 1 more if another process worked on the transaction. On the first call for a table,
+        also that of ``TransactionManager.table`` if the table was not opened yet; 2 more calls for the first table, 1
+        more if another process worked on the transaction, and 1 to 3 more if it is serializable, to record the read.
         """
         record = self._ledger.allowed(self.id, Call.READ)
         with self.alone():
@@ -122,20 +123,21 @@ class ManagedTransaction:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """In the block no other thread can open a table in this transaction or commit it. Raises StoreError where a
-        deadline passes first."""
+        """Block other threads from opening tables in this transaction or committing it. Raises StoreError if a deadline
+        passes first."""
         if not self._lock.acquire(timeout=deadline.seconds_left()):
-            raise StoreError(f"Transaction {self.id}: another call of it did not end while the caller was waiting.")
+            raise StoreError(f"Transaction {self.id}: another call on it did not end before the deadline.")
         try:
             yield
         finally:
             self._lock.release()
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
-        """The branches to commit, and those of tables that must not have changed, as of a record that was just read.
+        """The branches to commit, and those of tables that must not have changed, according to a record that was just
+        read.
 
-        Raises ResourceNotReadyError for a table that was dropped. Cost: none; where another process worked on the
-        transaction, 1 call of the coordinator and as ``table`` for each.
+        Raises ResourceNotReadyError if a table was dropped. Cost: none; if another process worked on the transaction, 1
+        coordinator call, and that of ``table`` per table.
         """
         with self.alone():
             elsewhere = self._changed_elsewhere(record)
@@ -145,14 +147,14 @@ class ManagedTransaction:
             targets = [target for _, target in self._opened.values()]
         if dropped := elsewhere - self._opened.keys():
             raise ResourceNotReadyError(
-                f"Transaction {self.id} uses tables that were dropped from the catalog since, with the "
+                f"Transaction {self.id} uses tables that were dropped from the catalog meanwhile, with the "
                 f"ids {', '.join(sorted(dropped))}. Cancel it."
             )
         return [target for target in targets if target.branch.prepared_to_check()]
 
     def _changed_elsewhere(self, record: TransactionRecord) -> set[str]:
-        """Tables that another process has opened or changed in this transaction. Those that it has changed since they
-        were opened here are closed, to be opened again."""
+        """The tables that another process has opened or changed in this transaction. Those changed since they were
+        opened here are closed, so that they are opened again."""
         kept, elsewhere = self._kept, set()
         if not self._is_own(record):
             parts = [key.split("/", 2) for key in self._ledger.coordinator.parts(self.id)]
@@ -177,7 +179,7 @@ class ManagedTransaction:
                 f"{table.name} was added to the catalog after the instant that transaction {self.id} reads. Start "
                 "another one."
             )
-        latest = self._tables.handle(table).latest  # read once: other threads may advance the handle
+        latest = self._tables.handle(table).latest  # read only once, because other threads may advance the handle
         snapshot = latest if latest.version == pin else self._tables.table(table).snapshot(version=pin)
         store = BranchStore(self._tables.store(table, pin))
         serializable = record.isolation is Isolation.SERIALIZABLE
@@ -191,13 +193,14 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store, authority=Authority(self._tables.coordinator.url, self.id, pin))
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
-        # The in-commit timestamps of a branch are provisional: the commit of the transaction sets and checks them.
+        # In-commit timestamps on a branch are provisional: the commit of the transaction sets and checks the final
+        # ones.
         environment = replace(self._ledger.environment, drift_warning_ms=sys.maxsize)
         handle = TableHandle(reader, BranchCommitter(branch, keep), environment, latest)
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
-        """The version of every table at the instant that this transaction reads, which is that of its first read."""
+        """The versions of all tables at the transaction's instant, which is that of its first read."""
         if record.pins is None:
             cut, now_ms = self._ledger.coordinator.cut(), self._ledger.now_ms()
 
@@ -237,7 +240,7 @@ class ManagedTransaction:
                 self._change(Call.WRITE, parts=part, table_id=table_id, marks=marks)
                 return
             except TransactionCanceledError:
-                raise  # nothing of it will be committed, whether it was stored or not
+                raise  # it will not be committed, whether it was stored or not
             except DeltaLogError as error:
                 if in_doubt is None and error.outcome is not Outcome.UNKNOWN:
                     raise
@@ -256,7 +259,7 @@ class ManagedTransaction:
         table_id: str | None = None,
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
-        """As ``Ledger.change``; ``table_id``: the table that a commit is kept of."""
+        """Like ``Ledger.change``. ``table_id``: the table of a stored commit, if any."""
         own = self._own
         changed = self._ledger.change(self.id, call, change, parts, own, marks)
         if table_id is not None:
@@ -265,5 +268,5 @@ class ManagedTransaction:
         return changed
 
     def _is_own(self, record: TransactionRecord) -> bool:
-        """Whether no other process has changed the transaction, as of this record."""
+        """Whether only this object has changed the transaction, according to the record."""
         return self._own is not None and self._own.revision == record.revision

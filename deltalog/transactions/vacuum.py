@@ -1,4 +1,4 @@
-"""Vacuum of a table of a catalog: what its transactions need stays, and each file is marked before it is deleted.
+"""Vacuum of a catalog-managed table: keeps the files that transactions need, and marks files before deleting them.
 
 Spec: PROTOCOL.md#maintenance-operations-on-catalog-managed-tables, #terminology-commits.
 """
@@ -33,7 +33,7 @@ def vacuum(ledger: Ledger, tables: ManagedTables, record: TableRecord, **options
 
 
 class _CatalogClaims(vacuuming.Claims):
-    """Those of the transactions of a catalog, and of commits that it may still ratify."""
+    """The files needed by transactions of a catalog, and by staged commits that it may still ratify."""
 
     def __init__(self, ledger: Ledger, record: TableRecord, handle: TableHandle, files: LogStore) -> None:
         """``files``: the store without the catalog."""
@@ -44,9 +44,10 @@ class _CatalogClaims(vacuuming.Claims):
         self._id = f"{VACUUM_ID}{ledger.environment.new_uuid()}"
 
     def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
-        """Raises CatalogBehindLogError where the log has commits that the catalog lacks, ResourceNotReadyError for a
-        table that was released. Cost: 1 HEAD, 1 LIST, 1 GET for each staged commit that may be ratified, as
-        ``undecided``, and the files of each version that a transaction reads and that is older than the retention."""
+        """The files to keep. Raises CatalogBehindLogError if the log has commits that the catalog lacks,
+        ResourceNotReadyError if the table was released. Cost: 1 HEAD, 1 LIST, 1 GET per staged commit that may be
+        ratified, that of ``undecided``, and the files of versions that transactions read and that are older than the
+        retention."""
         store, version = history.reader.store, history.latest.version
         check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)
         check_next(self._files, self._ledger.coordinator, self._record.table_id, version + 1)
@@ -60,13 +61,12 @@ class _CatalogClaims(vacuuming.Claims):
                 try:
                     used |= files_of(history, pin)
                 except VersionNotFoundError:
-                    continue  # log clean-up has deleted it, and the transaction cannot read it
+                    continue  # log clean-up has deleted the version, so the transaction cannot read it
         found.update(dict.fromkeys(used, Need.TRANSACTION))
         return found
 
     def _staged(self, history: LogHistory, rules: VacuumRules) -> Iterator[str]:
-        """The files that staged commits name which are not ratified, and younger than the retention: their writers may
-        still propose them."""
+        """The files in unratified staged commits younger than the retention, which their writers may still propose."""
         store, oldest_ms = history.reader.store, min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
         for meta in store.list_from(STAGED_COMMITS_DIRECTORY, f"{history.latest.version + 1:020d}"):
             if meta.modification_time_ms is not None and meta.modification_time_ms < oldest_ms:
@@ -74,14 +74,14 @@ class _CatalogClaims(vacuuming.Claims):
             try:
                 commit = decode_commit(store.get(staged_commit_path(meta.name)), history.latest.version + 1)
             except (InvalidCommitError, ObjectNotFoundError):
-                continue  # torn, or gone: it will not be ratified
+                continue  # truncated or deleted, so it will not be ratified
             for add in commit.adds:
                 yield from (add.path, *vector_files(add.deletion_vector))
             yield from (cdc.path for cdc in commit.cdc)
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """Cost: as ``LogStore.remove``; for each 500 files 3 calls of the coordinator, as ``undecided``, and 1 GET for
-        each commit since the plan."""
+        """Cost: that of ``LogStore.remove``; per 500 files 3 coordinator calls, that of ``undecided``, and 1 GET per
+        commit since the plan."""
         removed: list[Entry] = []
         for some in chunks(entries, lambda entry: entry.path):
             removed += self._remove(some, version)
@@ -94,7 +94,7 @@ class _CatalogClaims(vacuuming.Claims):
         try:
             in_use = self._in_use(version)
         except DeltaLogError:
-            end_marking(ledger, table, number, None)  # nothing is deleted by it
+            end_marking(ledger, table, number, None)  # nothing was deleted under this marking
             raise
         removed = super().remove([entry for entry in entries if entry.path not in in_use], version)
         gone = tuple(entry.path for entry in removed)
@@ -102,7 +102,7 @@ class _CatalogClaims(vacuuming.Claims):
         return removed
 
     def _in_use(self, version: int) -> set[str]:
-        # Undecided transactions first, then the log: so nothing is missed that is committed in between.
+        # Undecided transactions are read before the log, so that a commit in between is not missed.
         open_ = undecided(self._ledger, self._record.table_id)
         history = LogHistory(self._handle.reader, self._handle.refresh().log)
         check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)

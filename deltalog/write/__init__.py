@@ -1,1 +1,1 @@
-"""Writing: transactions, the actions staged on them, and rows that become data files under the rules of a table."""
+"""Writing: transactions, their staged actions, and data files that satisfy the table's rules."""

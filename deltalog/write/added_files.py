@@ -1,4 +1,4 @@
-"""Parquet files that other programs wrote below the table: their add actions, and checks of their rows.
+"""Add actions for Parquet files that other programs wrote below the table, and checks of their rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file,
 #consistency-between-table-metadata-and-data-files.
@@ -32,9 +32,9 @@ Examine = Callable[[str, Any], None]  # takes a file's path and its footer (pyar
 
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
-    """Check the rows of Parquet files by the rules of a layout, and move the high-water marks of identity columns past
-    their values. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the columns that the rules
-    use; memory is bounded."""
+    """Check the rows of Parquet files against the rules of a layout, and advance the high-water marks of identity
+    columns past their values. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the columns that
+    the rules use; memory is bounded."""
     if not layout.rules:
         return
     schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))
@@ -55,13 +55,13 @@ def describe_files(
     num_rows: int | None = None,
     examine: Examine | None = None,
 ) -> list[AddFile]:
-    """Add actions for Parquet files that lie below the table, from their footers.
+    """Add actions for Parquet files below the table, from their footers.
 
-    ``files``: pairs of a relative path, not percent-encoded, and the partition values as the log has them. The files
-    are made durable. ``num_rows``: the number of rows that they must have together. ``examine`` is called for each
-    file, in threads. Raises InvalidDataFileError, also for names that occur twice, SchemaMismatchError for a partition
-    value that is null (or empty, which means null) in a NOT NULL column, RowCountError, and what ``examine`` raises.
-    Cost: for each file 1 HEAD and 1 or 2 ranged GETs, in threads.
+    ``files``: pairs of a relative path, not percent-encoded, and the partition values in the log's serialization. The
+    files are made durable. ``num_rows``: the total number of rows that they must have. ``examine`` is called for each
+    file, in threads. Raises InvalidDataFileError, also for duplicate column names, SchemaMismatchError for a null (or
+    empty, which means null) partition value in a NOT NULL column, RowCountError, and what ``examine`` raises. Cost: for
+    each file 1 HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
     data_schema = layout.file_columns.stored
@@ -71,8 +71,8 @@ def describe_files(
         missing = next((name for name in required if not values.get(name)), None)
         if missing is not None:
             raise SchemaMismatchError(
-                f"{store.url}: {path} cannot be added: its partition value of {missing} is null, and the column is NOT "
-                "NULL."
+                f"{store.url}: {path} cannot be added: its partition value of {missing} is null, but the column is "
+                "NOT NULL."
             )
 
     def describe(item: tuple[str, Mapping[str, str | None]]) -> tuple[AddFile, int]:
@@ -92,15 +92,15 @@ def describe_files(
             raise _not_readable(store, path, error) from error
         if without_id is not None:
             raise InvalidDataFileError(
-                f"{store.url}: {path} cannot be added: its column {without_id} does not have the id of the table's "
-                "column. This table matches columns by id (delta.columnMapping.mode), so the column would be read as "
-                "null. Write the file with field ids.",
+                f"{store.url}: {path} cannot be added: its column {without_id} does not have the field id of the "
+                "table's column. This table matches columns by id (delta.columnMapping.mode), so the column would be "
+                "read as null. Write the file with field ids.",
                 path=path,
             )
         if twice is not None:
             raise InvalidDataFileError(
-                f"{store.url}: {path} cannot be added: it has two columns {twice[0]}{twice[2]} up to case, of which "
-                "readers return one or none. Write the file with one of them, or under another name.",
+                f"{store.url}: {path} cannot be added: it has two columns {twice[0]}{twice[2]} up to case, so readers "
+                "return one or neither. Drop or rename one of them.",
                 path=path,
             )
         if examine is not None:
@@ -124,7 +124,7 @@ def describe_files(
 
 def read_footer(store: LogStore, path: str) -> Any:
     """The footer of a Parquet file (pyarrow.parquet.FileMetaData), checked and reduced (``parquet.footers``). Raises
-    InvalidDataFileError where it is none, and StoreError. Cost: 1 or 2 ranged GETs."""
+    InvalidDataFileError if it is not a Parquet file, and StoreError. Cost: 1 or 2 ranged GETs."""
     try:
         with contextlib.closing(store.open_input(path)) as source:
             return footers.read_footer(source)
@@ -136,27 +136,27 @@ def read_footer(store: LogStore, path: str) -> Any:
 
 def _not_readable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"{store.url}: {path} cannot be added: it is not a Parquet file that can be read ({error}).",
+        f"{store.url}: {path} cannot be added: it cannot be read as a Parquet file ({error}).",
         path=path,
     )
 
 
 def check_rows(url: str, written: int | None, found: list[int]) -> None:
-    """Raises RowCountError unless files with these numbers of rows hold as many as were written; None: not known."""
+    """Raise RowCountError unless the files' row counts ``found`` add up to ``written``. None: unknown, not checked."""
     if written is None or written == sum(found):
         return
     fault = "Rows are missing" if written > sum(found) else "Rows are duplicated"
     raise RowCountError(
-        f"{url}: {written} rows were written, and the {len(found)} files hold {sum(found)}. {fault}, "
-        "and nothing was committed. Check that the writer's processes and this one have the table's storage under the "
-        "same path, and that nothing else deletes or copies files there; then write again.",
+        f"{url}: {written} rows were written, but the {len(found)} files hold {sum(found)}. {fault}; nothing was "
+        "committed. Check that the writer's processes and this one see the table's storage under the same path, and "
+        "that nothing else deletes or copies files there; then write again.",
         written=written,
         found=sum(found),
     )
 
 
 def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
-    """The names and types that an Arrow type or schema has in it."""
+    """The names and types of the direct children of an Arrow type or schema."""
     if isinstance(kind, pa.Schema):
         fields = list(kind)
     else:
@@ -165,7 +165,7 @@ def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
-    """The dotted path of the first column that a file has by its physical name but without its id; None: there is
+    """The dotted path of the first column that matches by physical name but lacks the field id; None if there is
     none."""
 
     def in_struct(schema: StructType, stored: Iterable[pa.Field]) -> str | None:

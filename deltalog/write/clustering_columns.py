@@ -21,19 +21,19 @@ from deltalog.protocol.schema import StructType
 
 #: The table feature.
 FEATURE = "clustering"
-#: As many as delta-spark allows.
+#: The limit of delta-spark.
 MOST_COLUMNS = 4
 
 
 def clustering_paths(columns: Sequence[str | Sequence[str]], metadata: Metadata) -> tuple[Path, ...]:
-    """The columns that a caller names, each as its path in the schema. Raises CallError for columns that are not there,
-    named twice, too many, or have no bounds in statistics, and SchemaMismatchError for a partitioned table."""
+    """Resolve clustering columns to paths in the schema. Raises CallError for unknown or duplicate columns, too many
+    columns, and columns without bounds in statistics, and SchemaMismatchError for a partitioned table."""
     if isinstance(columns, str):
-        raise CallError(f"Clustering columns are a list, as in [{columns!r}].")
+        raise CallError(f"Pass the clustering columns as a list: [{columns!r}].")
     if columns and metadata.partition_columns:
         raise SchemaMismatchError(
-            f"The table is partitioned by {', '.join(metadata.partition_columns)}, and a clustered table has no "
-            "partition columns. Leave the clustering columns out."
+            f"The table is partitioned by {', '.join(metadata.partition_columns)}, and a clustered table cannot have "
+            "partition columns. Omit the clustering columns."
         )
     if len(columns) > MOST_COLUMNS:
         raise CallError(f"A table is clustered by at most {MOST_COLUMNS} columns; got {len(columns)}.")
@@ -46,8 +46,8 @@ def clustering_paths(columns: Sequence[str | Sequence[str]], metadata: Metadata)
         leaf = _leaf(path, schema, "none")
         if isinstance(leaf.data_type, StructType) or "minValues" not in leaf.groups:
             raise CallError(
-                f"A table cannot be clustered by {path_text(path)}, which is of type {leaf.data_type}: statistics have "
-                "no bounds of such columns."
+                f"A table cannot be clustered by {path_text(path)}: statistics have no bounds for columns of type "
+                f"{leaf.data_type}."
             )
     return paths
 
@@ -61,7 +61,7 @@ def _leaf(path: Path, schema: StructType, mode: column_mapping.Mode) -> Leaf:
 
 
 def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path], table: str) -> None:
-    """Refuse columns of which a file has no bounds, unless all its values are null. Raises CallError."""
+    """Raise CallError for a column that has no bounds in some file, unless all its values there are null."""
     mode = column_mapping.mode_of(metadata.configuration)
     leaves = [_leaf(path, metadata.schema, mode) for path in paths]
     if not leaves:
@@ -73,7 +73,8 @@ def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path],
         without = files.filter(pc.and_(pc.is_null(low), pc.invert(is_null)))
         if without.num_rows:
             raise CallError(
-                f"{table}: {without.num_rows} files have no statistics of {path_text(path)}, as the first, "
-                f"{without['path'][0]}, and a table is clustered by columns of which all have them. Rewrite the files "
-                "with more indexed columns (delta.dataSkippingNumIndexedCols), or leave the column out."
+                f"{table}: {without.num_rows} files lack statistics of {path_text(path)}, the first is "
+                f"{without['path'][0]}. Clustering columns need statistics in every file. Compute them "
+                "(compute_statistics), with more indexed columns (delta.dataSkippingNumIndexedCols) if needed, or "
+                "omit the column."
             )

@@ -1,4 +1,4 @@
-"""What a caller says of a commit, as its commitInfo has it: texts, and values of JSON. Pure.
+"""Serializes the caller's commitInfo fields: text and JSON values. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """
@@ -16,25 +16,25 @@ UserMetadata = str | Mapping[str, Any] | None
 
 
 def metadata_text(user_metadata: UserMetadata) -> str | None:
-    """``userMetadata``: a text as it is, a mapping as JSON. Raises CallError."""
+    """``userMetadata``: text unchanged, a mapping as JSON. Raises CallError."""
     if user_metadata is None:
         return None
     if isinstance(user_metadata, str):
         return str(plain(user_metadata))
     if not isinstance(user_metadata, Mapping):
-        raise CallError(f"user_metadata is text or a mapping of JSON values; got {type(user_metadata).__name__}.")
+        raise CallError(f"user_metadata must be text or a mapping of JSON values, not {type(user_metadata).__name__}.")
     return json_text(dict(user_metadata), sort_keys=True)
 
 
 def operation_text(name: str) -> str:
     """``operation``. Raises CallError."""
     if not isinstance(name, str):
-        raise CallError(f"The operation that a commit names is text; got {name!r}.")
+        raise CallError(f"The operation of a commit must be text, not {name!r}.")
     return str(plain(name))
 
 
 def parameter_texts(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """``operationParameters``: each value as JSON, and a text as it is. Raises CallError."""
+    """``operationParameters``: text unchanged, other values as JSON. Raises CallError."""
     return {
         name: str(plain(value)) if isinstance(value, str) else canonical_json(value)
         for name, value in _named(parameters, "parameters")
@@ -48,5 +48,5 @@ def metric_texts(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 def _named(values: Mapping[str, Any], what: str) -> list[tuple[str, Any]]:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise CallError(f"The {what} of a commit are a mapping from names to values; got {values!r}.")
+        raise CallError(f"The {what} of a commit must be a mapping from names to values, not {values!r}.")
     return [(plain(name), value) for name, value in values.items()]

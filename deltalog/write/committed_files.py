@@ -1,4 +1,4 @@
-"""Refuses files that a version of the table has added: they must be neither added again nor deleted."""
+"""Checks for files that a version has already added: they must be neither added again nor deleted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from deltalog.errors import FilesCommittedError, MissingVersionError
 from deltalog.protocol.paths import are_ordinary
 from deltalog.read.snapshot import Snapshot
 
-# Up to this number commits are read one by one; beyond it reading the state of the table costs less.
+# Up to this number, commits are read one by one; beyond it, reading the table state costs less.
 _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """Those of these paths, as in the store, that are live files, with their row numbers in ``Snapshot.files``."""
+    """The live files among these store paths, with their row numbers in ``Snapshot.files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
@@ -28,19 +28,18 @@ def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int
 
 
 def check_not_live(snapshot: Snapshot, paths: Sequence[str]) -> None:
-    """Raise FilesCommittedError when one of these paths, as they are in the store, is a live file. Cost: as
-    ``Snapshot.files``."""
+    """Raise FilesCommittedError if one of these store paths is a live file. Cost: as ``Snapshot.files``."""
     for path in live_file_rows(snapshot, paths):
         raise _committed(snapshot, path, None, "Nothing was committed.")
 
 
 def check_never_committed(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
-    """Raise FilesCommittedError when a commit after the version ``since`` (None: any commit) has added one of these
-    files, named as in the log, whether it is still live or was removed. ``outcome``: a sentence for the message, on
-    what was not done.
+    """Raise FilesCommittedError if a commit after version ``since`` (None: any commit) has added one of these files,
+    even if it was removed later. ``names``: paths as in the log. ``outcome``: a sentence for the message that says what
+    was not done.
 
-    Cost: 1 GET for each version since; where these are more than 100, or deleted from the log, as ``Snapshot.files``
-    and ``FileCache.tombstones``: files whose tombstones have expired are not detected then.
+    Cost: 1 GET for each version since. If these are more than 100, or log clean-up has deleted them, as
+    ``Snapshot.files`` and ``FileCache.tombstones``; files whose tombstones have expired are not detected then.
     """
     wanted = set(names)
     if since is not None and snapshot.version - since <= _FEW_COMMITS:

@@ -1,4 +1,5 @@
-"""Arrow rows as data files of a table: made to fit its columns and rules, partitioned, and described as add actions.
+"""Writes Arrow rows as data files: casts them to the table's columns, applies its rules, partitions them, and returns
+add actions.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #writer-requirements-for-clustered-table.
 """
@@ -46,12 +47,12 @@ CHANGES_DIRECTORY = "_change_data"
 class WriteLayout:
     """How data files are written.
 
-    ``indexed``: the paths, as files have them, of the leaf columns with statistics. ``mapping``: which names and ids
-    the files have for the columns. ``prefix_length``: of the random prefix of a path, in characters (0: Hive
-    directories). ``rules``: what is checked and filled in; empty for existing rows that are only moved.
-    ``extra_columns``: columns of the files that are not in the table, such as the row ids of moved rows; they come
-    last and have no statistics. ``as_changes``: files are change files. ``checksum``: the hash recorded for each.
-    ``is_new``: the rows are not in the table yet, so that a null struct must not have a NOT NULL field.
+    ``indexed``: the physical paths of the leaf columns with statistics. ``mapping``: the column mapping mode.
+    ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories). ``rules``: the checks
+    to apply and the columns to fill in; empty for existing rows that are copied. ``extra_columns``: file columns that
+    are not in the table, such as the row ids of copied rows; they come last and have no statistics. ``as_changes``:
+    whether the files are change files. ``checksum``: the hash to record for each file. ``is_new``: whether the rows are
+    new to the table; a struct with a NOT NULL field then must not be null.
     """
 
     schema: StructType
@@ -66,12 +67,12 @@ class WriteLayout:
     is_new: bool = False
 
     @classmethod
-    def of(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
+    def for_table(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
         """The layout of a table. ``clustered_by``: the paths of columns that always have statistics. Raises
         CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration
         mapping = column_mapping.mode_of(configuration)
-        # After a column is renamed, the name in a Hive directory would mean no column, or another one.
+        # After a rename, the column name in a Hive directory would be unknown or that of another column.
         prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
         return cls(
             metadata.schema,
@@ -83,7 +84,7 @@ class WriteLayout:
 
     @functools.cached_property
     def row_schema(self) -> StructType:
-        """The columns of the rows to be written."""
+        """The columns of the rows to write."""
         return StructType((*self.schema.fields, *self.extra_columns))
 
     @functools.cached_property
@@ -94,7 +95,7 @@ class WriteLayout:
 
     def path(self, values: Mapping[str, str | None], unique: str, codec: str = "snappy") -> str:
         """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
-        change files are in one directory. ``unique``: ends in random letters and digits."""
+        change files are in one directory. ``unique``: must end in random letters and digits."""
         if self.as_changes:
             return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
         name = f"part-{unique}.{codec}.parquet"
@@ -107,10 +108,10 @@ class WriteLayout:
 def write_rows(
     store: LogStore, reader: pa.RecordBatchReader, layout: WriteLayout, new_uuid: Callable[[], str], clock_ms: int
 ) -> tuple[list[AddFile], int]:
-    """Write a stream into new files, durable when this returns. Returns the add actions and the number of rows.
+    """Write a stream into new files, durable on return. Returns the add actions and the number of rows.
 
     On any error the files written so far are removed, best effort. Memory: about twice BUFFER_BYTES. Raises
-    SchemaMismatchError when the rows do not fit the schema. Cost: 1 PUT for each file.
+    SchemaMismatchError if the rows do not fit the schema. Cost: 1 PUT for each file.
     """
     adds: list[AddFile] = []
     rows = 0
@@ -126,7 +127,7 @@ def write_rows(
 
 
 def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
-    """Remove files that no commit names, best effort: what could not be removed, and why, is returned."""
+    """Delete files that no commit names, best effort. Returns the failures."""
     failures: list[Exception] = []
     for path in add_paths:
         try:
@@ -137,10 +138,9 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
-    """Delete all files of a distributed job that the store finds, best effort: of a job that has failed, so that no
-    version can name them. Their names begin with ``part-`` or ``cdc-`` and the id of the job. Returns their number.
-    Cost: 1 LIST for each 1,000 objects below the table, at most 100, and 1 DELETE for each file; nothing on stores
-    without such a listing."""
+    """Delete all files of a failed distributed job, best effort; no version can name them. Their names begin with
+    ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects below
+    the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
     name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
     in_root = not (layout.partition_columns or layout.prefix_length)
     prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
@@ -150,7 +150,7 @@ def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
 
 
 def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of change files: with the change type as their last column."""
+    """Append the change type to the rows, as the last column."""
     for batch in as_batches(batches):
         yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
@@ -161,7 +161,8 @@ def change_file(add: AddFile) -> AddCDCFile:
 
 
 def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.Table]:
-    """Tables of the table's schema, of TARGET_BYTES (partitioned: BUFFER_BYTES) in memory or less."""
+    """Collect rows, cast to the table's schema, into Arrow tables of about TARGET_BYTES (partitioned: BUFFER_BYTES) in
+    memory."""
     limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
@@ -179,9 +180,9 @@ def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.
 
 
 def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES, is_new: bool = False) -> pa.Table:
-    """The rows with the table's columns, in its order and types, as its rules want them. ``is_new``: as in
-    ``WriteLayout``. Raises SchemaMismatchError also for columns that would be lost: those that the table lacks, or that
-    are there twice up to case."""
+    """Cast rows to the table's columns, in its order and types, and apply its rules. ``is_new``: as in ``WriteLayout``.
+    Raises SchemaMismatchError, also for columns that would be lost: unknown columns, and names that are equal up to
+    case."""
     given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
     lost = given.keys() - {column.name.lower() for column in schema}
     if lost or len(given) < table.num_columns:
@@ -221,19 +222,19 @@ def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
 
 
 def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
-    """Refuse nulls in a NOT NULL column, and in NOT NULL fields below structs, lists and maps that are there.
-    ``is_new``: also structs that are null and have a NOT NULL field, outside of lists and maps. delta-spark takes that
-    field for a null, and can neither delete, update nor compact in a file with such a row; rows that are in the table
-    already can be moved."""
+    """Raise SchemaMismatchError for nulls in a NOT NULL column, or in NOT NULL fields of structs, lists and maps that
+    are not null. ``is_new``: also for a null struct with a NOT NULL field, outside of lists and maps: delta-spark reads
+    that field as null, and cannot delete, update or compact in a file with such a row. Existing rows of this kind can
+    be copied."""
     if not column.nullable and values.null_count:
-        raise SchemaMismatchError(f"Column {name} is NOT NULL and the data has nulls in it.")
+        raise SchemaMismatchError(f"Column {name} is NOT NULL, but the data has nulls in it.")
     data_type = column.data_type
     if isinstance(data_type, StructType):
         required = next(required_fields(data_type), None) if is_new and values.null_count else None
         if required is not None:
             raise SchemaMismatchError(
-                f"Column {name}.{'.'.join(required)} is NOT NULL and {name} is null in the data, so that the field has "
-                f"no value. Give {name} a value, or make the field nullable (set_column)."
+                f"Column {name}.{'.'.join(required)} is NOT NULL, but {name} is null in the data, so the field has no "
+                f"value. Give {name} a value, or make the field nullable (set_column)."
             )
         present = values.drop_null() if values.null_count else values
         for child, field in zip(present.flatten(), data_type.fields, strict=True):
@@ -248,7 +249,7 @@ def check_not_null(values: Any, column: StructField, name: str, is_new: bool = F
 
 
 def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
-    """The paths of NOT NULL fields of a struct, and of those below structs in it."""
+    """The paths of the NOT NULL fields of a struct, including those of nested structs."""
     for field in struct.fields:
         if not field.nullable:
             yield (field.name,)
@@ -257,8 +258,8 @@ def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
 
 
 def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each partition without the partition columns, with its values as the log has them, in the order in
-    which they first occur. Raises SchemaMismatchError."""
+    """The rows of each partition without the partition columns, with its serialized values, in order of first
+    occurrence. Raises SchemaMismatchError."""
     if not layout.partition_columns:
         yield {}, table
         return
@@ -282,7 +283,7 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
         found = firsts.to_pylist()
     except (OverflowError, ValueError) as error:
         raise SchemaMismatchError(
-            f"A value of the partition columns {', '.join(names)} lies outside the years 1 to 9999: {error}."
+            f"A value of the partition columns {', '.join(names)} is outside the years 1 to 9999: {error}."
         ) from None
     for group, piece in zip(found, pieces, strict=True):
         texts = tuple(
@@ -299,8 +300,8 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
 
 
 def _ends_of_runs(columns: Sequence[Any]) -> list[int] | None:
-    """Where rows with equal values that follow each other end, as they do where partitions come one after another; None
-    where these runs are short, and rows are better collected one by one."""
+    """The ends of runs of equal rows, for rows ordered by partition; None if the runs are short, so that grouping is
+    faster."""
     ends = set[int]()
     for column in columns:
         try:

@@ -1,7 +1,7 @@
 """Writes deletion vectors into files below the table.
 
-The log itself could hold small ones. None are written there: delta-spark's VACUUM fails with a MatchError on a table
-that has one (VacuumCommand.getDeletionVectorRelativePathAndSize, 3.1 to 4.4). They are read.
+The protocol allows small vectors inline in the log. They are read, but not written: delta-spark's VACUUM fails with a
+MatchError on a table that has one (VacuumCommand.getDeletionVectorRelativePathAndSize, 3.1 to 4.4).
 
 Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format, #deletion-vector-files,
 #writer-requirement-for-deletion-vectors.
@@ -18,7 +18,7 @@ from deltalog.protocol import deletion_vectors
 from deltalog.protocol.actions import DeletionVector
 from deltalog.storage.base import LogStore
 
-# Some readers fetch the whole file for each vector in it, so files are kept small.
+# Some readers fetch the whole file for each vector, so files are kept small.
 FILE_BYTES = 2 << 20
 
 
@@ -29,11 +29,11 @@ def write_deletion_vectors(
     prefix_length: int,
     written: Callable[[str], None],
 ) -> list[DeletionVector]:
-    """Store sets of row positions, durable when this returns. Returns their descriptors, in order.
+    """Store sets of row positions, durable on return. Returns their descriptors, in order.
 
-    ``prefix_length``: of the random directory of a file, in characters; 0: no directory. ``written`` is called with the
-    path of each file before it is written. Raises InvalidActionError for a vector over the cap, StoreError. Cost: 1 PUT
-    for each FILE_BYTES of vectors.
+    ``prefix_length``: the length of a file's random directory name, in characters; 0: no directory. ``written`` is
+    called with the path of each file before it is written. Raises InvalidActionError for a vector over the size limit,
+    StoreError. Cost: 1 PUT for each FILE_BYTES of vectors.
     """
     encoded = [deletion_vectors.encode(positions) for positions in vectors]
     found: dict[int, DeletionVector] = {}
@@ -65,10 +65,10 @@ def _packed(encoded: Sequence[bytes]) -> Iterator[list[int]]:
 
 
 def masked_statistics(text: str | None, rows: int) -> str:
-    """The statistics of a file with a deletion vector: bounds hold, but are no longer tight.
+    """The statistics of a file with a deletion vector: bounds are valid, but no longer tight.
 
-    ``rows``: of the Parquet file, deleted ones included, which must be known for such a file. Bounds stay as they
-    are written, digit for digit. Spec: PROTOCOL.md#per-file-statistics.
+    ``rows``: the number of rows in the Parquet file, deleted ones included; the protocol requires it for such a file.
+    The text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
     """
     try:
         statistics = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])

@@ -1,4 +1,4 @@
-"""The values that a transaction gives to identity columns: one after another, each once. Pure.
+"""Generates the values of identity columns in a transaction. Pure.
 
 Spec: PROTOCOL.md#identity-columns.
 """
@@ -19,18 +19,18 @@ Marks = Mapping[str, int | None]
 
 
 class IdentityValues:
-    """The identity columns of one transaction, by name, with the high-water marks that its rows have reached.
+    """The identity columns of one transaction, by name, with their high-water marks.
 
-    Two transactions that begin on the same version generate the same values; the marks are in the metadata, so the
-    second commit is a conflict.
+    Two transactions on the same version generate the same values. The marks are in the metadata, so the second commit
+    is a conflict.
     """
 
     def __init__(self, table: str) -> None:
         self._table = table
         self._columns: dict[str, Identity] = {}
 
-    def take_up(self, columns: Iterable[Identity]) -> None:
-        """Continue with the identity columns of a schema, at the mark of the schema or the own one, if it is
+    def resume(self, columns: Iterable[Identity]) -> None:
+        """Continue with the identity columns of a schema, from the schema's mark or this object's, whichever is
         further."""
         found = dict[str, Identity]()
         for column in columns:
@@ -49,44 +49,44 @@ class IdentityValues:
 
     @property
     def marks(self) -> Marks:
-        """The high-water marks so far. ``go_back`` takes them."""
+        """The current high-water marks, for ``reset_to``."""
         return {name: column.mark for name, column in self._columns.items()}
 
-    def go_back(self, marks: Marks) -> None:
-        """Generate the values after ``marks`` once more, for the same rows in the same order."""
+    def reset_to(self, marks: Marks) -> None:
+        """Go back to earlier marks, to generate the same values again for the same rows in the same order."""
         self._columns = {name: replace(column, mark=marks[name]) for name, column in self._columns.items()}
 
     def check_given(self, names: Iterable[str]) -> None:
-        """Refuse values for columns that are GENERATED ALWAYS, in new rows with the columns ``names``. Raises
-        SchemaMismatchError."""
+        """Raise SchemaMismatchError if new rows with the columns ``names`` have values for a GENERATED ALWAYS
+        column."""
         given = {name.lower() for name in names}
         for name, column in self._columns.items():
             if name.lower() in given and not column.is_explicit:
                 raise SchemaMismatchError(
-                    f"{self._table}: column {name} is {column.text}, and the data has values for it. Leave the column "
-                    "out of the data, or declare it BY DEFAULT in a new table."
+                    f"{self._table}: column {name} is {column.text}, but the data has values for it. Drop the column "
+                    "from the data, or declare it BY DEFAULT in a new table."
                 )
 
     def check_assigned(self, names: Iterable[str]) -> None:
-        """Refuse new values for identity columns in rows that the table has. Raises SchemaMismatchError."""
+        """Raise SchemaMismatchError if an update assigns an identity column."""
         assigned = {name.lower() for name in names}
         for name, column in self._columns.items():
             if name.lower() in assigned:
                 raise SchemaMismatchError(
-                    f"{self._table}: column {name} is {column.text}, and values of identity columns cannot be updated. "
-                    "Leave the column out of the assignments."
+                    f"{self._table}: column {name} is {column.text}, and identity columns cannot be updated. Remove "
+                    "it from the assignments."
                 )
 
     def generated(self, name: str, count: int) -> Any:
-        """The values of ``count`` more rows, as an Arrow array. Raises ConstraintViolationError where a value would
-        overflow."""
+        """Generate the values of ``count`` more rows, as an Arrow array. Raises ConstraintViolationError if a value
+        would overflow."""
         column = self._columns[name]
         first = column.next_value()
         last = first + (count - 1) * column.step
         if count and not (fits(first) and fits(last)):
             raise ConstraintViolationError(
-                f"{self._table}: column {name} ({column.text}) has no values left: the next is {first}, of which "
-                f"{count} more rows would need values up to {last}, beyond 64 bits. Nothing was committed.",
+                f"{self._table}: column {name} ({column.text}) has no values left: {count} more rows need the values "
+                f"{first} to {last}, beyond 64 bits. Nothing was committed.",
                 constraint=f"column {name}",
                 expression=column.text,
                 violations=count,
@@ -94,11 +94,11 @@ class IdentityValues:
         if count:
             self._columns[name] = replace(column, mark=last)
         start, step = int64s([first if count else 0, column.step])
-        # Where a product wraps around, the sum does too: first and last fit.
+        # If a product wraps around, the sum wraps back: first and last fit.
         return pc.add(pc.multiply(row_numbers(count), step), start)
 
     def note(self, name: str, values: Any) -> None:
-        """Move the mark past values that the data has, an Arrow array or chunked array."""
+        """Advance the mark past values in the data, an Arrow array or chunked array."""
         column = self._columns[name]
         bounds = pc.min_max(combined(values)).as_py()
         value = bounds["max" if column.step > 0 else "min"]
@@ -106,6 +106,6 @@ class IdentityValues:
             self._columns[name] = column.advanced(value)
 
     def note_all(self, rows: Any) -> None:
-        """As ``note``, for rows that have all identity columns, an Arrow table."""
+        """As ``note``, for an Arrow table with all identity columns."""
         for name in self._columns:
             self.note(name, rows.column(name))

@@ -1,4 +1,4 @@
-"""The input data of callers as Arrow streams. A stream that was already read is refused: its rows would be missing.
+"""Callers' input data as Arrow streams. A stream that was already read is refused: its rows would be missing.
 
 Arrow cannot distinguish an exhausted stream from an empty one, so streams that were read are remembered.
 """
@@ -23,17 +23,17 @@ from deltalog.errors import CallError
 
 T = TypeVar("T")
 
-# Iterators without weak references, such as map and zip, are kept alive to be recognised: this number of the latest.
+# Iterators that do not support weak references, such as map and zip, are kept alive to be recognised: the latest few.
 _MAX_STRONG = 8
-_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # what pandas calls an index without a name
+_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # pandas' column for an unnamed index
 _lock = threading.Lock()
 _read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _read_strong: deque[Any] = deque(maxlen=_MAX_STRONG)
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """Data with the Arrow C stream interface, or a record batch, as a reader, without the unnamed index of pandas.
-    Raises CallError, also for a stream that was read before."""
+    """A reader for data with the Arrow C stream interface, or a record batch, without pandas' unnamed index. Raises
+    CallError, also for a stream that was read before."""
     reader = _reader(data)
     return _with_pandas_columns(reader, type(data).__module__.partition(".")[0] == "pandas")
 
@@ -50,7 +50,7 @@ def _reader(data: Any) -> pa.RecordBatchReader:
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             raise CallError(
                 f"Data of type {type(data).__name__} cannot be read as an Arrow stream: {error}. If it was read "
-                "before, create a new one for each call."
+                "before, create a new object for each call."
             ) from error
     raise CallError(
         f"Data of type {type(data).__name__} has no __arrow_c_stream__. Pass a pyarrow Table or RecordBatchReader, "
@@ -59,8 +59,8 @@ def _reader(data: Any) -> pa.RecordBatchReader:
 
 
 def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.RecordBatchReader:
-    """The stream without columns that are an index of pandas without a name. ``is_frame``: it is of a data frame, whose
-    named index is a column even where pandas leaves it out since its numbers follow each other."""
+    """The stream without the columns of an unnamed pandas index. ``is_frame``: the data is a data frame; its named
+    index becomes a column even if pandas stores it only as a range."""
     schema = reader.schema
     indexes = _indexes_of_pandas(schema)
     unnamed = {each for each in indexes if isinstance(each, str) and _UNNAMED.fullmatch(each)}
@@ -83,7 +83,7 @@ def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.Rec
 
 
 def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
-    """What the metadata of pandas in a schema says of the index: names of columns, and ranges that are no columns."""
+    """The index in the pandas metadata of a schema: column names, and ranges that have no column."""
     try:
         found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
     except (KeyError, ValueError, TypeError):
@@ -92,37 +92,37 @@ def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
 
 
 def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
-    """Data with the Arrow C stream interface, or an iterable of record batches, as batches. Raises CallError, also for
-    a stream that was read before."""
+    """The batches of data with the Arrow C stream interface, or of an iterable of record batches. Raises CallError,
+    also for a stream that was read before."""
     if hasattr(data, "__arrow_c_stream__"):
         return read_once(as_reader(data))
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
-        raise CallError(f"Rows are an iterable of Arrow record batches; got {shown(data)}.")
+        raise CallError(f"Rows must be an iterable of Arrow record batches, not {shown(data)}.")
     return map(_batch, read_once(data))
 
 
 def _batch(batch: Any) -> pa.RecordBatch:
     if not isinstance(batch, pa.RecordBatch):
-        raise CallError(f"Rows are an iterable of Arrow record batches; one item is {shown(batch)}.")
+        raise CallError(f"Rows must be an iterable of Arrow record batches, but one item is {shown(batch)}.")
     return batch
 
 
 def is_in_memory(data: Any) -> bool:
-    """Whether reading data runs no code of its caller: tables and lists, not streams and generators."""
+    """Whether reading the data runs no caller code: true for tables and lists, not for streams and generators."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (pa.Table, pa.RecordBatch, list, tuple, bytes)) or package in ("pandas", "polars")
 
 
 def check_unread(data: object) -> None:
-    """Raise CallError for an Arrow stream, or an iterator, that was read here before."""
+    """Raise CallError for an Arrow stream or an iterator that was read before."""
     with _lock:
         if _was_read(data):
             raise _read_before(data)
 
 
 def read_once(data: Iterable[T], *, is_callers: bool = False) -> Iterator[T]:
-    """An iterator over ``data`` from its beginning. ``is_callers``: a caller made it, so iterators without weak
-    references are remembered too. Raises CallError as ``check_unread``."""
+    """An iterator over ``data`` from its beginning. ``is_callers``: the data comes from a caller, so iterators without
+    weak references are remembered too. Raises CallError as ``check_unread``."""
     iterator = iter(data)
     if iterator is data or isinstance(data, pa.RecordBatchReader):
         with _lock:
@@ -145,6 +145,6 @@ def _was_read(data: object) -> bool:
 def _read_before(data: object) -> CallError:
     return CallError(
         f"This {type(data).__name__} was read before and can be read only once, so its rows would be missing. Nothing "
-        "was committed. Pass a table, a data frame or a list; or create a new one for each call (in retrying(): inside "
-        "the function that is repeated)."
+        "was committed. Pass a table, a data frame or a list, or create a new stream for each call (with retrying(), "
+        "inside the repeated function)."
     )

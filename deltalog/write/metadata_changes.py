@@ -1,4 +1,4 @@
-"""The changes of protocol, metadata and metadata domains that a transaction makes to its base version.
+"""The changes of protocol, metadata and metadata domains in a transaction.
 
 Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
 #format-specification, #identity-columns, #clustered-table.
@@ -40,13 +40,12 @@ from deltalog.write.clustering_columns import FEATURE, clustering_paths
 class MetadataChanges:
     """Protocol and metadata as a transaction will leave them, and the metadata domains that it changes.
 
-    ``base``: the version that is changed; None where the table is created. ``protocol`` and ``metadata``: as the
-    transaction will leave them. Each change includes what it requires: features, ids and physical names of columns.
-    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails.
-
-    ``depends_on_metadata``: whether metadata was set. Setting it to its current value writes nothing, but conflicts
-    with a change of it. ``depends_on_files``: whether a change is valid for the files of the base only, so that a file
-    that another writer adds is a conflict.
+    ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
+    transaction. Each change includes what it requires: features, column ids and physical names. Actions are normalised
+    to what readers of the log will decode, or InvalidActionError is raised. ``depends_on_metadata``: whether metadata
+    was set. Setting it to its current value writes nothing, but conflicts with a concurrent change.
+    ``depends_on_files``: whether a change is valid only for the files of the base, so that a file added by another
+    writer is a conflict.
     """
 
     protocol: Protocol
@@ -72,7 +71,7 @@ class MetadataChanges:
         self.start_from(base)
 
     def start_from(self, base: LogSnapshot | None) -> None:
-        """Take another version as the base. What was set stays set."""
+        """Rebase on another version. Values that were set are kept."""
         self.base = base
         if base is not None:
             self.protocol = self.protocol if self._depends_on_protocol else base.protocol
@@ -82,30 +81,29 @@ class MetadataChanges:
 
     @property
     def changed_metadata(self) -> Metadata | None:
-        """The metadata where it is not that of the base."""
+        """The metadata if it differs from the base's."""
         return None if self.base is not None and self.metadata == self.base.metadata else self.metadata
 
     @property
     def changed_protocol(self) -> Protocol | None:
-        """The protocol where it is not that of the base."""
+        """The protocol if it differs from the base's."""
         return None if self.base is not None and self.protocol == self.base.protocol else self.protocol
 
     @property
     def domains(self) -> tuple[DomainMetadata, ...]:
-        """The domainMetadata actions, one for each domain that is changed."""
+        """The domainMetadata actions, one for each changed domain."""
         return tuple(self._domains)
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that the table is clustered by, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        """The clustering columns, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
         existing = None if self.base is None else self.base.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
         domain = next((each for each in self._domains if each.domain == column_mapping.CLUSTERING_DOMAIN), existing)
         return column_mapping.clustered_by(domain, self.metadata)
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """The identity columns, where the protocol has the feature. Raises UnsupportedFeatureError for one that cannot
-        be filled."""
+        """The identity columns if the protocol has the feature. Raises UnsupportedFeatureError for an invalid one."""
         if IDENTITY_KEY not in self.metadata.schema_string:
             return ()
         if "identityColumns" not in features.writer_features(self.protocol):
@@ -119,7 +117,7 @@ class MetadataChanges:
     # -------------------------------------------------------------------------------------------------- changes
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Replace the schema, and the partition columns where given. As ``Transaction.set_schema``."""
+        """Replace the schema, and the partition columns if passed. As ``Transaction.set_schema``."""
         schema_string = identity_columns.keeping_marks(schema, self.metadata.schema).to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
@@ -137,8 +135,8 @@ class MetadataChanges:
         tracked = ENABLE_ROW_TRACKING.read(self.metadata.configuration)
         if ENABLE_ROW_TRACKING.read(assigned) and ROW_TRACKING_SUSPENDED.read(assigned):
             raise InvalidPropertyError(
-                f"{ENABLE_ROW_TRACKING.key} and {ROW_TRACKING_SUSPENDED.key} cannot both be true: files that are added "
-                "while row tracking is suspended get no row ids.",
+                f"{ENABLE_ROW_TRACKING.key} and {ROW_TRACKING_SUSPENDED.key} cannot both be true: files added while "
+                "row tracking is suspended get no row ids.",
                 key=ENABLE_ROW_TRACKING.key,
             )
         if self.base is not None and not tracked and ENABLE_ROW_TRACKING.read(kept):
@@ -147,7 +145,7 @@ class MetadataChanges:
         self._set_protocol(features.with_features(self.protocol, named))
 
     def unset_properties(self, keys: Iterable[str]) -> None:
-        """Table properties removed; absent ones are ignored."""
+        """Remove table properties; absent ones are ignored."""
         removed = set(keys)
         check_assignment(dict.fromkeys(removed))
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
@@ -164,7 +162,7 @@ class MetadataChanges:
         self._replace(**{key: value for key, value in given.items() if value is not None})
 
     def set_protocol(self, protocol: Protocol) -> None:
-        """Replace the protocol. It must have every feature that the table needs."""
+        """Replace the protocol. It must have all features that the table needs."""
         self._set_protocol(protocol)
 
     def set_state(self, protocol: Protocol, metadata: Metadata) -> None:
@@ -175,15 +173,15 @@ class MetadataChanges:
         self.depends_on_metadata = True
 
     def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
-        """Set the clustering columns, each as its path; none: the table is no longer clustered. Files are not
-        checked. Raises CallError, SchemaMismatchError."""
+        """Set the clustering columns, as paths; an empty sequence ends clustering. Files are not checked. Raises
+        CallError, SchemaMismatchError."""
         paths = clustering_paths(columns, self.metadata)
         mode = column_mapping.mode_of(self.metadata.configuration)
         self.stage_domain(column_mapping.clustering_domain(paths, self.metadata.schema, mode))
         self._set_protocol(features.with_features(self.protocol, [FEATURE]))
 
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
-        """Move the high-water marks of identity columns on, by name. Without a change of one nothing is staged."""
+        """Raise the high-water marks of identity columns, by name. Stages nothing if none changes."""
         before = self.metadata.schema if marks else None
         after = None if before is None else identity_columns.with_marks(before, marks)
         if after is not None and after != before:
@@ -197,14 +195,14 @@ class MetadataChanges:
         self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
 
     def remove_domain(self, domain: str) -> None:
-        """A user's domain removed; an absent one is ignored. Raises CallError as ``set_domain``."""
+        """Remove a custom domain; an absent one is ignored. Raises CallError as ``set_domain``."""
         _check_user_domain(domain, "")
         for existing in () if self.base is None else self.base.state.domains.values():
             if existing.domain == domain:
                 self.stage_domain(msgspec.structs.replace(existing, removed=True))
 
     def stage_domain(self, action: DomainMetadata) -> None:
-        """Stage a domainMetadata action, also of a system domain; the last one for a domain wins."""
+        """Stage a domainMetadata action, of a custom or system domain. The last action for a domain wins."""
         action = as_read_back(action, DomainMetadata)
         self._domains = [*(each for each in self._domains if each.domain != action.domain), action]
         self._set_protocol(features.with_features(self.protocol, ["domainMetadata"]))
@@ -228,19 +226,19 @@ class MetadataChanges:
         names = ", ".join(path_text(column) for column in columns)
         if self.metadata.partition_columns:
             raise SchemaMismatchError(
-                f"The table is clustered by {names}, and a clustered table has no partition columns. Leave them out."
+                f"The table is clustered by {names}, and a clustered table cannot have partition columns. Omit them."
             )
         try:
             self.clustering_columns  # noqa: B018
         except CorruptTableError:
             raise SchemaMismatchError(
-                f"The table is clustered by {names}, and the new schema lacks that, or has it as another column. Keep "
-                "these columns, or end the clustering with cluster_by([])."
+                f"The table is clustered by {names}, and the new schema lacks one of these columns, or has another "
+                "column under its name. Keep these columns, or end the clustering with cluster_by([])."
             ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn row tracking on while files have no row ids. Where other writers may not assign them yet, a
-        file that one adds before the commit is a conflict."""
+        """Refuse to turn row tracking on while files have no row ids. If other writers may not assign them yet, a file
+        that one of them adds before the commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(
@@ -253,8 +251,8 @@ class MetadataChanges:
 
 def _check_user_domain(domain: str, configuration: str) -> None:
     if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
-        raise CallError(f"A metadata domain has a name and a configuration as text; got {domain!r}.")
+        raise CallError(f"A metadata domain must have a name and a configuration, both text; got {domain!r}.")
     if domain.startswith("delta."):
         raise CallError(
-            f"The metadata domain {domain!r} is reserved for Delta: choose a name without the prefix delta."
+            f"The metadata domain {domain!r} is reserved for Delta. Choose a name without the prefix delta."
         )

@@ -1,4 +1,4 @@
-"""Writes rows into the files of their partitions as they come, row group by row group.
+"""Writes streams of rows into partition files, row group by row group.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics.
 """
@@ -20,9 +20,9 @@ from deltalog.storage.base import LogStore, keep_cleanup_errors
 from deltalog.write.data_files import TARGET_BYTES, WriteLayout, by_partition, conformed, discard
 from deltalog.write.input_streams import as_batches
 
-#: The rows of a row group in memory.
+#: The size of a row group in memory.
 GROUP_BYTES = 8 << 20
-#: Rows of a stream that wait for others of their partition.
+#: The size of the rows of a stream that are held until their partition's row group is full.
 HELD_BYTES = 32 << 20
 _MOST_WRITERS = 4
 
@@ -31,7 +31,7 @@ _Values = tuple[tuple[str, str | None], ...]
 
 
 def num_writers() -> int:
-    """How many streams are written side by side."""
+    """How many streams are written in parallel."""
     return min(_MOST_WRITERS, os.cpu_count() or 1)
 
 
@@ -42,14 +42,14 @@ def write_streams(
     new_uuid: Callable[[], str],
     clock_ms: int,
 ) -> tuple[list[AddFile], int]:
-    """Write streams into new files, durable when this returns, by threads if there are several. Returns the add actions
-    and the number of rows.
+    """Write streams into new files, durable on return; several streams in parallel. Returns the add actions and the
+    number of rows.
 
-    Rows of one partition should follow each other. On any error the files written so far are removed, best effort.
-    Memory: of each stream at work GROUP_BYTES, and HELD_BYTES where partitions alternate. Raises SchemaMismatchError
-    when the rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
+    Rows should be grouped by partition. On any error the files written so far are removed, best effort. Memory:
+    GROUP_BYTES for each stream being written, and HELD_BYTES if partitions alternate. Raises SchemaMismatchError if the
+    rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
     """
-    # The names are drawn here, and not by the threads, which are not always in the same order.
+    # Names are drawn here, not in the threads, whose order varies.
     files = [_PartitionFiles(store, layout, new_uuid(), clock_ms) for _ in streams]
     threads = num_writers() if num_writers() > 1 else 0
     try:
@@ -63,7 +63,7 @@ def write_streams(
 
 @dataclass
 class _Held:
-    """Rows of a partition, as files hold them, that wait to become a row group."""
+    """Rows of a partition, in file columns, held until they fill a row group."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -71,7 +71,7 @@ class _Held:
 
 
 class _PartitionFiles:
-    """The files of one stream, of which one at a time is open."""
+    """Writes the files of one stream; one file is open at a time."""
 
     def __init__(self, store: LogStore, layout: WriteLayout, unique: str, clock_ms: int) -> None:
         self.adds: list[AddFile] = []
@@ -85,7 +85,7 @@ class _PartitionFiles:
         self._open: _OpenFile | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write all rows. Where it fails, ``adds`` has the files that were completed."""
+        """Write all rows. After an error, ``adds`` has the completed files."""
         try:
             for batch in as_batches(batches):
                 if batch.num_rows:
@@ -104,7 +104,7 @@ class _PartitionFiles:
             self._take(values, part)
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
-        """Hold rows until they, or those of all partitions, are many."""
+        """Hold rows until their partition, or all partitions together, reach the size limit."""
         key, stored = tuple(values.items()), self._layout.file_columns.stored_rows(rows)
         held = self._held.setdefault(key, _Held())
         held.tables.append(stored)
@@ -134,7 +134,7 @@ class _PartitionFiles:
         if self._open is None:
             unique = f"{len(self.adds):04d}-{self._unique}" if self.adds else self._unique
             self._open = _OpenFile(self._store, self._layout, values, unique, rows)
-        pa.default_memory_pool().release_unused()  # which allocators keep for each thread
+        pa.default_memory_pool().release_unused()  # memory cached by allocators per thread
         self._open.file.write(rows)
         self.rows += rows.num_rows
         del rows
@@ -148,7 +148,7 @@ class _PartitionFiles:
 
 
 class _OpenFile:
-    """A file of one partition that row groups are added to. ``first``: its first rows."""
+    """An open file of one partition. ``first``: its first rows."""
 
     def __init__(self, store: LogStore, layout: WriteLayout, values: _Values, unique: str, first: pa.Table) -> None:
         self.values = values
@@ -159,11 +159,11 @@ class _OpenFile:
             self._output = output.pop_all()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether more rows of the partition can follow."""
+        """Whether the file can take these rows of its partition."""
         return self.file.tell() < TARGET_BYTES and self.file.takes(rows)
 
     def completed(self, clock_ms: int) -> AddFile:
-        """Make it durable. Raises StoreError, and the file does not exist then."""
+        """Close the file and make it durable. Raises StoreError; the file does not exist then."""
         with self._output:
             self.file.close()
         written = self.file.written()
@@ -177,7 +177,7 @@ class _OpenFile:
         )
 
     def abort(self, error: BaseException) -> None:
-        """Remove it, after an error."""
+        """Remove the file after an error."""
         with contextlib.suppress(Exception):
             self.file.close()
         try:

@@ -1,4 +1,4 @@
-"""Writes rows into data files below the table, under the rules of the table, and describes them as add actions.
+"""Writes rows into data files, applying the table's rules, and returns add actions.
 
 Spec: PROTOCOL.md#data-files, #add-cdc-file, #deletion-vectors, #row-tracking, #identity-columns,
 #writer-requirements-for-addcdcfile.
@@ -43,10 +43,10 @@ from deltalog.write.task_files import TaskFiles, storage_of
 
 
 class RowWriter:
-    """Writes the rows of one transaction, and owns the files that it wrote until they are committed or released.
+    """Writes the rows of one transaction, and owns the written files until they are committed or released.
 
     Columns, layout and rules are those of the table after the transaction. Every method that writes raises
-    SchemaMismatchError for rows that do not fit, and removes the files that it wrote when it fails, best effort.
+    SchemaMismatchError for rows that do not fit, and on failure removes the files that it wrote, best effort.
     """
 
     def __init__(
@@ -56,60 +56,60 @@ class RowWriter:
         changes: MetadataChanges,
         on_rows_end: Callable[[], object] = lambda: None,
     ) -> None:
-        """``on_rows_end``: called when a stream of rows has ended, before the last file is closed."""
+        """``on_rows_end``: called at the end of a stream of rows, before the last file is closed."""
         self._on_rows_end = on_rows_end
         self._reader = reader
         self._now: datetime.datetime | None = None
         self._environment = environment
         self._changes = changes
         self._written_paths: list[str] = []
-        self._applied_rules: TableRules | None = None  # those that written rows were checked by
-        self._rules_source: tuple[Metadata, Protocol] | None = None  # of the applied rules
+        self._applied_rules: TableRules | None = None  # the rules that written rows were checked against
+        self._rules_source: tuple[Metadata, Protocol] | None = None  # source of the applied rules
         self._identities = IdentityValues(reader.store.url)
 
     @property
     def written_paths(self) -> tuple[str, ...]:
-        """The files that the transaction owns, as the log names them."""
+        """The paths, as in the log, of the files that the transaction owns."""
         return tuple(self._written_paths)
 
     def new_uuid(self) -> str:
-        """A fresh id for the name of a file."""
+        """A new id for a file name."""
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take ownership of files, named as in the log, that were written for this transaction only."""
+        """Take ownership of files that were written for this transaction only. ``paths``: as in the log."""
         self._written_paths.extend(paths)
 
     def release(self) -> None:
-        """Leave the files that were written to the caller, who commits them in another transaction or deletes them."""
+        """Give up ownership: the caller commits the files in another transaction, or deletes them."""
         self._written_paths.clear()
 
     def discard(self) -> list[Exception]:
-        """Delete the files that the transaction owns, best effort; what could not be deleted, and why, is returned."""
+        """Delete the files that the transaction owns, best effort. Returns the failures."""
         return discard(self._reader.store, self._written_paths)
 
     # ------------------------------------------------------------------------------------------------ rules
 
     def rules(self) -> TableRules:
         """The rules for new rows of the table after the transaction. Raises UnsupportedFeatureError, which names the
-        rule, where one is not supported."""
+        rule, if one is not supported."""
         changes = self._changes
         rules = rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
-        self._identities.take_up(changes.identities)
+        self._identities.resume(changes.identities)
         return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
-        """The time by the clock of the environment, in UTC, when it was first needed: one for a transaction."""
+        """The current time in UTC by the environment's clock, fixed at the first call in a transaction."""
         if self._now is None:
             clock_ms = self._environment.clock_ms()
             self._now = datetime.datetime.fromtimestamp(clock_ms / 1000, datetime.timezone.utc)
         return self._now
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
-        """Check the rows of ``unchecked`` files by the rules, and if the rules have changed since the last write, those
-        of the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError, and
-        SchemaMismatchError for files of others where an identity column takes no values. Cost: none without rules, else
-        the GETs of the columns that they use."""
+        """Check the rows of ``unchecked`` files against the rules. If the rules have changed since the last write, also
+        check the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError,
+        and SchemaMismatchError for foreign files with a GENERATED ALWAYS identity column. Cost: none without rules,
+        else the GETs of the columns that they use."""
         changes = self._changes
         if not unchecked and self._rules_source in (None, (changes.metadata, changes.protocol)):
             return
@@ -129,63 +129,63 @@ class RowWriter:
 
     def write(self, rows: Any, checksum: Checksum | None = None, filled: bool = False) -> tuple[list[AddFile], int]:
         """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. Absent columns are
-        generated or get their default where the table defines one, else they are null. ``filled``: ``rules()`` have
-        given the rows the values of their identity columns.
+        generated or get their default if the table defines one, else they are null. ``filled``: the rows already have
+        the values of their identity columns, from ``rules()``.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
         """
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """As ``write`` of rows that are ``filled``, for a commit that has change files: each file has the change type
-        insert in each row, and must be staged as a change file too (``change_file``)."""
+        """As ``write`` with ``filled``, for a commit with change files: every row has the change type insert, and each
+        file must also be staged as a change file (``change_file``)."""
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
     def write_updates(
         self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
     ) -> list[AddFile]:
-        """As ``write_copies``, of rows of which some have new values, which fulfil ``rules``, those of ``rules()``.
-        ``num_rows``: None where it is not known."""
+        """As ``write_copies``, for rows some of which have new values. These satisfy ``rules``, the result of
+        ``rules()``. ``num_rows``: None if unknown."""
         self._record_applied(rules)
         return self.write_copies(streams, num_rows)
 
     def write_copies(self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None) -> list[AddFile]:
-        """Write existing rows that are moved: batches with the columns of ``row_tracking.kept_columns`` after those of
-        the table, so that rows keep their ids; by threads if there are several streams. Raises RowCountError if these
-        are not ``num_rows`` rows."""
+        """Copy existing rows into new files; several streams in parallel. Batches have the columns of
+        ``row_tracking.kept_columns`` after the table's, so that rows keep their ids. Raises RowCountError unless there
+        are ``num_rows`` rows."""
         watched = [self._watched(stream) for stream in streams]
         adds, written = self._written(write_streams, watched, self.layout_of_copies())
         if num_rows is not None and written != num_rows:
             raise RowCountError(
-                f"{self._reader.store.url}: {num_rows} rows of files that are rewritten must be kept, and {written} "
-                "were read and written again. Nothing was committed; check that no other program changes data files.",
+                f"{self._reader.store.url}: {num_rows} rows of rewritten files must be kept, but {written} were read "
+                "and copied. Nothing was committed. Check that no other program changes data files.",
                 written=num_rows,
                 found=written,
             )
         return adds
 
     def layout_of_copies(self) -> WriteLayout:
-        """How existing rows that are moved are written: with the columns that keep their ids. Raises CorruptTableError,
-        InvalidPropertyError. Cost: none."""
+        """The layout for copied rows, with the row tracking columns. Raises CorruptTableError, InvalidPropertyError.
+        Cost: none."""
         kept = row_tracking.kept_columns(self._changes.metadata.configuration, self._reader.store.url)
         extra = tuple(StructField(column.name, PrimitiveType("long")) for column in kept)
         return replace(self._layout(), extra_columns=extra)
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
-        """Write change files: pairs of a change type (insert, delete, update_preimage, update_postimage) and a batch
-        with the table's columns.
+        """Write change files. ``changes``: pairs of a change type (insert, delete, update_preimage, update_postimage)
+        and a batch with the table's columns.
 
-        Change readers read only the change files of a commit that has any, so these must have every change. Cost: 1
-        PUT for each file.
+        If a commit has change files, change feed readers read only these, so they must record every change. Cost: 1 PUT
+        for each file.
         """
         batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))
         adds, _ = self._write(batches, replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,), as_changes=True))
         return [change_file(add) for add in adds]
 
     def write_deletion_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
-        """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each
-        2 MiB of them; small ones go into the log itself."""
+        """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each 2
+        MiB of them."""
         length = self._layout().prefix_length
         return write_deletion_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
 
@@ -199,9 +199,9 @@ class RowWriter:
         extra_columns: Sequence[StructField] = (),
         as_changes: bool = False,
     ) -> TaskFiles:
-        """How the tasks of a distributed job write rows that fulfil the rules of the table; ``take_over`` what they
-        return. ``extra_columns``: of the rows and the files after those of the table, such as ``_change_type``.
-        ``as_changes``: the files are change data files. Cost: none; it begins the checks of the commit, as
+        """The file writer for the tasks of a distributed job, whose rows satisfy the table's rules; pass what the tasks
+        return to ``take_over``. ``extra_columns``: columns after the table's, such as ``_change_type``. ``as_changes``:
+        whether the files are change data files. Cost: none; starts the commit's checks, as
         ``LogStore.prepare_commit``."""
         base = self._changes.base
         self._reader.store.prepare_commit(0 if base is None else base.version + 1)
@@ -209,15 +209,15 @@ class RowWriter:
         return TaskFiles(storage_of(self._reader.store), layout, job, compression, max_rows, target_bytes)
 
     def take_over(self, files: Sequence[AddFile], num_rows: Iterable[int], written: int | None) -> None:
-        """Own the files that the tasks of a job have written, for ``Transaction.add(known=True)``. ``num_rows``: of
-        each file. ``written``: the number of rows of the job, counted in another way; RowCountError where the files
-        hold another number. Cost: none."""
+        """Take ownership of the files that a job's tasks wrote, for ``Transaction.add(known=True)``. ``num_rows``: the
+        row count of each file. ``written``: an independent count of the job's rows; RowCountError if the counts differ.
+        Cost: none."""
         self.own(add.path for add in files)
         check_rows(self._reader.store.url, written, list(num_rows))
 
     def note_values(self, files: Sequence[AddFile]) -> None:
-        """Move the high-water marks of identity columns past the values in files of a distributed job, after ``rules``.
-        Cost: none; without statistics the GETs of these columns."""
+        """Advance the high-water marks of identity columns past the values in a distributed job's files. Call ``rules``
+        first. Cost: none; without statistics the GETs of these columns."""
         if not self._identities:
             return
         layout = self._layout()
@@ -252,7 +252,7 @@ class RowWriter:
     # ---------------------------------------------------------------------------------------------- helpers
 
     def _layout(self) -> WriteLayout:
-        return WriteLayout.of(self._changes.metadata, self._changes.clustering_columns)
+        return WriteLayout.for_table(self._changes.metadata, self._changes.clustering_columns)
 
     def _layout_of_new_rows(self, filled: bool = False) -> WriteLayout:
         rules = self.rules()

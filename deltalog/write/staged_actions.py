@@ -1,5 +1,5 @@
-"""The staged actions of a transaction: files to add and to remove, change files, application versions (txn), and the
-reads that they depend on. No store is called here.
+"""The staged actions of a transaction: adds, removes, change files and application versions (txn), and the reads that
+they depend on. No store calls.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #transaction-identifiers.
 """
@@ -19,24 +19,24 @@ from deltalog.log.file_statistics import live_rows
 from deltalog.log.file_tables import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
 
-# From this number of adds on, encoding them twice takes noticeable time.
+# Number of adds from which encoding them twice takes noticeable time.
 _MANY = 1000
 
 
 class StagedActions:
-    """The actions that a transaction commits besides those that change protocol and metadata, and its reads.
+    """The actions of a transaction other than protocol and metadata changes, and its reads.
 
-    Actions are normalised to what readers of the log will decode; InvalidActionError where that fails. The lists are
-    for reading: only the methods change them.
+    Actions are normalised to what readers of the log will decode, or InvalidActionError is raised. The lists are
+    read-only for callers; only the methods change them.
 
-    ``unchecked``: those of ``adds`` whose rows were not checked against the rules of the table. ``files_of_caller``:
-    the paths that were given to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: versions of
-    applications (txn). ``is_serializable``: whether ``require_serializable`` was called.
+    ``unchecked``: the ``adds`` whose rows were not checked against the table's rules. ``files_of_caller``: the paths
+    passed to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: application versions (txn).
+    ``is_serializable``: whether ``require_serializable`` was called.
     """
 
     def __init__(self) -> None:
         self.adds: list[AddFile] = []
-        self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # many adds, and their lines
+        self._encoded: tuple[Sequence[AddFile], bytes] | None = None  # of many adds, with the adds
         self.unchecked: list[AddFile] = []
         self._callers_paths: dict[str, str] = {}
         self.files_of_caller: list[str] = []
@@ -53,8 +53,8 @@ class StagedActions:
     # ------------------------------------------------------------------------------------------- staging
 
     def add(self, files: Sequence[AddFile], *, is_checked: bool) -> list[AddFile]:
-        """Stage add actions, and return them as readers will decode them. ``is_checked``: their rows satisfy the
-        current rules of the table, and are checked again only if these change."""
+        """Stage add actions, and return them as readers will decode them. ``is_checked``: the rows satisfy the table's
+        current rules, and are checked again only if the rules change."""
         lines, adds = adds_as_read_back(files)
         if len(adds) >= _MANY and lines is not None:
             self._encoded = adds, lines
@@ -64,17 +64,17 @@ class StagedActions:
         return list(adds)
 
     def add_written(self, files: Iterable[AddFile]) -> None:
-        """Stage files that the row writer has written."""
+        """Stage files that the row writer wrote."""
         self.adds.extend(files)
 
     def note_callers_paths(self, paths: Mapping[str, str]) -> None:
-        """Record which staged files the caller owned before, from their names in the log to their paths in the store:
-        they must not be live already."""
+        """Record staged files that come from the caller, as a mapping from log path to store path. They must not be
+        live already."""
         self._callers_paths.update(paths)
 
     def keep_for_caller(self, paths: Iterable[str]) -> None:
-        """Record files, named as in the log, that the caller wrote for this commit only. If it fails, the caller still
-        owns them and may commit or delete them. A transaction over several tables that contains the commit deletes
+        """Record files that the caller wrote for this commit only. ``paths``: as in the log. If the commit fails, the
+        caller still owns them and may commit or delete them. A multi-table transaction that contains the commit deletes
         them when it is cancelled."""
         self.files_of_caller.extend(paths)
 
@@ -83,10 +83,10 @@ class StagedActions:
         self.cdc.extend(as_read_back(file, AddCDCFile) for file in files)
 
     def remove(self, files: pa.Table, clock_ms: int, data_change: bool = True) -> int:
-        """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number. Counts as having
-        read them. ``data_change=False``: their rows are in files that are staged too."""
+        """Stage the removal of live files, rows of ``Snapshot.files``. Returns their number. Declares them as read.
+        ``data_change=False``: their rows are in files that are also staged."""
         if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
-            raise CallError("Files to be removed are rows of Snapshot.files(), with all of its columns.")
+            raise CallError("Files to remove must be rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, clock_ms, data_change)
         self.removes.extend(removes)
         self._removed_files.append(files.select(["stats", "deletion_vector"]))
@@ -96,7 +96,9 @@ class StagedActions:
     def set_transaction(self, app_id: str, version: int, clock_ms: int) -> None:
         """Stage the version of an application (txn). Raises CallError."""
         if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
-            raise CallError(f"An application id is text, its version a number from 0 on; got {app_id!r}, {version!r}.")
+            raise CallError(
+                f"An application id must be text and its version an integer >= 0; got {app_id!r}, {version!r}."
+            )
         action = SetTransaction(app_id=app_id, version=version, last_updated=clock_ms)
         self.transactions.append(as_read_back(action, SetTransaction))
 
@@ -107,12 +109,13 @@ class StagedActions:
         self._whole_table = True
 
     def read_rows(self, where: Bound, paths: Iterable[str]) -> None:
-        """Declare a read: added rows for which the predicate is true, and removals of these files, are a conflict."""
+        """Declare a read: rows added by another writer for which the predicate is true, and removals of these files,
+        are conflicts."""
         self._predicates.append(where)
         self._read_files.update(paths)
 
     def read_files(self, paths: Iterable[str]) -> None:
-        """Declare a read: that another writer deletes rows of these files is a conflict."""
+        """Declare a read: it is a conflict if another writer deletes rows of these files."""
         self._read_files.update(paths)
 
     def read_all_domains(self) -> None:
@@ -124,7 +127,7 @@ class StagedActions:
         self.is_serializable = True
 
     def reads(self, depends_on_metadata: bool, depends_on_files: bool) -> Reads:
-        """The reads that the commit depends on; the arguments are those of the metadata changes."""
+        """The reads that the commit depends on. The arguments are the attributes of MetadataChanges."""
         return Reads(
             self._whole_table or depends_on_files,
             tuple(self._predicates),
@@ -138,27 +141,26 @@ class StagedActions:
 
     @property
     def add_lines(self) -> bytes | None:
-        """The encoded lines of the adds, if all of them were encoded when they were staged; else None."""
+        """The encoded lines of the adds if all were encoded when staged; else None."""
         if self._encoded is None or len(self._encoded[0]) != len(self.adds):
             return None
         return self._encoded[1] if all(map(operator.is_, self._encoded[0], self.adds)) else None
 
     @property
     def new_paths(self) -> list[str]:
-        """The paths in the store of the caller's files that must not be live: those that are not removed in the same
-        commit."""
+        """The store paths of the caller's files that must not be live: all but those removed in the same commit."""
         removed = {remove.path for remove in self.removes} if self._callers_paths else ()
         return [path for name, path in self._callers_paths.items() if name not in removed]
 
     @property
     def removed_rows(self) -> int | None:
-        """The number of rows in the files to be removed, by their statistics; None where a file has none. Rows that
-        are moved into added files are included. Cost: no store calls; the statistics are parsed."""
+        """The number of rows in the removed files, from their statistics; None if a file has none. Includes rows that
+        are copied into added files. Cost: no store calls; parses the statistics."""
         counts = [live_rows(files) for files in self._removed_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def metrics(self) -> dict[str, str]:
-        """The operation metrics of what is staged: numbers of files and their bytes."""
+        """The operation metrics of the staged actions: numbers and sizes of files."""
         metrics = {"numFiles": str(len(self.adds)), "numOutputBytes": str(sum(a.size for a in self.adds))}
         if self.removes:
             metrics["numRemovedFiles"] = str(len(self.removes))

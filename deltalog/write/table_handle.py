@@ -1,4 +1,4 @@
-"""A table handle: the latest version that was read, and the transactions that begin on it."""
+"""A table handle: the latest known version, and the transactions that begin on it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from deltalog.write.transaction import Transaction
 
 T = TypeVar("T")
 
-# On a remote store: for how long the latest version that was read is assumed to be current.
+# How long a remote table's latest known version is assumed to be current.
 _WARM_MS = 10_000
-# Held only while a handle moves from one version to another.
+# Held only while a handle moves to another version.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 class TableHandle:
     """The state of one open table. Threads may share it.
 
-    ``latest`` is the latest version that was read: immutable, and replaced by a later one.
+    ``latest`` is the latest known version: an immutable snapshot, replaced when a later version is read.
     """
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
@@ -60,14 +60,14 @@ class TableHandle:
         self.committer = committer
         self.environment = environment
         self.latest = latest
-        # Versions that are in use, as long as the table is the one that they were read from.
+        # Snapshots in use, by version; cleared if the table is replaced.
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
-        # By path of a staged file, the commit of it that may yet land: until that is settled it is not deleted.
+        # Staged files whose commit may still land, by path: they are not deleted until the commit is settled.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        # A version, and when the last check of the log began that has shown it to be the latest.
+        # A version, and the start time of the last log check that showed it to be the latest.
         self._proven: tuple[Snapshot, int] | None = None
-        self._lost: Snapshot | None = None  # a version that is gone, which a call has raised already
-        self._fresh_ms = 0  # when ``latest`` was last known to be the latest version; 0 on a local store
+        self._lost: Snapshot | None = None  # a version that is gone, already reported by an error
+        self._fresh_ms = 0  # when ``latest`` was last known to be current; 0 on a local store
         self._mark_fresh()
 
     @property
@@ -77,16 +77,15 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 HEADs, in one round, when there is no new version: versions are contiguous, so
-        the absence of the next one proves it, unless the table was removed or replaced, which the HEAD of the known
-        version shows. A version of which clean-up has deleted commits is read again. Else as ``load_after`` more, or as
-        ``load_latest``."""
+        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so the
+        absence of the next commit proves it, unless the table was removed or replaced; the HEAD of the known commit
+        shows that. If clean-up has deleted commits of the known version, it is read again. Otherwise the cost of
+        ``load_after`` in addition, or of ``load_latest``."""
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
-        """As ``refresh``, for a call that changes the table. Raises TableReplacedError if the log is that of another
-        table than the version that this handle had; the handle is at the new one then, and the next call changes
-        that."""
+        """As ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
+        another table; the handle then has moved to the new table, which the next call changes."""
         before = self.latest
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
@@ -95,7 +94,7 @@ class TableHandle:
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether the version that this handle had is known to be in its log."""
+        """The latest version, and whether the previously known version is known to be in its log."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
@@ -108,7 +107,8 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # What was read is of the same table if this still is: a table that was deleted does not come back.
+                # If the known commit is still there, the newer ones are of the same table: a deleted table does not
+                # come back.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None
@@ -117,26 +117,26 @@ class TableHandle:
         with _MOVING:
             if newer is None:
                 self._shared = weakref.WeakValueDictionary()
-            # Where another thread has moved the handle meanwhile, only a later version moves it on.
+            # If another thread has moved the handle meanwhile, only a later version moves it again.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest = snapshot
         self._mark_fresh(snapshot, began_ms)
         return snapshot, is_same
 
     def recent(self) -> tuple[Snapshot, int | None]:
-        """The latest version, for a call that changes the table; on a remote store possibly up to _WARM_MS old. The
-        second item: when the check of the log began that has just shown it to be the latest; None without one. Cost:
-        none then, else as ``refresh_for_change``."""
+        """The latest version, for a call that changes the table; on a remote store up to _WARM_MS old. The second item
+        is the start time of the log check that has just shown it to be the latest; None if the log was not checked.
+        Cost: none without a check, else as ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
         latest = self.refresh_for_change()
         return latest, self._proven_ms(latest)
 
     def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
-        """The latest version, a given one, or the one that was current at a point in time. As ``DeltaTable.snapshot``,
-        with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
+        """The latest version, a specific version, or the version that was current at a point in time. As
+        ``DeltaTable.snapshot``, with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
         if version is not None and timestamp_ms is not None:
-            raise CallError("Give a version or a timestamp, not both.")
+            raise CallError("Pass a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         latest = self.refresh_for_change() if for_change else self.refresh()
@@ -151,8 +151,8 @@ class TableHandle:
         return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
 
     def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
-        """A version; the same object as before, with all that it has read, while that is in use. Raises and costs
-        as ``LogHistory.snapshot``."""
+        """The snapshot of a version; shared, with its cached data, while it is in use. Raises and costs as
+        ``LogHistory.snapshot``."""
         shared = self._shared
         found = shared.get(version)
         if found is not None and found.cache.is_outdated:
@@ -165,8 +165,8 @@ class TableHandle:
         return LogHistory(self.reader, self.refresh().log)
 
     def history_entries(self, limit: int | None) -> list[CommitEntry]:
-        """As ``LogHistory.entries`` of ``history``. Where the latest version was read a moment ago, its last ``limit``
-        commits are read while ``refresh`` finds out whether it still is the latest, and again if it is not."""
+        """As ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
+        commits are read concurrently with ``refresh``, and again if there is a later version."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
@@ -174,23 +174,24 @@ class TableHandle:
         def early() -> list[CommitEntry] | None:
             try:
                 return LogHistory(self.reader, known.log).recent_entries(limit)
-            except DeltaLogError:  # raised below, unless there is a later version without the fault
+            except DeltaLogError:  # raised again below, unless a later version does not have the error
                 return None
 
         fresh, entries = both(self.refresh, early, side_by_side=True)
         return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, after a check that deltalog can write the table; with ``for_change`` as
-        ``refresh_for_change``. Raises UnsupportedFeatureError."""
+        """The latest version, checked to be writable. ``for_change``: as ``refresh_for_change``. Raises
+        UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
-        """Move on to a version of this table that was read by this handle's reader; an older one is ignored.
+        """Move to a version of this table that this handle's reader has read; an older one is ignored.
 
-        ``replaced``: the same version as it was before it had a checkpoint. A handle that has left it ignores the call.
+        ``replaced``: the snapshot of the same version without its new checkpoint. The call is ignored if the handle
+        has moved on from it.
         """
         if replaced is not None:
             with _MOVING:
@@ -207,9 +208,9 @@ class TableHandle:
         """See ``DeltaTable.flush``."""
         wait_for_hooks(self.reader.store)
 
-    def lose(self) -> None:
-        """Take note that the latest version is not in the log any more, and that a call has raised an error that says
-        so: the next one reads the log, and changes the table that is there."""
+    def mark_lost(self) -> None:
+        """Record that the latest known version is no longer in the log and that a call has reported it. The next call
+        reads the log, and changes the table found there."""
         self._lost = self.latest
         self.expire()
 
@@ -218,15 +219,15 @@ class TableHandle:
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
-        """``proven_ms``: when the check of the log began that has shown ``proven`` to be the latest version."""
+        """``proven_ms``: the start time of the log check that showed ``proven`` to be the latest version."""
         if self.reader.store.is_remote:
             self._fresh_ms = self.environment.clock_ms()
         if proven is not None and proven_ms is not None:
             self._proven = proven, proven_ms
 
     def _proven_ms(self, latest: Snapshot) -> int | None:
-        """When the check began that has shown this version to be the latest; None where another thread has made the
-        last check, and has found another one."""
+        """The start time of the log check that showed this version to be the latest; None if another thread's later
+        check showed another version."""
         proven = self._proven
         return proven[1] if proven is not None and proven[0] is latest else None
 
@@ -249,7 +250,7 @@ class TableHandle:
         for version, txn_id, _ in origins:
             found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
             if None not in (txn_id, found) and txn_id != found:
-                raise replaced(self.url, version, f"another commit is version {version} now, in an older copy of it")
+                raise replaced(self.url, version, f"version {version} is now another commit, in an older copy")
         transaction = Transaction(
             self.reader,
             self.committer,
@@ -260,7 +261,7 @@ class TableHandle:
             is_strict=expected_version is not None,
             latest=latest,
             proven_ms=self._proven_ms(latest),
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
         for _, _, where in origins:
             transaction.declare_read(where)
@@ -269,9 +270,9 @@ class TableHandle:
         return transaction
 
     def transaction_for(self, data: Any, expected_version: int | None, may_be_blind: bool = False) -> Transaction:
-        """A transaction for new rows, which may have been read from this table by a scan: ``Scan.origin``.
+        """A transaction for new rows. If a scan of this table read them (``Scan.origin``), the read is declared.
 
-        ``may_be_blind``: nothing but rows is added. If they depend on no version, the transaction is a blind append.
+        ``may_be_blind``: only rows are added. If they depend on no version, the transaction is a blind append.
         """
         origin = origin_in(data)
         if may_be_blind and origin is None and expected_version is None:
@@ -283,8 +284,8 @@ class TableHandle:
         return transaction
 
     def _blind_append(self) -> Transaction:
-        """A transaction that begins on a ``recent`` version: later commits are detected when the commit is attempted,
-        so no request is spent on them before. Only identity columns need the latest one: their values follow its."""
+        """A transaction on a ``recent`` version: the commit attempt detects later commits, so no request looks for them
+        before. Only identity columns need the latest version, whose values theirs continue."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
@@ -297,12 +298,12 @@ class TableHandle:
             on_commit=self.advance,
             refresh=self.refresh_for_change,
             proven_ms=proven_ms,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
-        """A transaction that is committed right after ``parent``, or after as many winners as the attempts of
-        ``environment`` allow; else VersionConflictError. ``proven_ms``: as ``recent`` returns it."""
+        """A transaction that must commit directly after ``parent``, or after as many winning commits as the attempts of
+        ``environment`` allow; else VersionConflictError. ``proven_ms``: as returned by ``recent``."""
         return Transaction(
             self.reader,
             self.committer,
@@ -311,11 +312,11 @@ class TableHandle:
             on_commit=self.advance,
             is_strict=True,
             proven_ms=proven_ms,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def continuing(self, planned: Snapshot) -> Transaction:
-        """A transaction that was planned on an earlier version. Its commit checks the commits since for conflicts.
+        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with later commits.
         Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
         return Transaction(
@@ -326,13 +327,13 @@ class TableHandle:
             on_commit=self.advance,
             latest=latest,
             anchor=planned,
-            on_lost=self.lose,
+            on_lost=self.mark_lost,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
         """See ``DeltaTable.retrying``."""
         if isinstance(retry_count, bool) or not isinstance(retry_count, int) or retry_count < 0:
-            raise CallError(f"retry_count is a number of repetitions from 0 on; got {retry_count!r}.")
+            raise CallError(f"retry_count must be an integer >= 0; got {retry_count!r}.")
         conflict: CommitConflictError | None = None
         for number in range(1, retry_count + 1):
             try:
@@ -353,8 +354,7 @@ class TableHandle:
     def _own_origins(
         self, latest: Snapshot, reads: Iterable[Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """Those of ``reads`` that are of this table: version, numbered as in this handle, the txnId of its commit, and
-        condition."""
+        """The ``reads`` of this table: version, as this handle numbers it, the txnId of its commit, and condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [
@@ -372,9 +372,11 @@ class TableHandle:
             raise commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """The environment of a commit that is attempted once, after this version."""
+        """An environment with one commit attempt, directly after this version."""
         if isinstance(version, bool) or not isinstance(version, int):
-            raise CallError(f"expected_version is the version that must be the latest; got {version!r}.")
+            raise CallError(
+                f"expected_version must be an integer, the version that must be the latest; got {version!r}."
+            )
         if version != latest.version:
             raise unexpected_version(version, latest.version, self.url)
         return replace(self.environment, retry=replace(self.environment.retry, max_attempts=1))

@@ -1,9 +1,8 @@
-"""The rules of a table for the values of its rows, and the columns that it fills in. Pure.
+"""The rules of a table for its rows: constraints to check, and columns to fill in. Pure.
 
-CHECK constraints, column invariants and generated columns are checked on every new row; absent columns are generated or
-get their default; identity columns get their values; char(n) and varchar(n) are padded and limited to their length. A
-row satisfies a condition when it is true: null is a violation, as PROTOCOL.md defines for both constraints and
-invariants.
+CHECK constraints, column invariants and generated columns are checked on every new row. Absent columns are generated or
+get their default, identity columns get their values, and char(n) and varchar(n) are padded and limited to their length.
+A condition must be true: null is a violation, as PROTOCOL.md defines for both constraints and invariants.
 Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
 """
 
@@ -38,7 +37,7 @@ T = TypeVar("T")
 class Check:
     """A condition on every row, and its name in messages.
 
-    ``generates``: the column that must be equal to the expression ``text``; empty where ``text`` is the condition.
+    ``generates``: the column that must equal the expression ``text``; empty if ``text`` is the condition itself.
     """
 
     name: str
@@ -49,20 +48,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of a table for new rows, for engines that write rows themselves: ``Transaction.row_writer.rules()``
-    returns them. False if there are none."""
+    """The rules of a table for new rows, also for engines that write rows themselves:
+    ``Transaction.row_writer.rules()`` returns them. False if there are none."""
 
     #: The URL of the table, for messages.
     table: str = ""
     #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
-    #: By column: the expression that fills it in if it is absent, a default or a generation expression.
+    #: The expression that fills in an absent column, by column: a default or a generation expression.
     fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The values of identity columns; None if there are none, or the rows already have them.
+    #: The generator of identity values; None without identity columns, or if the rows already have the values.
     identities: IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. ``fillings`` do that themselves.
+    #: Partition columns in which an empty value is stored as null. ``fillings`` account for that.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -70,12 +69,12 @@ class TableRules:
 
     @property
     def filled(self) -> frozenset[str]:
-        """The columns that have values where the data lacks them."""
+        """The columns that get values if the data lacks them."""
         return frozenset(self.fillings) | (frozenset() if self.identities is None else self.identities.names)
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
-        """A value that is equal for rules that the same rows satisfy."""
+        """A value that is equal for rules that accept the same rows."""
         return frozenset((check.name, check.text) for check in self.checks), self.lengths
 
     @property
@@ -86,14 +85,13 @@ class TableRules:
         return list({**found, **dict.fromkeys(self.lengths), **dict.fromkeys(identities)})
 
     def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
-        """The rows with ``absent`` columns (null in ``rows``) filled in, char and varchar values cut and padded, and
-        all rules checked. ``rows`` have the table's types. ``is_new``: the table does not have them yet, so that its
-        identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values that an identity
-        column does not take."""
+        """Fill in ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all rules.
+        ``rows`` must have the table's types. ``is_new``: the rows are new to the table, so identity columns get values.
+        Raises ConstraintViolationError, SchemaMismatchError for values in a GENERATED ALWAYS identity column."""
         if is_new and self.identities is not None:
             rows = self._identified(rows, self.identities, absent)
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
-        # Defaults come first, as generated columns may use them.
+        # Defaults come before generated columns, which may use them.
         for name, expression in self.fillings.items():
             if name in absent:
                 rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
@@ -123,8 +121,8 @@ class TableRules:
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """As ``check`` for several tables, without lengths. The error counts all rows that violate the first condition
-        that is violated."""
+        """As ``check``, for several Arrow tables, without lengths. The error counts all rows that violate the first
+        violated condition."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):
@@ -145,7 +143,7 @@ class TableRules:
         except (pa.ArrowException, OverflowError) as error:
             shown = expression.text if text is None else text
             raise ConstraintViolationError(
-                f"{self.table}: {what} ({_short(shown)}) has no value for a row: {error}. Correct the rows.",
+                f"{self.table}: {what} ({_short(shown)}) cannot be evaluated for a row: {error}. Correct the rows.",
                 constraint=what,
                 expression=shown,
                 violations=None,
@@ -167,7 +165,7 @@ class TableRules:
     def _violation(self, name: str, text: str, count: int, example: str) -> ConstraintViolationError:
         rows = "1 row violates" if count == 1 else f"{count} rows violate"
         return ConstraintViolationError(
-            f"{self.table}: {rows} {name} ({_short(text)}), for example {example}. Nothing was committed; correct the "
+            f"{self.table}: {rows} {name} ({_short(text)}), for example {example}. Nothing was committed. Correct the "
             "rows.",
             constraint=name,
             expression=text,
@@ -204,14 +202,14 @@ def _short(text: str) -> str:
 # ------------------------------------------------------------------------------------ from table metadata
 
 
-# A table without constraints whose schema string has none of these keys has no rules.
+# A table has no rules if it has no constraints and its schema string contains none of these keys.
 _RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. ``clock_ms``: the value of CURRENT_TIMESTAMP in a constraint or default, in ms since 1970.
+    """The rules of a table. ``clock_ms``: returns CURRENT_TIMESTAMP for constraints and defaults, in ms since 1970.
 
-    Raises UnsupportedFeatureError, naming column or constraint, for an expression that is not supported.
+    Raises UnsupportedFeatureError for an unsupported expression, with the column or constraint.
     """
     partitioned_by = metadata.partition_columns
     empties = partitions.null_if_empty(metadata.schema, partitioned_by) if partitioned_by else frozenset[str]()
@@ -243,8 +241,8 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
 
 
 def constraint(name: str, text: str, schema: StructType, now: datetime.datetime) -> Check:
-    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError where the expression is not
-    supported or not a condition."""
+    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError if the expression is not supported
+    or not a condition."""
     condition = _condition(text, schema, f"The constraint {name} ({_short(text)})", now)
     return Check(f"the CHECK constraint {name}", text, condition)
 
@@ -252,13 +250,13 @@ def constraint(name: str, text: str, schema: StructType, now: datetime.datetime)
 def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> CompiledExpression:
     compiled = compile_expression(text, schema, now=now)
     if compiled.data_type != BOOLEAN:
-        raise CallError(f"{what} is {compiled.data_type}, not a condition.")
+        raise CallError(f"{what} is of type {compiled.data_type}, not a condition.")
     return compiled
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An expression in a table's metadata: its feature, its name in messages, its text."""
+    """An expression in a table's metadata. ``name``: its name in messages."""
 
     feature: str
     name: str
@@ -306,7 +304,7 @@ def expression_of_invariant(text: Any) -> str:
     try:
         return str(json.loads(text)["expression"]["expression"])
     except (ValueError, KeyError, TypeError):
-        raise CallError(f"It is {_short(repr(text))}, which is not the JSON of an expression.") from None
+        raise CallError(f"It is {_short(repr(text))}, not an expression as JSON.") from None
 
 
 def _invariant(name: str, text: Any, schema: StructType, now: datetime.datetime) -> Check:
@@ -323,7 +321,7 @@ def _lengths(schema: StructType) -> Iterator[tuple[str, Length]]:
         length = length_of(column)
         if length is None:
             raise UnsupportedFeatureError(
-                f"Column {column.name} is declared {declared(column)}; char and varchar inside other types cannot be "
+                f"Column {column.name} is declared {declared(column)}. Nested char and varchar columns cannot be "
                 "written.",
                 features=("char/varchar",),
             )

@@ -1,9 +1,9 @@
-"""Data files that the tasks of a distributed job write themselves: each task stores the rows that it has, and returns
-add actions, which one transaction commits.
+"""Data files written by the tasks of a distributed job. Each task writes its rows and returns add actions, which one
+transaction commits.
 
-A task may be attempted more than once, also at the same time, and any of its attempts may write its files completely.
-Each attempt has names of its own, so that no attempt changes the files of another, and the names of those that the job
-returned are committed. Files of the others are named by no version.
+A task may be attempted more than once, even concurrently, and several attempts may complete. Each attempt uses its own
+file names, so attempts do not overwrite each other's files. Only the files that the job returns are committed; no
+version names the others.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from deltalog.storage.wrapped import WrappedStore
 from deltalog.write.data_files import WriteLayout, by_partition, conformed, discard, remove_job_files
 from deltalog.write.input_streams import as_batches
 
-#: Rows that are held in memory until they are written, as one row group.
+#: Size of the rows held in memory and written as one row group.
 GROUP_BYTES = 64 << 20
-# By the names that Spark has for them: the codec as pyarrow names it. Those of LZ4 differ in their frames only.
+# pyarrow's codec names by Spark's. The LZ4 codecs differ only in their framing.
 _CODECS = {
     "none": "none",
     "uncompressed": "none",
@@ -43,12 +43,12 @@ _CODECS = {
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """How the tasks of one job write files: can be pickled, and then has the options that opened the store, with any
-    secrets in them.
+    """Writes the files of one job's tasks. Can be pickled; the pickle contains the storage options, including any
+    secrets.
 
-    ``job``: an id that the names of its files begin with, after ``part-`` or ``cdc-``. ``compression``: as Spark
-    names it. ``max_rows``: the most rows of a file, 0 for any number. ``target_bytes``: the size from which on no row
-    group is added to a file.
+    ``job``: an id that the names of its files begin with, after ``part-`` or ``cdc-``. ``compression``: as Spark names
+    it. ``max_rows``: the maximum number of rows in a file; 0: no limit. ``target_bytes``: no row group is added to a
+    file of this size or more.
     """
 
     store: LogStore
@@ -60,14 +60,14 @@ class TaskFiles:
 
     def __post_init__(self) -> None:
         if self.compression not in _CODECS:
-            raise CallError(f"The compression is {self.compression!r}. Known: {', '.join(_CODECS)}.")
+            raise CallError(f"Unknown compression {self.compression!r}. Known: {', '.join(_CODECS)}.")
 
     def write(self, batches: Iterable[pa.RecordBatch], task: int, attempt: int) -> tuple[list[AddFile], list[int]]:
-        """Write the rows of one attempt of a task. Returns the add actions of its files, and the rows of each.
+        """Write the rows of one attempt of a task. Returns the add actions of its files, and their row counts.
 
-        Rows of one partition should follow each other: another file begins where the partition changes. On any error
-        the files are deleted, best effort. Memory: about GROUP_BYTES, and what the store sends at a time. Raises
-        SchemaMismatchError, StoreError. Cost: 1 PUT for each file, or what the store needs for large ones.
+        Rows should be grouped by partition: each change of the partition begins a new file. On any error the files are
+        deleted, best effort. Memory: about GROUP_BYTES, and the store's part buffer. Raises SchemaMismatchError,
+        StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
         """
         adds: list[AddFile] = []
         rows: list[int] = []
@@ -86,8 +86,8 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of the job that the store finds, best effort: of a job that has failed, so that no version
-        can name them. Returns their number. Cost: as ``remove_job_files``."""
+        """Delete all files of this job after it failed, best effort; no version can name them. Returns the number of
+        files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(
@@ -126,7 +126,7 @@ class TaskFiles:
 def _runs(
     batches: Iterable[pa.RecordBatch], layout: WriteLayout
 ) -> Iterator[tuple[Mapping[str, str | None], Iterator[pa.Table]]]:
-    """The rows by their partition, as long as they follow each other; without the partition columns."""
+    """The runs of consecutive rows of one partition, without the partition columns."""
 
     def pieces() -> Iterator[tuple[Mapping[str, str | None], pa.Table]]:
         for batch in as_batches(batches):
@@ -139,7 +139,7 @@ def _runs(
 
 
 class Groups:
-    """Rows as files hold them, in tables of about ``group_bytes`` (0: GROUP_BYTES) or ROW_GROUP_ROWS."""
+    """Rows in file columns, taken in groups of about ``group_bytes`` (0: GROUP_BYTES) or ROW_GROUP_ROWS."""
 
     def __init__(self, pieces: Iterator[pa.Table], columns: FileColumns, group_bytes: int = 0) -> None:
         self._group_bytes = group_bytes or GROUP_BYTES
@@ -157,7 +157,7 @@ class Groups:
         return bool(self._held)
 
     def take(self, limit: int) -> pa.Table:
-        """The next rows, up to ``limit`` of them."""
+        """Take the next rows, at most ``limit``."""
         limit = min(limit, ROW_GROUP_ROWS)
         taken: list[pa.Table] = []
         rows = size_bytes = 0
@@ -172,12 +172,13 @@ class Groups:
         return pa.concat_tables(taken)
 
     def put_back(self, rows: pa.Table) -> None:
-        """Return what was taken last."""
+        """Put back the rows taken last."""
         self._held.appendleft(rows)
 
 
 def storage_of(store: LogStore) -> LogStore:
-    """The store of a table's data files that other processes can open: without what decides on its commits."""
+    """The store of a table's data files, as other processes can open it: without the wrappers that decide on
+    commits."""
     while store.reopen is None and isinstance(store, WrappedStore):
         store = store.inner
     return store

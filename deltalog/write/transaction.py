@@ -61,20 +61,20 @@ from deltalog.write.metadata_changes import MetadataChanges
 from deltalog.write.row_writer import RowWriter
 from deltalog.write.staged_actions import StagedActions
 
-# Text, or JSON values that are written as text.
+# Text, or JSON values written as text.
 
 
 @checked
 class Transaction:
-    """Changes to one table that take effect together, or not at all.
+    """Atomic changes to one table.
 
-    Made by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is in the log before
-    ``commit``; leaving the ``with`` block without it removes the files that this transaction wrote.
+    Created by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is written to the log before
+    ``commit``. Leaving the ``with`` block without a commit removes the files that this transaction wrote.
 
-    It is composed of three parts, which operations use too: ``staged`` (file actions and what they depend on),
-    ``row_writer`` (rows to files) and ``metadata_changes``.
+    It has three parts, which operations also use: ``staged`` (file actions and the reads that they depend on),
+    ``row_writer`` (writes rows into files) and ``metadata_changes``.
 
-    Members: one for each kind of action that a commit may hold, and for each kind of read that it may depend on.
+    It has one method for each kind of action in a commit, and for each kind of read that a commit may depend on.
     """
 
     def __init__(
@@ -95,17 +95,17 @@ class Transaction:
         proven_ms: int | None = None,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_commit``: takes the version that this became; once more with a checkpoint, and what that replaces.
-        ``refresh``, ``latest``: the latest version, where ``snapshot`` may be stale or is the earlier one read.
-        ``is_strict``: VersionConflictError when the attempts of ``environment`` are lost to other writers.
-        ``anchor``: the version that must be in the log at the commit, where that is not the latest; ``proven_ms``: as
-        of TipProof; ``on_lost``: called where it is not there."""
+        """``on_commit``: called with the committed version; called again when it has a checkpoint, with the snapshot to
+        replace. ``refresh``: returns the latest version, if ``snapshot`` may be stale. ``latest``: the latest version,
+        if ``snapshot`` is an earlier one. ``is_strict``: raise VersionConflictError if other writers win all attempts
+        of ``environment``. ``anchor``: the version that must be in the log at the commit, if not the latest.
+        ``proven_ms``: as in TipProof. ``on_lost``: called if the anchor is no longer in the log."""
         check_isolation_level(isolation_level)
         self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
         self.reader = reader
         self._committer = committer
-        self.committed: Snapshot | None = None  # the version that this transaction became
+        self.committed: Snapshot | None = None  # the committed version
         self._environment = environment
         self._isolation_level = isolation_level
         self._on_commit = on_commit
@@ -119,10 +119,10 @@ class Transaction:
         self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
         self._on_lost = on_lost
         self._is_callers = False
-        self.reads_callers_rows = True  # as they come, by code of the caller
+        self.reads_callers_rows = True  # whether writing rows runs caller code
         self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof)
         self._finished = False
-        self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
+        self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
 
     # ------------------------------------------------------------------------------------------- context
 
@@ -138,72 +138,72 @@ class Transaction:
                 keep_cleanup_errors(error, failures)
 
     def abort(self) -> list[Exception]:
-        """End without a commit. The data files that ``write`` wrote are deleted, best effort; the failures are
-        returned. Raises after ``commit`` as that does."""
+        """End without a commit. Deletes the data files that ``write`` wrote, best effort, and returns the failures.
+        After ``commit``, raises as a second ``commit`` does."""
         self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
 
     def for_caller(self) -> Transaction:
-        """This transaction, for callers whose code runs between its beginning and its commit. Cost of the commit: on a
-        store over a network 1 HEAD more."""
+        """Mark this transaction as one in which caller code runs between begin and commit, and return it. Cost: on a
+        remote store, 1 more HEAD at the commit."""
         self._is_callers = True
         return self
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The version that this transaction has read; None where it creates the table."""
+        """The version that this transaction reads; None if it creates the table."""
         return self._snapshot
 
     @property
     def txn_id(self) -> str:
-        """The txnId in the commitInfo of the version that this transaction becomes; no other version has it."""
+        """The txnId in the commitInfo of this transaction's commit; unique to it."""
         return self._txn_id
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata as this transaction will leave it."""
+        """The metadata after this transaction."""
         return self._metadata_changes.metadata
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol as this transaction will leave it."""
+        """The protocol after this transaction."""
         return self._metadata_changes.protocol
 
     @property
     def schema(self) -> StructType:
-        """The schema as this transaction will leave it."""
+        """The schema after this transaction."""
         return self.metadata.schema
 
     # --------------------------------------------------------------------------------------------- parts
 
     @property
     def staged(self) -> StagedActions:
-        """The staged actions and the reads that they depend on. Raises CallError when this has ended."""
+        """The staged actions and the reads that they depend on. Raises CallError if the transaction has ended."""
         self._check_open()
         return self._staged
 
     @property
     def row_writer(self) -> RowWriter:
-        """Writes rows for the table after this transaction; the caller stages the files. Raises CallError when this has
-        ended."""
+        """Writes rows for the table after this transaction; the caller stages the files. Raises CallError if the
+        transaction has ended."""
         self._check_open()
         return self._row_writer
 
     @property
     def metadata_changes(self) -> MetadataChanges:
-        """The changes of protocol, metadata and domains. Raises CallError when this has ended."""
+        """The changes of protocol, metadata and domains. Raises CallError if the transaction has ended."""
         self._check_open()
         return self._metadata_changes
 
     # ---------------------------------------------------------------------------------------------- rows
 
     def add(self, *files: AddFile, known: bool = False) -> None:
-        """Stage add actions for files that exist below the table. Raises InvalidActionError.
+        """Stage add actions for existing files below the table. Raises InvalidActionError.
 
-        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them;
-        ``known``: they are rows of this version or an earlier one, and are not checked again. The caller must
-        ensure that no version has named the files; ``add_parquet_files`` checks it.
+        If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows.
+        ``known``: the rows are already in this version or an earlier one, and are not checked again. The caller must
+        ensure that no version has named the files; ``add_parquet_files`` checks that.
         """
         self.staged.add(files, is_checked=known)
 
@@ -218,23 +218,22 @@ class Transaction:
         examine: Examine | None = None,
         as_changes: bool = False,
     ) -> list[AddFile]:
-        """Stage Parquet files that exist below the table, and return their add actions. ``files``: pairs of a relative
-        path, not percent-encoded, and the partition values as the log has them. Statistics come from the footers; the
-        files are made durable.
+        """Stage existing Parquet files below the table, and return their add actions. ``files``: pairs of a relative
+        path, not percent-encoded, and the partition values in the log's serialization. Statistics come from the
+        footers; the files are made durable.
 
-        Where the table has constraints, generated columns or the like, ``commit`` reads the rows and checks them,
-        unless the writer of the files has ``checked`` them. Files that are ``owned`` were written for this transaction
-        only; they are deleted when this fails. For others ``commit`` raises FilesCommittedError if one is live already.
-        ``tags``: those of the files, by path.
+        If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
+        the files' writer has ``checked`` them. ``owned``: the files were written for this transaction only, and are
+        deleted if it fails. For other files ``commit`` raises FilesCommittedError if one is live already. ``tags``: the
+        files' tags, by path.
 
-        ``num_rows``: the number of rows that their writer wrote into all of them; RowCountError where they hold
-        another number.
-        ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads,
-        and may refuse one by raising. ``as_changes``: they are change data files, with the change type of each row in
-        the column ``_change_type``, and not data files; give the actions to ``add_cdc`` for files that are both.
+        ``num_rows``: the total number of rows that their writer wrote; RowCountError if the files hold another number.
+        ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads, and
+        may raise to refuse it. ``as_changes``: the files are change data files, not data files, with the change type of
+        each row in the column ``_change_type``. For files that are both, pass the returned actions to ``add_cdc``.
 
-        Raises InvalidDataFileError, also for a file without field ids where columns are mapped by id. Cost: a HEAD and
-        1 or 2 ranged GETs for each file, in threads; and for those that are not ``owned`` as ``Snapshot.files``.
+        Raises InvalidDataFileError, also for a file without field ids if columns are mapped by id. Cost: 1 HEAD and 1
+        or 2 ranged GETs for each file, in threads; unless ``owned``, also as ``Snapshot.files``.
         """
         listed = list(files)
         described = self.row_writer.describe(listed, tags, num_rows, examine)
@@ -250,17 +249,17 @@ class Transaction:
         return adds
 
     def add_cdc(self, *files: AddCDCFile | AddFile) -> None:
-        """Stage change data files: readers of the change data feed read them instead of the adds and removes. Data
-        files are given by their add actions; each row of them must have its change type in ``_change_type``."""
+        """Stage change data files, which change feed readers read instead of the adds and removes. To use data files as
+        change data files, pass their add actions; their rows must have the change type in ``_change_type``."""
         self.staged.add_change_files(change_file(each) if isinstance(each, AddFile) else each for each in files)
 
     def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
         """Write a stream of Arrow batches into new files and stage them. Returns the number of rows.
 
-        ``checksum="sha256"`` hashes each file while it is written, into its tag ``deltalog.sha256``.
-        Absent columns are generated or get their default where the table defines one, else they are null.
-        Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for a constraint that is not
-        supported. Cost: 1 PUT for each file.
+        ``checksum="sha256"`` hashes each file while it is written, and records the hash in its tag ``deltalog.sha256``.
+        Absent columns are generated or get their default if the table defines one, else they are null. Raises
+        SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for an unsupported constraint. Cost:
+        1 PUT for each file.
         """
         adds, rows = self.row_writer.write(reader, checksum)
         self._staged.add_written(adds)
@@ -269,7 +268,7 @@ class Transaction:
     def remove(self, paths: Iterable[str]) -> int:
         """Stage the removal of live files, by path as in the log. Returns their number.
 
-        Raises InvalidActionError when a path is not live. Counts as having read these files.
+        Declares the files as read. Raises InvalidActionError if a path is not a live file.
         """
         snapshot = self._existing("remove files")
         wanted = set(paths)
@@ -283,15 +282,15 @@ class Transaction:
         return self.remove_files(chosen)
 
     def remove_all_files(self) -> int:
-        """Stage the removal of every live file. Counts as having read the whole table: any file that another
-        writer adds or removes concurrently is a conflict. Returns the number of files."""
+        """Stage the removal of every live file. Declares the whole table as read: any file that another writer adds or
+        removes concurrently is a conflict. Returns the number of files."""
         return self.remove_files(self.find_files())
 
     def find_files(self, where: Predicate | str | None = None) -> pa.Table:
-        """The live files that may hold a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
+        """The live files that may contain a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
 
-        Declares the read: if another writer concurrently adds rows for which ``where`` is true, or removes one of these
-        files, that is a conflict. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
+        Declares the read: it is a conflict if another writer concurrently adds rows for which ``where`` is true, or
+        removes one of these files. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
         """
         snapshot = self._existing("find files")
         scan = snapshot.scan(where=where)
@@ -303,16 +302,16 @@ class Transaction:
         return files
 
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
-        """Stage the removal of live files, given as rows of ``Snapshot.files``. Returns their number.
+        """Stage the removal of live files, rows of ``Snapshot.files``. Returns their number.
 
-        ``data_change=False``: their rows are in files that this transaction adds. Counts as having read these files.
+        ``data_change=False``: their rows are in files that this transaction adds. Declares the files as read.
         """
         self._existing("remove files")
         return self._staged.remove(files, self._environment.clock_ms(), data_change)
 
     def replace_partitions(self) -> int:
-        """Stage the removal of all live files in the partitions of the staged files: dynamic partition overwrite.
-        Returns their number. Declares that only these partitions were read. Cost: as ``find_files``."""
+        """Stage the removal of all live files in the partitions of the staged adds (dynamic partition overwrite).
+        Returns their number. Declares only these partitions as read. Cost: as ``find_files``."""
         self._existing("replace partitions")
         mapping = column_mapping.mode_of(self.metadata.configuration)
         columns = [self.schema.field(name) for name in self.metadata.partition_columns]
@@ -337,19 +336,19 @@ class Transaction:
     # ------------------------------------------------------------------------------------------ metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Stage another schema, and partition columns where given. Columns are checked, rows are not.
+        """Stage another schema, and partition columns if passed. Columns are checked, rows are not.
 
-        With column mapping, a column is matched with the existing one at the same place by its id, else by name and
-        type; any other is new and gets an id. Raises SchemaMismatchError.
+        With column mapping, a column is matched with an existing one at the same place by id, else by name and type.
+        Any other column is new and gets an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
     def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
-        """Stage the columns that ``data`` has and the table lacks, at the end and nullable, also in structs.
+        """Stage the columns and struct fields that ``data`` has and the table lacks, at the end and nullable.
 
-        A column without a type (void) gets that of the data. With ``delta.enableTypeWidening`` a column becomes as wide
-        as the data's, where a whole number stays one. Raises SchemaMismatchError for other types that do not fit,
-        unless ``keeps_types``, for values that are cast to the table's types.
+        A column of type void gets the type of the data. With ``delta.enableTypeWidening`` a column is widened to the
+        data's type, but not from an integer to another kind of number. Raises SchemaMismatchError for other types that
+        do not fit, unless ``keeps_types``, for values that are cast to the table's types.
         """
         widens = widening.automatic(self.metadata.configuration)
         merged = merge_schemas(self.schema, data, widens, keeps_types)
@@ -357,7 +356,7 @@ class Transaction:
             self.set_schema(widening.recorded(self.schema, merged))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Stage table properties, also those that enable and disable in-commit timestamps.
+        """Stage table properties, including delta.enableInCommitTimestamps.
 
         Raises InvalidPropertyError for values that cannot be parsed, and for the enablement pair, which only the commit
         sets. Features that a property requires are added to the protocol.
@@ -385,11 +384,11 @@ class Transaction:
         self._metadata_changes.remove_domain(domain)
 
     def set_transaction(self, app_id: str, version: int) -> None:
-        """Stage the version of an application (txn), so that a repeated run is recognised. Raises CallError."""
+        """Stage an application version (txn), so that a repeated run is recognised. Raises CallError."""
         self.staged.set_transaction(app_id, version, self._environment.clock_ms())
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
-        """Set the entries of ``deltalog`` in commitInfo besides the parent version: JSON values only. Raises
+        """Set further entries of ``deltalog`` in commitInfo, besides the parent version: JSON values only. Raises
         CallError."""
         self._check_open()
         self._annotations = json.loads(json_text(annotations))
@@ -403,14 +402,14 @@ class Transaction:
         metrics: Mapping[str, Any] | None = None,
         user_metadata: UserMetadata = None,
     ) -> CommitResult:
-        """Make the staged changes the next version.
+        """Commit the staged changes as the next version.
 
-        Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
-        Raises with nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
-        TableNotFoundError and TableReplacedError where the table that this has read is gone. Raises with the outcome
-        unknown: CommitStateUnknownError; no file is deleted then. A second call raises that error again, or
-        TransactionCommittedError after a commit, and CallError after a failure.
-        Cost: 1 PUT and the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
+        Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError. Raises with
+        nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
+        TableNotFoundError and TableReplacedError if the table that was read is gone. Raises with the outcome unknown:
+        CommitStateUnknownError; no file is deleted then. A second call raises that error again,
+        TransactionCommittedError after a commit, or CallError after a failure. Cost: 1 PUT and the ``.crc``; see
+        CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open(ends=True)
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
@@ -429,7 +428,7 @@ class Transaction:
         except (DeltaLogError, ClockDriftWarning) as error:
             if isinstance(error, (TableNotFoundError, TableReplacedError)):
                 self._on_lost()
-            if error.outcome is not Outcome.UNKNOWN:  # else a commit may name the files
+            if error.outcome is not Outcome.UNKNOWN:  # otherwise a commit may name the files
                 keep_cleanup_errors(error, self._row_writer.discard())
             elif isinstance(error, DeltaLogError):
                 self._in_doubt = error
@@ -438,8 +437,8 @@ class Transaction:
         return committed.result
 
     def check_conflicts(self) -> None:
-        """Raise the CommitConflictError that ``commit`` would raise for the reads and actions so far, where this began
-        on an earlier version than the latest one. Cost: 1 GET for each version in between."""
+        """Raise the CommitConflictError that ``commit`` would raise for the reads and actions so far, if this
+        transaction began on an earlier version than the latest. Cost: 1 GET for each version in between."""
         self._check_open()
         self._after_others(self._prepare("READ", {}, {}, None))
 
@@ -460,8 +459,8 @@ class Transaction:
             raise commits_missing_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: CommittedAttempt) -> None:
-        """Build the snapshot of the commit, update the handle and start the hooks. Nothing here raises. If the snapshot
-        cannot be built, it is read from the log at its first use."""
+        """Build the snapshot of the commit, update the handle and start the hooks. Never raises. If the snapshot cannot
+        be built, it is read from the log on first use."""
         fact = f"{self.reader.store.url}: version {committed.result.version} is committed"
         snapshot = Snapshot(UnreadSnapshot(self.reader, committed.result.version, self._txn_id))
 
@@ -483,7 +482,8 @@ class Transaction:
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:
-        """Where the rows have ended: code of the caller has run until now, or this call has checked nothing yet."""
+        """Called at the end of the rows. Starts a new proof if caller code has run since the last one, or there is none
+        yet."""
         if self.reads_callers_rows or not self.proof.is_valid:
             self.proof.begin()
 
@@ -491,7 +491,7 @@ class Transaction:
         try:
             return self._loop(prepared, base).run()
         except CommitConflictError as error:
-            # A blind append begins on a version that may be stale; it is repeated once on the latest one.
+            # A blind append may begin on a stale version; repeat it once on the latest.
             if type(error) not in (MetadataChangedError, ProtocolChangedError, CommitConflictError):
                 raise
             if self._refresh is None or not prepared.is_blind_append:
@@ -500,7 +500,7 @@ class Transaction:
             latest = self._refresh()
             if not files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
-            if latest.clustering_columns != self.snapshot.clustering_columns:  # of which the files lack statistics
+            if latest.clustering_columns != self.snapshot.clustering_columns:  # files lack their statistics
                 raise
             self._snapshot = latest
             self._metadata_changes.start_from(latest.log)
@@ -551,7 +551,7 @@ class Transaction:
         return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
-        """The snapshot of the commit, from the base snapshot and the winners in between. Cost: none."""
+        """The snapshot of the commit, from the base snapshot and the winning commits in between. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:
             if latest is None:
@@ -575,7 +575,7 @@ class Transaction:
             features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
 
     def _check_new_paths(self) -> None:
-        """Raise FilesCommittedError for a file of the caller that is live, unless the same commit removes it."""
+        """Raise FilesCommittedError if a file from the caller is live, unless the same commit removes it."""
         paths = self._staged.new_paths
         if paths and self.snapshot is not None:
             check_not_live(self.snapshot, paths)
@@ -587,18 +587,19 @@ class Transaction:
         return self.snapshot
 
     def _check_open(self, ends: bool = False) -> None:
-        """``ends``: for a call that ends this; its error has the outcome of the commit, where that has not failed."""
+        """Raise CallError if the transaction has ended. ``ends``: for a call that ends the transaction; if its commit
+        has landed or may have, the error says so."""
         if ends and self._in_doubt is not None:
             raise self._in_doubt
         if ends and self.committed is not None:
             what = f"{self.reader.store.url}: this transaction is committed, as version {self.committed.version}."
-            raise TransactionCommittedError(f"{what} Start another one.", transaction_id=self._txn_id)
+            raise TransactionCommittedError(f"{what} Begin another one.", transaction_id=self._txn_id)
         if self._finished:
-            raise CallError("This transaction has ended. Start another one with table.transaction().")
+            raise CallError("This transaction has ended. Begin another one with table.transaction().")
 
 
 def skipped(transaction: Transaction) -> CommitResult:
-    """The result of a verb that has nothing to do: the version that was read."""
+    """The result of a verb that had nothing to commit: the version that was read."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     return CommitResult(snapshot.version, snapshot.timestamp_ms, snapshot.in_commit_timestamp_ms, 0, transaction.txn_id)

@@ -1,4 +1,4 @@
-"""Steps that the verbs that write rows share: schema checks, the check of recorded txn pairs, the WRITE commit."""
+"""Steps shared by the verbs that write rows: schema checks, the check for recorded txn pairs, the WRITE commit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
     if txn is None or transaction.snapshot is None:
         return False
     if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
-        raise CallError(f"txn is an application id and a version such as ('nightly', 12); got {txn!r}.")
+        raise CallError(f"txn must be an application id and a version, such as ('nightly', 12); got {txn!r}.")
     assert transaction.latest is not None
     recorded = transaction.latest.transaction_version(txn[0])
     return recorded is not None and recorded >= txn[1]
 
 
 def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
-    """The rows as a stream whose columns fit the table's; with ``merge``, columns not in the table are added to it.
-    Raises CallError, SchemaMismatchError."""
+    """The rows as a stream whose columns fit the table's. ``merge``: add columns that the table lacks. Raises
+    CallError, SchemaMismatchError."""
     reader = as_reader(data)
     given = StructType.from_arrow(reader.schema)
     if merge:
@@ -53,7 +53,7 @@ def commit_write(
     txn: tuple[str, int] | None,
     **more: Any,
 ) -> CommitResult:
-    """Commit what is staged as a WRITE, with ``txn`` where it is given."""
+    """Commit the staged actions as a WRITE, with ``txn`` if set."""
     if txn is not None:
         transaction.set_transaction(*txn)
     partition_by = canonical_json(list(transaction.metadata.partition_columns))

@@ -1,4 +1,5 @@
-"""Records, read one by one, as Arrow batches of some MiB. A value that Arrow would round or truncate is refused."""
+"""Converts records, read one by one, to Arrow batches of a few MiB. Refuses values that Arrow would round or
+truncate."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _FIRST_RECORDS, _MAX_RECORDS = 64, 8_192
 
 
 def record_batches(records: Records, schema: StructType, filled: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """Mappings from column names to values as batches, and record batches as they are, in order.
+    """Convert mappings from column names to values to batches; record batches are passed through, in order.
 
-    ``filled``: columns that the table fills in where a record lacks them; other absent columns are null. Raises
-    CallError for an item that is not a record, SchemaMismatchError for values that do not fit.
+    ``filled``: columns that the table fills in if a record lacks them; other absent columns are null. Raises CallError
+    for an item that is not a record, SchemaMismatchError for values that do not fit.
     """
     columns = {field.name: field for field in schema.to_arrow()}
     held: list[Mapping[str, Any]] = []
@@ -53,13 +54,15 @@ def _iterated(records: Records) -> Iterator[Any]:
     if hasattr(records, "__arrow_c_stream__"):
         return read_once(as_reader(records))
     if not isinstance(records, Iterable):
-        raise CallError(f"Records are an iterable of mappings or of record batches; got {type(records)}.")
+        raise CallError(f"Records must be an iterable of mappings or of record batches, not {type(records).__name__}.")
     return read_once(records, is_callers=True)
 
 
 def _check_record(record: Any, names: Iterable[str]) -> None:
     if not isinstance(record, Mapping):
-        raise CallError(f"A record is a mapping from column names to values, or a record batch; got {type(record)}.")
+        raise CallError(
+            f"A record must be a mapping from column names to values, or a record batch, not {type(record).__name__}."
+        )
     unknown = record.keys() - names
     if unknown:
         raise SchemaMismatchError(

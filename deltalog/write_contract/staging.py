@@ -1,8 +1,8 @@
-"""Staged files and their commit, as the write contract (docs/contracts/write.md) defines them: rows in files that no
-version names yet, and one version with a named parent and the metadata of its author.
+"""Staged files and their commit, as defined by the write contract (docs/contracts/write.md): rows in files that no
+version names yet, and one version with a named parent and its author's metadata.
 
-Files are written first. Then a transaction begins on the latest version, and is committed right after it or not at all.
-So commits of other writers during a long stream are not conflicts.
+Files are written first. Then a transaction begins on the latest version, and is committed directly after it or not at
+all. So other writers' commits during a long stream are not conflicts.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -58,13 +58,13 @@ BLOBS_PROPERTY = "deltalog.blobs"
 
 
 class WriteOptions(TypedDict, total=False):
-    """The options of every verb of the write contract, besides its data and metadata.
+    """Options of all verbs of the write contract.
 
     ``expected_parent``: the version that must be the latest at the commit, else VersionConflictError; None: the latest
-    one after the files are written. ``retry_count`` (0): the number of times that the commit, and only the commit, is
-    repeated on top of another writer's, after waits that grow from ``retry_base_delay_ms`` (10) to
-    ``retry_max_delay_ms`` (2000), of which the share ``retry_jitter`` (1.0) is random. ``checksum="sha256"``: the hash
-    that is recorded for each file. ``timestamp_column``: the column whose smallest and largest value are recorded.
+    one after the files are written. ``retry_count`` (0): how often the commit, and only the commit, is repeated on top
+    of another writer's commit. The waits grow from ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000); the
+    fraction ``retry_jitter`` (1.0) of a wait is random. ``checksum="sha256"``: the hash to record for each file.
+    ``timestamp_column``: the column whose minimum and maximum are recorded.
     """
 
     expected_parent: int | None
@@ -78,7 +78,7 @@ class WriteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """WriteOptions, complete and checked. Raises CallError."""
+    """WriteOptions with defaults, validated. Raises CallError."""
 
     expected_parent: int | None = None
     retry_count: int = 0
@@ -91,22 +91,22 @@ class Options:
     def __post_init__(self) -> None:
         parent, count = self.expected_parent, self.retry_count
         if parent is not None and not _is_count(parent):
-            raise CallError(f"expected_parent is a version or None; got {parent!r}.")
+            raise CallError(f"expected_parent must be a version or None; got {parent!r}.")
         if not _is_count(count):
-            raise CallError(f"retry_count is a number of repetitions from 0 on; got {count!r}.")
+            raise CallError(f"retry_count must be an integer >= 0; got {count!r}.")
         for name in ("retry_base_delay_ms", "retry_max_delay_ms"):
             if not _is_amount(getattr(self, name)):
-                raise CallError(f"{name} is a finite number of milliseconds from 0 on; got {getattr(self, name)!r}.")
+                raise CallError(f"{name} must be a finite number of milliseconds >= 0; got {getattr(self, name)!r}.")
         if not _is_amount(self.retry_jitter) or self.retry_jitter > 1:
-            raise CallError(f"retry_jitter is a number from 0 to 1; got {self.retry_jitter!r}.")
+            raise CallError(f"retry_jitter must be a number from 0 to 1; got {self.retry_jitter!r}.")
         check_checksum(self.checksum)
         if not isinstance(self.timestamp_column, str | None):
-            raise CallError(f"timestamp_column is the name of a column or None; got {self.timestamp_column!r}.")
+            raise CallError(f"timestamp_column must be the name of a column or None; got {self.timestamp_column!r}.")
 
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
-        """The environment of a commit after ``parent`` (None: of version 0), with the retries of these options.
+        """The environment for a commit after ``parent`` (None: for version 0), with these options' retries.
 
-        Raises VersionConflictError when ``parent`` is not the expected one and ``retry_count`` is 0.
+        Raises VersionConflictError if ``parent`` is not the expected one and ``retry_count`` is 0.
         """
         tries = 1 + self.retry_count
         if self.expected_parent is not None and self.expected_parent != parent:
@@ -127,11 +127,11 @@ class Options:
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """The options, checked. Raises CallError for unknown names and invalid values."""
+    """Validate options. Raises CallError for unknown names and invalid values."""
     unknown = given.keys() - WriteOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(WriteOptions.__annotations__)
-        raise CallError(f"There is no option {sorted(unknown)[0]!r}. The options of a write are {known}.")
+        raise CallError(f"Unknown option {sorted(unknown)[0]!r}. The options of a write are {known}.")
     return Options(**given)
 
 
@@ -144,11 +144,12 @@ def _is_amount(value: object) -> bool:
 
 
 def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the metadata of a write; None is empty. Raises CallError unless it is unchanged by JSON."""
+    """A copy of the metadata of a write; empty for None. Raises CallError unless it survives a round trip through
+    JSON."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise CallError(f"The metadata of a write is a mapping or None; got {type(given).__name__}.")
+        raise CallError(f"The metadata of a write must be a mapping or None, not {type(given).__name__}.")
     metadata = dict(given)
     try:
         decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
@@ -156,18 +157,19 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
         raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
     if decoded != metadata:
         raise CallError(
-            "The metadata of a write would change when it is read back. It may hold dict with text as keys, list, str, "
-            "int, finite float, bool and None, at every depth."
+            "The metadata of a write would change when it is read back. Use only dict with text keys, list, str, int, "
+            "finite float, bool and None, at every depth."
         )
     return decoded
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where verbs write: a store, and who decides on its commits; ``begin``, which begins a transaction on the latest
-    version under some options; and ``forget``, after which the next transaction reads the log again, since the known
-    version may be stale. ``unsettled``: by path of a staged file, the commit of it whose outcome is unknown, for all
-    copies of StagedFiles.
+    """Where verbs write: a store, and the authority for its commits.
+
+    ``begin``: begins a transaction on the latest version. ``forget``: makes the next transaction read the log again,
+    since the known version may be stale. ``unsettled``: commits with an unknown outcome, by path of their staged files,
+    for all copies of StagedFiles.
     """
 
     store: LogStore
@@ -175,7 +177,7 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
-    # What the writing of the files has begun, for their commit in the same call.
+    # Proofs begun while the files were written, for their commit in the same call.
     proofs: list[TipProof] = field(default_factory=list)
 
 
@@ -185,11 +187,11 @@ class WriteTarget:
 @checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` commits any number of these together,
+    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` commits any number of them together,
     once. Threads or other processes may stage them, and send them by pickle or as JSON.
 
-    ``table``: the table's metadata when they were written, and ``version`` its latest version then (-1: there was no
-    table; None: not known). ``first_us`` and ``last_us``: the smallest and the largest value of the column
+    ``table`` and ``version``: the table's metadata and latest version when the files were written (version -1: there
+    was no table; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
     ``timestamp_column``, in microseconds since 1970 UTC.
     """
 
@@ -200,7 +202,7 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
-    # Commits of these files whose outcome is unknown: the files are not deleted before these are settled.
+    # Commits of these files with an unknown outcome: the files are not deleted until these are settled.
     unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
@@ -212,7 +214,7 @@ class StagedFiles:
 
     @classmethod
     def from_json(cls, text: str) -> StagedFiles:
-        """The files that ``to_json`` has written. Raises CallError."""
+        """Parse the text that ``to_json`` returned. Raises CallError."""
         try:
             body = json.loads(text)
             plain = msgspec.convert({name: body[name] for name in _PLAIN_FIELDS if name in body}, _PlainFields)
@@ -234,7 +236,7 @@ class _PlainFields(msgspec.Struct):
 
 
 class _Doubt(msgspec.Struct):
-    """A CommitStateUnknownError."""
+    """A CommitStateUnknownError, serialized."""
 
     message: str
     version: Long
@@ -245,7 +247,7 @@ _PLAIN_FIELDS = _PlainFields.__struct_fields__
 
 
 def target_of(handle: TableHandle) -> WriteTarget:
-    """The target for verbs on an existing table."""
+    """The target of writes to an existing table."""
 
     def begin(options: Options) -> Transaction:
         may_be_recent = options.expected_parent in (None, handle.latest.version)
@@ -270,15 +272,15 @@ def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
-    """As ``stage``, for records that are read one by one."""
+    """As ``stage``, for records read one by one."""
     if records is None:
-        raise MissingRecordsError("There are no records: None was given. An empty list is a write without rows.")
+        raise MissingRecordsError("records is None. To write no rows, pass an empty list.")
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "records")
         if transaction.metadata.partition_columns:
             raise UnpartitionedTableRequiredError(
-                f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}: a stream "
-                "of records goes into one file at a time. write(data) takes rows for partitioned tables."
+                f"{target.store.url} is partitioned by {', '.join(transaction.metadata.partition_columns)}, but a "
+                "stream of records is written to one file at a time. Use write(data) for partitioned tables."
             )
         filled = transaction.row_writer.rules().filled
         transaction.reads_callers_rows = not is_in_memory(records)
@@ -299,17 +301,17 @@ def _staged(
 
 
 class _Span:
-    """The smallest and the largest value of a declared column, collected while rows are written."""
+    """Collects the minimum and maximum of the timestamp column while rows are written."""
 
     def __init__(self, schema: StructType, name: str | None) -> None:
         self.first_us: int | None = None
         self.last_us: int | None = None
         self._column = None if name is None else schema.field(name)
         if self._column is not None and str(self._column.data_type) not in ("timestamp", "timestamp_ntz"):
-            raise CallError(f"timestamp_column names a column of timestamps; {name} is {self._column.data_type}.")
+            raise CallError(f"timestamp_column must be a timestamp column; {name} is {self._column.data_type}.")
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, unchanged; their values are included in the span."""
+        """Pass the batches through, and include their values in the span."""
         for batch in read_once(batches):
             if self._column is not None:
                 self._include_batch(batch, self._column)
@@ -318,7 +320,7 @@ class _Span:
     def _include_batch(self, batch: pa.RecordBatch, column: StructField) -> None:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             if name.lower() == column.name.lower():
-                # Values that do not fit are refused where the rows are written.
+                # Values that do not fit are refused when the rows are written.
                 with contextlib.suppress(pa.ArrowException):
                     found = pc.min_max(conform(values, column.data_type, EXACT).cast(pa.int64())).as_py()
                     self._include(found["min"], found["max"])
@@ -340,12 +342,12 @@ def commit_staged(
     *,
     owned: bool = False,
 ) -> Snapshot:
-    """Commit staged files as one version. When it fails the files are kept, to be committed again or given to
-    ``discard_staged``. Raises FilesCommittedError for a file that a version has named before.
+    """Commit staged files as one version. On failure the files are kept, to be committed again or passed to
+    ``discard_staged``. Raises FilesCommittedError for a file that a version has named.
 
-    They are also kept when a transaction over several tables that contains the commit is cancelled: their owner may
-    commit them in another one. Files that are ``owned`` were staged for this commit only, and are deleted then. Cost:
-    as the commit, and unless they are ``owned`` as ``check_never_committed``.
+    If a multi-table transaction that contains the commit is cancelled, the files are also kept: their owner may commit
+    them in another one. ``owned``: the files were staged for this commit only, and are deleted in that case. Cost: as
+    the commit, and unless ``owned`` as ``check_never_committed``.
     """
     annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
@@ -382,13 +384,13 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The version as other processes number it: in a transaction over several tables, the base of its branch."""
+    """The version as other processes number it: in a multi-table transaction, the base of its branch."""
     base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 
 
 def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) -> None:
-    """Raise FilesCommittedError when a version has named one of these files."""
+    """Raise FilesCommittedError if a version has named one of these files."""
     if snapshot is not None:
         since = None if staged.version is None else min(staged.version, _shared_version(snapshot))
         check_never_committed(snapshot, since, [file.path for file in staged.files], outcome)
@@ -397,14 +399,16 @@ def _check_is_new(staged: StagedFiles, snapshot: Snapshot | None, outcome: str) 
 def _check_is_of_table(staged: Sequence[StagedFiles], table: Metadata, url: str) -> None:
     """Raise CallError for files that were staged for a table with another id."""
     if any(each.table.id != table.id for each in staged):
-        raise CallError(f"Some of these files were staged for another table than the one at {url}. Stage them there.")
+        raise CallError(
+            f"Some of these files were staged for another table, not the one at {url}. Stage the rows again there."
+        )
 
 
 def discard_staged(target: WriteTarget, staged: Iterable[StagedFiles]) -> list[Exception]:
     """Delete staged files, best effort. Returns the failures.
 
-    Raises FilesCommittedError when a version has named one of them, and the CommitStateUnknownError of a commit of them
-    that is not settled; nothing is deleted then. Cost: as a snapshot and ``check_never_committed``, 1 DELETE for each
+    Raises FilesCommittedError if a version has named one of them, and CommitStateUnknownError if a commit of them has
+    an unknown outcome; nothing is deleted then. Cost: as a snapshot and ``check_never_committed``, 1 DELETE for each
     file.
     """
     given = list(staged)
@@ -429,7 +433,7 @@ def commit_one(
     annotations: Mapping[str, Any],
     options: Options,
 ) -> Snapshot:
-    """Commit the actions that ``stage_on`` stages; it returns the metrics. Raises as Transaction.commit."""
+    """Commit the actions that ``stage_on`` stages; ``stage_on`` returns the metrics. Raises as Transaction.commit."""
     try:
         with target.begin(options) as transaction:
             while target.proofs:
@@ -441,20 +445,20 @@ def commit_one(
     except CommitConflictError:
         target.forget()
         raise
-    except TableExistsError:  # another writer created the table: follow its version, if a retry is left
+    except TableExistsError:  # another writer created the table: commit after it if a retry is left
         return commit_one(target, stage_on, annotations, replace(options, retry_count=options.retry_count - 1))
     assert transaction.committed is not None
     return transaction.committed
 
 
 def _check_fits(staged: StagedFiles, transaction: Transaction) -> None:
-    """Raise MetadataChangedError when staged files do not fit the current metadata of the table."""
+    """Raise MetadataChangedError if staged files do not fit the current metadata of the table."""
     _check_has_rows(transaction.metadata, "rows")
     if not files_still_fit(staged.table, transaction.metadata):
         version = -1 if transaction.snapshot is None else transaction.snapshot.version
         raise MetadataChangedError(
-            f"{transaction.reader.store.url}: columns, partitioning or constraints are no longer those that the staged "
-            "files were written for. Nothing was committed; stage them again.",
+            f"{transaction.reader.store.url}: columns, partitioning or constraints have changed since the files were "
+            "staged. Nothing was committed. Stage the rows again.",
             winning_version=version,
             winning_operation=None,
             retryable=False,
@@ -465,7 +469,9 @@ def _times(staged: Sequence[StagedFiles]) -> dict[str, Any]:
     declared = [each for each in staged if each.timestamp_column is not None]
     columns = {each.timestamp_column for each in declared}
     if len(columns) > 1:
-        raise CallError(f"Files that are committed together declare one timestamp column, not {len(columns)}.")
+        raise CallError(
+            f"Files committed together must have the same timestamp column; got {len(columns)} different ones."
+        )
     first = [each.first_us for each in declared if each.first_us is not None]
     last = [each.last_us for each in declared if each.last_us is not None]
     if not (first and last):
@@ -481,17 +487,16 @@ def _check_has_rows(metadata: Metadata, what: str) -> None:
 
 
 def _check_no_identities(transaction: Transaction) -> None:
-    """Refuse to write rows now and to commit them later, for a table with identity columns: until then others would get
-    the same values."""
+    """Refuse to stage files for a table with identity columns: rows committed before them would get the same values."""
     if transaction.row_writer.rules().identities is not None:
         raise UnsupportedFeatureError(
-            f"{transaction.reader.store.url} has identity columns (identityColumns), and files are not staged for such "
-            "a table: rows that are committed before them would get the same values. Use DeltaTable.append, which "
-            "commits the rows that it writes.",
+            f"{transaction.reader.store.url} has identity columns (identityColumns), so files cannot be staged for "
+            "it: rows committed before them would get the same values. Use DeltaTable.append, which writes and "
+            "commits in one call.",
             features=("identityColumns",),
         )
 
 
 def holds_blobs(metadata: Metadata) -> bool:
-    """Whether a table is one of blobs."""
+    """Whether a table is a table of blobs."""
     return metadata.configuration.get(BLOBS_PROPERTY) == "true"

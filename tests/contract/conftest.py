@@ -12,13 +12,13 @@ from tests.support.core import ICT, SCHEMA, environment, memory
 
 @pytest.fixture(params=["local", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
-    """A place where nothing is yet."""
+    """A location without a table."""
     return LocalStore(tmp_path / "table") if request.param == "local" else memory()
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
-    """As ``store``, and on a server that speaks S3, for what such stores do in their own way."""
+    """As ``store``, and also on an S3 server, to test what is specific to such stores."""
     if request.param == "s3":
         made: LogStore = request.getfixturevalue("ministack").store()
         return made

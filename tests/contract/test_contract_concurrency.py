@@ -1,4 +1,5 @@
-"""Concurrency of the write contract: a linear history, conflicts, retries, and many who stage what one commits."""
+"""Concurrency of the write contract: a linear history, conflicts, retries, and many writers that stage for one
+commit."""
 
 from __future__ import annotations
 
@@ -30,12 +31,12 @@ from tests.support.core import ICT, SCHEMA, Clock, environment, ids, info, memor
 
 
 def appended(store: LogStore, number: int) -> Callable[[], object]:
-    """Another writer, who appends a row."""
+    """Append a row as another writer."""
     return lambda: DeltaTable.open(store, environment=environment()).append(rows(number))
 
 
 def rivals(store: LogStore, count: int) -> FaultyStore:
-    """The store, on which the first ``count`` commits come too late."""
+    """The store; on it the first ``count`` commits lose against another writer."""
     return overtaken(store, *(appended(store, 100 + number) for number in range(count)))
 
 
@@ -131,7 +132,7 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """The difference between the two verbs."""
+    """This is the difference between append and the transaction."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 

@@ -1,4 +1,4 @@
-"""Costs of the write contract: requests that a warm handle makes, and memory that does not grow with a stream."""
+"""Costs of the write contract: requests of a warm handle, and memory that does not grow with a stream."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BLOBS = None
 
 
 class FarStore(MemoryStore):
-    """Memory behind a network."""
+    """A memory store that counts as remote."""
 
     is_remote = True
 
 
 def far(schema: pa.Schema | None, clock: Clock, **options: Any) -> tuple[CountingStore, DeltaTable]:
-    """A table behind a network, on a handle that has just seen it."""
+    """A table on a remote store, with a handle that has just refreshed."""
     store = CountingStore(FarStore(f"memory://far-costs-{id(clock)}", clock_ms=clock))
     make = {"properties": ICT, "environment": environment(clock), **options}
     table = DeltaTable.create_for_blobs(store, **make) if schema is None else DeltaTable.create(store, schema, **make)
@@ -42,7 +42,7 @@ def streamed(table: DeltaTable) -> None:
         writer.commit()
 
 
-# The contract allows 4 requests, one more for the comparison with the parent, and for P partitions 2 P + 3.
+# The contract allows 4 requests, one more for the comparison with the parent, and 2 P + 3 for P partitions.
 WARM: dict[str, tuple[pa.Schema | None, dict[str, Any], Any, int]] = {
     "write": (SCHEMA, {}, lambda table: Dataset(table).write(rows(1)), 1),
     "write to 5 partitions": (
@@ -85,7 +85,7 @@ def test_a_handle_that_is_not_warm_looks_once_more_and_lists_nothing(name: str) 
     with store.counted() as calls:
         call(table)
         table.flush()
-    # A blob may take long to come, so its parent is compared again when it is committed.
+    # A blob may take long to arrive, so its parent is compared again at the commit.
     heads = 4 if files == 2 else 3
     assert calls.of("head") == heads and calls.of("list_from") == 0
     assert calls.of() == files + 2 + heads, calls

@@ -1,4 +1,4 @@
-"""Empty datasets of the write contract, and what is visible when."""
+"""Empty datasets of the write contract, and when data becomes visible."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_dataset_of_rows_takes_no_bytes_first_either(empty: Dataset) -> None:
 
 
 class Once:
-    """A stream that can be read once, as that of a query."""
+    """A stream that can be read once, like that of a query."""
 
     def __init__(self, data: pa.Table) -> None:
         self._left = [data]

@@ -1,4 +1,4 @@
-"""docs/contracts/write.md: every clause has a test, and every test that it names is there."""
+"""docs/contracts/write.md: every clause has a test, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/contracts/write.md").read_text(encoding="utf-8")
-# How many clauses each section of the contract has.
+# The number of clauses in each section of the contract.
 CLAUSES = {"W": 8, "S": 11, "R": 12, "T": 6, "E": 4, "V": 2, "C": 15, "X": 8, "B": 6, "P": 3}
 NAMED = re.compile(r"`(\w+)::(test_\w+)`")
 
 
 def rows(page: str) -> dict[str, list[tuple[str, str]]]:
-    """The clauses of the page, and the (module, test) that each names in its last cell."""
+    """The clauses of the page, and the (module, test) pairs in the last cell of each."""
     found: dict[str, list[tuple[str, str]]] = {}
     for line in page.splitlines():
         match = re.match(r"\| ([A-Z]\d+) \|.*\|([^|]*)\|$", line)
         if match:
-            assert match[1] not in found, f"{match[1]} is there twice"
+            assert match[1] not in found, f"{match[1]} is listed twice"
             found[match[1]] = NAMED.findall(match[2])
     return found
 

@@ -1,4 +1,4 @@
-"""StreamWriteRecords of the write contract: records pulled one by one, in bounded memory, all of them or none."""
+"""StreamWriteRecords of the write contract: records pulled one by one, in bounded memory, committed all or none."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogSt
 
 
 def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No record is taken far before those before it are in a file."""
+    """No record is pulled long before the previous ones are in a file."""
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     pulled, ahead = 0, []
     written = data_files_module._write_file

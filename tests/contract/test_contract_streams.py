@@ -1,4 +1,4 @@
-"""StreamWrite of the write contract: bytes that go once to where they stay, seen by nobody before commit."""
+"""StreamWrite of the write contract: bytes written once to their final place, invisible before the commit."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_stream_that_is_not_committed_leaves_nothing(
     leave(writer)
     assert left(any_store) == [] and DeltaTable.open(any_store).version == 0
     assert writer.cleanup_errors == ()
-    writer.abort()  # once more is no error
+    writer.abort()  # a repeated call is no error
     for call in (writer.commit, lambda: writer.write(b"more")):
         with pytest.raises(CallError, match="aborted"):
             call()
@@ -171,7 +171,7 @@ def test_bytes_go_once_to_a_new_path_and_nothing_is_replaced(tmp_path: Path) -> 
     blobs = DeltaTable.open(store)
     with store.counted() as calls:
         first = streamed(blobs)
-        assert (tmp_path / first.path).exists()  # where it stays, before commit
+        assert (tmp_path / first.path).exists()  # the final place, before the commit
         first.commit()
     outputs = [path for method, path in calls if method == "open_output"]
     assert len(outputs) == 2 and outputs.count(first.path) == 1
@@ -214,7 +214,7 @@ def test_whoever_writes_to_files_can_write_to_it(blobs: DeltaTable) -> None:
 
 
 class FullFile(io.RawIOBase):
-    """Takes three bytes."""
+    """Accepts three bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -226,7 +226,7 @@ class FullFile(io.RawIOBase):
 
 
 class FullDisk(LocalStore):
-    """Takes three bytes of each blob; where it ``keeps`` what it has begun, nothing is deleted."""
+    """Accepts three bytes of each blob; with ``keeps`` a started blob cannot be deleted."""
 
     keeps = False
 
@@ -282,7 +282,7 @@ def test_a_lost_race_leaves_nothing(store: LogStore) -> None:
     with pytest.raises(VersionConflictError), streamed(DeltaTable.open(mine)) as writer:
         writer.commit()
     assert Dataset(DeltaTable.open(store)).open_blob().read() == b"first"
-    assert len(left(store)) == 1  # the winner's
+    assert len(left(store)) == 1  # the winner's blob
 
 
 def test_an_open_outcome_deletes_nothing(store: LogStore) -> None:
@@ -307,7 +307,7 @@ def test_the_commit_file_is_the_commit_whenever_the_process_dies(fault: Fault) -
     landed = fault is Fault.KILL_AFTER
     reader = DeltaTable.open(store)
     assert reader.version == int(landed)
-    assert objects(store)[writer.path] == WHOLE  # nothing that a version may name is ever taken away
+    assert objects(store)[writer.path] == WHOLE  # no file that a version may name is ever deleted
     if landed:
         assert Dataset(reader).open_blob().read() == WHOLE
 
@@ -372,14 +372,14 @@ def test_other_readers_see_the_rows_and_their_vacuum_leaves_the_bytes(tmp_path: 
 def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: DeltaTable, store: LogStore) -> None:
     staged = table.stage(rows(1))
     DeltaTable.open(store, environment=environment()).add_constraint("positive", "id > 5")
-    with pytest.raises(MetadataChangedError, match="stage them again"):
+    with pytest.raises(MetadataChangedError, match="Stage the rows again"):
         table.commit_staged([staged])
     assert table.discard_staged([staged]) == [] and left(store) == []
 
 
 @contextlib.contextmanager
 def full_disk(limit_bytes: int) -> Iterator[None]:
-    """No file grows beyond that."""
+    """No file grows beyond this size."""
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -392,7 +392,7 @@ def full_disk(limit_bytes: int) -> Iterator[None]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize("checksum", [None, "sha256"])
-@pytest.mark.parametrize("size", [700_000, 3_000_000])  # what is held and shows when the file is closed; what is not
+@pytest.mark.parametrize("size", [700_000, 3_000_000])  # buffered: the error shows at close; unbuffered
 def test_a_full_disk_is_a_store_error_and_leaves_nothing(
     size: int, checksum: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -420,7 +420,7 @@ def test_a_blob_given_up_on_a_full_disk_is_gone(tmp_path: Path, caplog: pytest.L
     table = DeltaTable.create_for_blobs(tmp_path / "t", environment=environment())
     with full_disk(1000):
         writer = Dataset(table).stream_write()
-        writer.write(b"x" * 3000)  # held
+        writer.write(b"x" * 3000)  # buffered
         writer.abort()
     assert writer.cleanup_errors == () and "may still exist" not in caplog.text
     assert not any(path.startswith("_blobs/") and path != "_blobs/" for path in tree(tmp_path / "t"))

@@ -1,4 +1,4 @@
-"""Dataset.Write of the write contract: what each version says of itself, and that none changes another."""
+"""Dataset.Write of the write contract: the metadata of each version, and that no version changes another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The example flights without a JVM: what it refuses, before Spark is started and before anything is written or
-deleted, and what it prints at its end.
+"""The refusals of the example flights, before Spark starts and before anything is written or deleted, and the end of
+its output.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def java(directory: Path, output: str, status: int = 0) -> Path:
-    """A java that says what it is told."""
+    """A fake java that prints the given text."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit {status}\n")
@@ -86,7 +86,7 @@ def test_a_java_that_will_not_do(run: Run, tmp_path: Path, output: str, status: 
 def test_no_java(run: Run, tmp_path: Path) -> None:
     status, err = run("--path", tmp_path / "demo", env={"JAVA_HOME": "", "PATH": str(tmp_path)})
     assert status == 1
-    assert err.startswith("error [DEMO_NOT_POSSIBLE]: Spark needs Java, and there is none")
+    assert err.startswith("error [DEMO_NOT_POSSIBLE]: Spark needs Java, but no java command was found")
     assert not (tmp_path / "demo").exists()
     _, err = run("--path", tmp_path / "demo", env={"JAVA_HOME": str(tmp_path)})
     assert "cannot be run" in err
@@ -232,7 +232,7 @@ def test_a_promise_that_is_broken_is_an_error() -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], unpacked: Answer) -> str:
-    """The end of the output for people, of two months with in-commit timestamps on between them."""
+    """The end of the output for people: two months of data, with in-commit timestamps enabled in between."""
     january = Month("January", 0, 1_790_000_000_000, "file-modification", 27_004)
     february = Month("February", 2, 1_790_000_060_000, "in-commit", 51_955)
     right = Answer(2, 51_955)

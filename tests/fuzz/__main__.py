@@ -1,11 +1,11 @@
-"""Damage tables on purpose and look at what comes out.
+"""Damage tables on purpose and check the outcomes.
 
     python -m tests.fuzz                               60 s for each target, two at a time
     python -m tests.fuzz --seconds 3600 --target crc   one target for an hour
     python -m tests.fuzz --target crc --seed 1234      one case, in this process
     python -m tests.fuzz --atheris --target crc        guided by coverage; needs atheris
 
-Exit code 1 when anything but a DeltaLogError came out, when an answer was silently wrong, or when a case was not
+Exit code 1 if anything but a DeltaLogError was raised, if an answer was silently wrong, or if a case was not
 bounded in time and memory.
 """
 

@@ -1,4 +1,4 @@
-"""Every way by which a foreign Parquet file comes into deltalog or spark_ext, each step's outcome as a value."""
+"""Every way by which a foreign Parquet file enters deltalog or spark_ext, with each step's outcome as a value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHECKPOINT = f"_delta_log/{1:020d}.checkpoint.parquet"
 
 @functools.cache
 def foreign(kind: str) -> bytes:
-    """A sound file with the columns of the tables."""
+    """A valid file with the columns of the tables."""
     rows = pa.concat_tables([data_rows(0), data_rows(4)])
     options: dict[str, dict[str, Any]] = {
         "plain": {},
@@ -43,7 +43,7 @@ def foreign(kind: str) -> bytes:
 
 @functools.cache
 def _table(has_foreign: bool) -> Files:
-    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, of which the log has no statistics."""
+    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, without statistics in the log."""
     store = MemoryStore("memory://made", clock_ms=lambda: NOW)
     table = DeltaTable.create(store, DATA_SCHEMA, data=data_rows(0), environment=_environment(1))
     if not has_foreign:
@@ -62,21 +62,21 @@ def _table(has_foreign: bool) -> Files:
 
 
 def with_foreign(kind: str) -> tuple[Files, list[str]]:
-    """A table, and beside it the file that is damaged."""
+    """A table, and beside it the file to damage."""
     return {**_table(has_foreign=False), FOREIGN: foreign(kind)}, [FOREIGN]
 
 
 @functools.cache
 def with_checkpoint() -> tuple[Files, list[str]]:
-    """A table with a checkpoint, the file that is damaged."""
+    """A table with a checkpoint, which is the file to damage."""
     store = store_of(_table(has_foreign=False))
     DeltaTable.open(store, environment=_environment(2)).checkpoint()
     return {path: data for path, (data, _) in store._objects.items()}, [CHECKPOINT]
 
 
 def enter(files: Files, predicates: Sequence[str] = (), *, brief: bool = False) -> Outcomes:
-    """Bring the foreign file, or a table with a foreign checkpoint, through every entrance. What is not a DeltaLogError
-    comes out."""
+    """Pass the foreign file, or a table with a foreign checkpoint, through every entrance. Raises any error that is not
+    a DeltaLogError."""
     outcomes: Outcomes = {}
 
     def step(name: str, ask: Callable[[], Any]) -> None:
@@ -99,7 +99,7 @@ def enter(files: Files, predicates: Sequence[str] = (), *, brief: bool = False) 
 def _enter_files(data: bytes, files: Files, step: Any, stack: contextlib.ExitStack) -> None:
     def opened(has_foreign: bool) -> DeltaTable:
         there = {**_table(has_foreign), FOREIGN: data}
-        if has_foreign:  # the log has the size that the file has
+        if has_foreign:  # the log records the actual size of the file
             path = f"_delta_log/{1:020d}.json"
             there[path] = there[path].replace(b'"size": %d' % len(foreign("plain")), b'"size": %d' % len(data))
         return DeltaTable.open(store_of(there), environment=_environment())
@@ -155,7 +155,7 @@ def _update_objects(data: bytes) -> None:
 
 
 def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
-    """What spark_ext reads on the driver, without a session."""
+    """The parts of spark_ext that read on the driver, without a session."""
     from pyspark.sql import types
 
     from spark_ext.reading.file_schema import Layout, read_schemas
@@ -173,7 +173,7 @@ def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
 
 
 def _environment(seed: int | None = None) -> Environment:
-    """``seed``: of ids that are the same in every process, as a case of a seed has to be."""
+    """An environment whose ids depend on ``seed`` alone, so that a case is the same in every process."""
     random = Random(seed)
     return Environment(
         clock_ms=lambda: NOW,

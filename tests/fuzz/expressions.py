@@ -1,7 +1,7 @@
-"""Hostile expressions, and every entrance that takes text: of callers, of foreign logs, of remote callers.
+"""Hostile expressions, and every entrance that accepts text: from callers, foreign logs and remote callers.
 
-The answer to a text is a result or a DeltaLogError, in bounded time and memory. What a text means is compared with
-Spark elsewhere.
+The answer to a text is a result or a DeltaLogError, in bounded time and memory. tests/interop compares the meaning of
+expressions with Spark.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def rows() -> pa.Table:
 
 # ------------------------------------------------------------------------------------------------- texts
 
-# Opened and closed around something, many times within each other.
+# Opening and closing texts, nested many times around something.
 _AROUND = [
     ("struct(", ")"), ("array(", ")"), ("map(1, ", ")"), ("(", ")"), ("cast(s as array<", ">)"),
     ("case when q then ", " end"), ("not ", ""), ("- ", ""), ("upper(", ")"), ("i in (", ")"), ("coalesce(i, ", ")"),
@@ -78,7 +78,7 @@ _AROUND = [
     ("filter(items, x -> ", ")"), ("(s || ", ")"), ("concat_ws(", ", s, s, s)"), ("((((", "))))"),
     ("case i when 1 then 2 else ", " end"), ("/*", "*/"),
 ]  # fmt: skip
-# Repeated one after the other.
+# Repeated in sequence.
 _CHAINS = [
     " or q", " and not q", " + 1", " || s", ".x", "[0]", "::string", ", 1", " = 1", " in (1)", " is null", "'a'",
     " - interval 1 day", "/**/", "--\n", "\\", "'", '"', "`", " 1 day", " like '%'", " when q then 1", ";", "\u00e4",
@@ -112,7 +112,7 @@ _BOMBS = [
 
 
 def hostile_text(random: Random) -> str:
-    """An expression that somebody may have written to end, stop or fill a process."""
+    """An expression that an attacker may write to crash, hang or exhaust a process."""
     draw = random.random()
     if draw < 0.15:
         return random.choice(_BOMBS)
@@ -158,7 +158,7 @@ def _table() -> DeltaTable:
 
 
 def _foreign(metadata: dict[str, Any], *features: str) -> DeltaTable:
-    """A table of which another client wrote the log."""
+    """A table whose log another client wrote."""
     store = MemoryStore("memory://fuzz", clock_ms=lambda: NOW)
     put_commit(store, 0, protocol_action(*features, reader=1), metadata)
     return DeltaTable.open(store, environment=environment())
@@ -195,13 +195,13 @@ def _append_filled(table: DeltaTable) -> Any:
 
 
 def _by_spark_ext(text: str) -> Any:
-    """What spark_ext finds in a condition and in statements, before Spark sees them."""
+    """What spark_ext parses in a condition and in statements, before Spark sees them."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     from spark_ext.parse import queries, table_references
     from spark_ext.reading import pruning
 
-    snapshot, text = _table().snapshot(), text[:50_000]  # which is split into tokens seven times
+    snapshot, text = _table().snapshot(), text[:50_000]  # it is split into tokens seven times
     pruning.predicate(snapshot, [text])
     with contextlib.suppress(pruning.ConditionError):
         pruning.exact_predicate(snapshot, [text])
@@ -270,7 +270,7 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """The outcome of a text at an entrance: "=" or the code of a DeltaLogError. What is neither comes out."""
+    """The outcome of a text at an entrance: "=" or the code of a DeltaLogError. Raises any other error."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -1,5 +1,5 @@
-"""Parquet footers, damaged by what they say: the Thrift struct before a file's last 8 bytes is decoded, changed in some
-places, and encoded anew; and footers that claim more than they are."""
+"""Damages the content of Parquet footers: decodes the Thrift struct before a file's last 8 bytes, changes it in some
+places and encodes it again; and builds footers that claim more than they contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Struct = list[list[Any]]
 
 
 def damage_footer(data: bytes, random: Random) -> bytes:
-    """A Parquet file whose footer is another one."""
+    """The Parquet file with its footer damaged."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     start = len(data) - 8 - length
     draw = random.random()
@@ -43,7 +43,7 @@ _TEXTS = (
 
 
 def _change(tree: Struct, random: Random) -> None:
-    """One place of the tree is another."""
+    """Change one place of the tree."""
     places: list[tuple[list[Any], int, int]] = []  # the struct or list, the position in it, the type
     _places(STRUCT, tree, places)
     if not places:
@@ -112,7 +112,7 @@ def _claim(count: int) -> bytes:
 
 
 def _long_lists(footer: bytes, random: Random) -> bytes:
-    """Row groups, and columns in the first of them, of which there are none."""
+    """Row groups, and columns in the first of them, that do not exist."""
     count = random.choice((20_000, 1_000_000, 2**31 - 1))
     head = encoded(_file([element(b"r", 1), element(b"id", None)]))[:-3]
     return head + b"\x19" + _claim(count) + b"\x19" + _claim(count) + b"\x2c\x15\x02\x19" + _claim(count)
@@ -124,7 +124,7 @@ def _deep_columns(footer: bytes, random: Random) -> bytes:
 
 
 def _long_paths(footer: bytes, random: Random) -> bytes:
-    """Many columns below names of many bytes: their paths together are the product."""
+    """Many columns below long names: the paths together have the size of the product."""
     columns, names = random.choice(((900, 1_000), (20_000, 4_000), (20_000, 20_000)))
     above = [element(b"n" * names, 1) for _ in range(40)]
     above[-1][-1][2] = columns
@@ -153,7 +153,7 @@ _BOMBS: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 def decoded(data: bytes) -> Struct:
-    """A struct, as Thrift's compact protocol has it."""
+    """Decode a struct of Thrift's compact protocol."""
     return _Reader(data).value(STRUCT)
 
 
@@ -200,7 +200,7 @@ class _Reader:
 
 
 def encoded(tree: Struct) -> bytes:
-    """``decoded``, the other way."""
+    """The inverse of ``decoded``."""
     out = bytearray()
     _write(STRUCT, tree, out)
     return bytes(out)

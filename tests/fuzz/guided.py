@@ -1,6 +1,6 @@
-"""The same targets under atheris: coverage of deltalog chooses what bytes a file is given next.
+"""The same targets under atheris: coverage of deltalog guides the choice of the next bytes of a file.
 
-The damaged file is the input, and the sound ones are the first corpus. A finding ends the run with its traceback, and
+The damaged file is the input, and the valid ones are the first corpus. A finding ends the run with its traceback, and
 atheris keeps the input as ``crash-<hash>`` in the working directory.
 """
 
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_guided(target: str, seconds: float, first_seed: int) -> int:
-    """Fuzz one target for so long, in a process that imports deltalog instrumented. 0 when nothing was found."""
+    """Fuzz one target for so long, in a process that imports deltalog instrumented. Returns 0 if nothing was found."""
     if importlib.util.find_spec("atheris") is None:
         print("atheris is not installed: pip install atheris (Linux, CPython to 3.13).", file=sys.stderr)
         return 2
@@ -65,7 +65,7 @@ def _fuzz(target: str, seconds: str, first_seed: str, corpus: str) -> None:
 def _write_corpus(
     directory: Path, bases: list[Any], damage: Callable[[bytes, str, Random], bytes], random: Random
 ) -> None:
-    """Each sound file, and some that the seeded mutations make of it."""
+    """Write each valid file, and some seeded mutations of it."""
     for table, (_, files, paths) in enumerate(bases):
         for number, path in enumerate(paths):
             choice = bytes([(table + number * len(bases)) % 256])

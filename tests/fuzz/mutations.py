@@ -1,4 +1,4 @@
-"""Damage done to bytes, and to JSON by its structure. Everything is drawn from the ``Random`` that is passed in."""
+"""Damages bytes, and the structure of JSON. The ``Random`` that is passed in makes every choice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _noise(data: bytes, random: Random) -> bytes:
 
 
 def _number(data: bytes, random: Random) -> bytes:
-    """A length, count or offset that lies."""
+    """A wrong length, count or offset."""
     code = random.choice(("<i", ">i", "<q", ">q", "<H", ">I"))
     size = struct.calcsize(code)
     value = random.choice((0, 1, -1, 127, 128, 255, 65535, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), len(data)))
@@ -87,7 +87,7 @@ _BYTE_MUTATIONS: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 class Raw(str):
-    """Text that goes into the JSON as it is."""
+    """Text that goes into the JSON unchanged."""
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -148,14 +148,14 @@ _GROWN: tuple[Callable[[Random], Any], ...] = (
 
 
 def odd_value(random: Random) -> Any:
-    """Something that is seldom where it should be."""
+    """A value that is rarely valid."""
     if random.random() < 0.03:
         return random.choice(_GROWN)(random)
     return random.choice(_ODD)
 
 
 def mutate_tree(value: Any, random: Random) -> Any:
-    """The same tree with one place changed; text that holds JSON is entered."""
+    """The same tree with one place changed; descends into texts that hold JSON."""
     places = _places(value)
     if not places:
         return odd_value(random)
@@ -180,7 +180,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _copy_on_path(root: Any, target: Any) -> tuple[Any, Any]:
-    """A deep copy, and what ``target`` has become in it."""
+    """A deep copy of ``root``, and the copy of ``target`` in it."""
     copies: list[Any] = []
 
     def copy(node: Any) -> Any:
@@ -216,7 +216,7 @@ def _mutate_place(container: Any, key: Any, random: Random) -> None:
 
 
 def _mutate_keys(container: dict[str, Any], key: str, random: Random) -> None:
-    """Rename, or give the key twice: the second time under a marker that ``dump`` spells like the first."""
+    """Rename the key, add another one, or duplicate it through Raw."""
     value = container[key]
     draw = random.random()
     if draw < 0.5:
@@ -246,7 +246,7 @@ def _near(value: Any, random: Random) -> Any:
 
 
 def mutate_json_text(text: str, random: Random) -> str:
-    """JSON as text, with one place changed or damaged blindly."""
+    """JSON text with one place changed, or damaged blindly."""
     if random.random() < 0.15:
         return damage_bytes(text.encode(), random).decode("utf-8", "replace")
     try:

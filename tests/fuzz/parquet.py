@@ -1,4 +1,4 @@
-"""Parquet files, damaged by structure: columns, types, nulls, rows, footers, and how they are encoded."""
+"""Damages the structure of Parquet files: columns, types, nulls, rows, footers, and encodings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _read(data: bytes) -> pa.Table:
 
 
 def _damage_footer(data: bytes, random: Random) -> bytes:
-    """Lies about lengths, types, counts, codecs and offsets: the footer is a Thrift struct before the last 8 bytes."""
+    """Wrong lengths, types, counts, codecs and offsets: the footer is a Thrift struct before the last 8 bytes."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     draw = random.random()
     if draw < 0.8:
@@ -47,7 +47,7 @@ def _damage_footer(data: bytes, random: Random) -> bytes:
 
 
 def _written(table: pa.Table, random: Random) -> bytes | None:
-    """Encoded one way or another; None where Arrow cannot write it."""
+    """The table in one of several encodings; None if Arrow cannot write it."""
     options: dict[str, Any] = random.choice(
         (
             {},
@@ -105,7 +105,7 @@ def _choose_rows(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _change_child(table: pa.Table, random: Random) -> pa.Table:
-    """A child of a struct column dropped, renamed, nulled or given another type."""
+    """Drop, rename, null or retype a child of a struct column."""
     structs = [i for i, field in enumerate(table.schema) if pa.types.is_struct(field.type)]
     if not structs:
         return _retype_column(table, random)
@@ -131,19 +131,19 @@ def _change_child(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _wider(values: pa.Array) -> pa.Array:
-    """The same values in a type that says the same."""
+    """The same values in an equivalent type."""
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
 
 
 def _change_rows(table: pa.Table, random: Random) -> pa.Table:
-    """A value of a row replaced; the types are kept where they still fit, else inferred anew."""
+    """Replace a value of a row; types are kept if they still fit, and inferred again otherwise."""
     if table.num_rows == 0 or len(set(table.column_names)) < table.num_columns:
         return table
     try:
         rows = mutate_tree(table.to_pylist(), random)
-    except ValueError:  # fields of one name, or text that is none, by an earlier change
+    except ValueError:  # duplicate field names or invalid text, by an earlier change
         return table
     for schema in (table.schema, None):
         try:

@@ -1,7 +1,8 @@
-"""A watched worker process for each target: what crashes, hangs or grows is pinned on its seed and survived.
+"""A supervised worker process for each target: crashes, hangs and memory growth are attributed to their seed and
+survived.
 
-The worker says which seed it begins and how that ended; the parent only listens. A case that ends the process, or is
-killed for taking too long, is a violation, and a new worker goes on after it.
+The worker announces each seed and then its outcome; the parent only listens. A case that ends the process, or is killed
+for taking too long, is a violation, and a new worker continues after it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 WORKER = ("-X", "faulthandler", "-m", "tests.fuzz.worker")
-# Of silence. Only ends what sleeps for ever; what computes for long is judged by its CPU time.
+# The longest silence. It ends only workers that sleep forever; computation is limited by its CPU time.
 MAX_WALL_SECONDS = 120.0
 MAX_START_SECONDS = 600.0
 
 
 @dataclass
 class Report:
-    """What came of a target."""
+    """The results of a target."""
 
     target: str
     executions: int = 0
@@ -48,13 +49,13 @@ class Report:
 
 
 def kept_seeds(target: str) -> list[int]:
-    """Seeds that once failed; they are replayed before all others."""
+    """Seeds that failed before; they are replayed before all others."""
     rows = (line.split("#")[0].split() for line in SEEDS.read_text().splitlines())
     return [int(row[1]) for row in rows if row and row[0] == target]
 
 
 def run(target: str, seconds: float, first_seed: int = 0, most: int | None = None) -> Report:
-    """Kept seeds, then ``first_seed`` and on, for ``seconds`` or ``most`` cases. No case can end it."""
+    """Run kept seeds, then ``first_seed`` and on, for ``seconds`` or ``most`` cases. No case can end it."""
     report = Report(target)
     started = time.monotonic()
     kept, following, broken = kept_seeds(target), first_seed, True
@@ -69,11 +70,11 @@ def run(target: str, seconds: float, first_seed: int = 0, most: int | None = Non
 
 
 def _work(report: Report, kept: list[int], following: int, seconds: float, most: int | None) -> tuple[list[int], bool]:
-    """One worker to its end. The seeds it began, and whether the last of them ended it early."""
+    """Run one worker to its end. Returns the seeds it began, and whether the last of them ended it early."""
     arguments = {"target": report.target, "kept": kept, "following": following, "seconds": seconds, "most": most}
     environment = {**os.environ, "MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     command = [sys.executable, *WORKER, json.dumps(arguments)]
-    with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads could fill up and stop the worker
+    with tempfile.TemporaryFile() as errors:  # an unread pipe could fill up and block the worker
         worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)
         return _listen(report, worker, errors)
 
@@ -114,7 +115,7 @@ def _count(report: Report, message: dict[str, Any]) -> None:
 
 
 def _messages(worker: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """What the worker says, until it ends or is silent for too long."""
+    """The worker's messages, until it ends or is silent for too long."""
     assert worker.stdout is not None
     pipe, rest = worker.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

@@ -1,6 +1,6 @@
-"""Whole tables in memory, made by hand: also the shapes that deltalog reads and does not write.
+"""Whole tables in memory, written by hand, including the shapes that deltalog reads but does not write.
 
-The history is the same in each, only the files that tell it differ, so what a reader must answer is known.
+All have the same history and differ only in the files that record it, so the right answers are known.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ _VECTOR_FILE, _OFFSETS = vector_file(vector_bytes(_FIRST), vector_bytes(_SECOND)
 VECTORS = (file_vector(_FIRST, _OFFSETS[0]), file_vector(_SECOND, _OFFSETS[1]))
 
 DOMAIN = {"domainMetadata": {"domain": "a.b", "configuration": "{}", "removed": False}}
-# Six versions; files 1 (through a vector), 2 (through an inline one), 3 and 4 live at the end.
+# Six versions; files 1 (with a vector file), 2 (with an inline vector), 3 and 4 are live at the end.
 HISTORY: tuple[tuple[Action, ...], ...] = (
     (info(0, "CREATE TABLE"), protocol(), metadata(), add(0)),
     (info(1), {"txn": {"appId": "app", "version": 7, "lastUpdated": NOW}}, add(1), add(2)),
@@ -329,7 +329,7 @@ AT = 3  # the version of the checkpoints; two commits follow
 
 
 def state() -> tuple[list[Action], list[Action]]:
-    """What a checkpoint of version ``AT`` holds: the small actions, then the files and tombstones."""
+    """The content of a checkpoint of version ``AT``: the small actions, then the files and tombstones."""
     small = [
         {"protocol": protocol()["protocol"]},
         metadata(),
@@ -372,7 +372,7 @@ def _checkpointed(files: Files, first_commit: int) -> Files:
 
 
 def classic(first_commit: int = 0) -> Files:
-    """A classic checkpoint; ``first_commit``: those before it were cleaned up."""
+    """A classic checkpoint; the commits before ``first_commit`` were cleaned up."""
     small, large = state()
     return _checkpointed({f"{LOG}/{AT:020d}.checkpoint.parquet": parquet(action_table(small + large))}, first_commit)
 
@@ -415,7 +415,7 @@ def v2(form: str = "json", first_commit: int = 0) -> Files:
 
 
 def compacted() -> Files:
-    """Commits 1 to 3 also as one compacted file."""
+    """The same table, with commits 1 to 3 also as one log compaction file."""
     _, large = state()
     kept = [
         {"txn": {"appId": "app", "version": 7, "lastUpdated": NOW}},

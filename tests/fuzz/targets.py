@@ -1,7 +1,7 @@
-"""What is damaged, one target a kind of file, and what must still hold afterwards.
+"""Which files are damaged, one target for each kind of file, and what must still hold afterwards.
 
-For every target: nothing but DeltaLogError comes out. ``judge`` adds what can be known beyond that: a hint only says
-where to look, a deletion vector in a file carries a checksum, statistics that are not sound prove nothing.
+For every target: nothing but DeltaLogError is raised. ``judge`` adds what else is known: a hint only says where to
+look, a deletion vector file has checksums, and unsound statistics prove nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.fuzz.parquet import damage_parquet
 from tests.fuzz.tables import LAST, LOG, Files, commit_path
 from tests.fuzz.usage import PREDICATES, Outcomes, observe
 
-# Says what is wrong with the outcomes of a case, if anything is.
+# Returns the violation in the outcomes of a case, or None.
 Judge = Callable[["Case", Outcomes], "str | None"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A damaged table: which table, which file, and the predicates it is asked."""
+    """A damaged table: the table, the damaged file, and the predicates to query it with."""
 
     target: str
     seed: int
@@ -42,8 +42,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Target:
-    """``tables``: by name, each with the paths of which one is damaged. ``damage``: new bytes for old ones.
-    ``focus``: what a brief run asks besides state and files. ``use``: what is done with the damaged table."""
+    """``tables``: by name, each with the paths that may be damaged. ``damage``: the new bytes of a file. ``focus``: the
+    further steps of a brief run. ``use``: runs on the damaged table."""
 
     name: str
     tables: Mapping[str, Callable[[], tuple[Files, list[str]]]]
@@ -62,13 +62,13 @@ class Target:
         return Case(self.name, seed, table, path, {**files, path: self.damage(files[path], path, random)}, predicates)
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
-        """The outcomes, and what is wrong with them if anything is. What is not a DeltaLogError comes out."""
+        """The outcomes, and the violation in them or None. Raises any error that is not a DeltaLogError."""
         outcomes = self.use(case.files, case.predicates, brief=brief)
         return outcomes, self.judge(case, outcomes)
 
 
 def _matching(files: Files, *parts: str) -> tuple[Files, list[str]]:
-    """The paths that have all these parts in them."""
+    """The paths that contain all these parts."""
     return files, sorted(path for path in files if all(part in path for part in parts))
 
 
@@ -89,20 +89,20 @@ def _parquet_or_json(data: bytes, path: str, random: Random) -> bytes:
 
 @functools.cache
 def truth(target: str, table: str) -> Outcomes:
-    """What the table answers undamaged."""
+    """The answers of the undamaged table."""
     files, _ = TARGETS[target].tables[table]()
     return observe(files, PREDICATES)
 
 
 def _unchanged(case: Case, outcomes: Outcomes) -> str | None:
-    """Every answer is that of the sound table: the file is only a hint."""
+    """Every answer is that of the undamaged table: the file is only a hint."""
     expected = truth(case.target, case.table)
     wrong = {step: answer for step, answer in outcomes.items() if expected.get(step) != answer}
     return f"changed: {wrong}" if wrong else None
 
 
 def _true_or_refused(*steps: str) -> Judge:
-    """These answers (all when none are named) are those of the sound table, or an error."""
+    """These answers (all if none are named) are those of the undamaged table, or an error."""
 
     def judge(case: Case, outcomes: Outcomes) -> str | None:
         expected = truth(case.target, case.table)
@@ -114,8 +114,8 @@ def _true_or_refused(*steps: str) -> Judge:
 
 
 def _judge_checksums(case: Case, outcomes: Outcomes) -> str | None:
-    """One that does not name its commit changes nothing. One that does is believed until the log itself is read:
-    the files, and rows where the commits that are read tell the columns, are never as a wrong one says."""
+    """A checksum that does not name its commit has no effect. One that does is trusted until the log itself is read;
+    the files never follow a wrong one, nor do rows if the commits read contain the schema."""
     if not _names_its_commit(case):
         return _true_or_refused()(case, outcomes)
     told = case.table in ("commits", "checkpoint")
@@ -141,7 +141,7 @@ _rows_true_or_refused = _true_or_refused("rows", *PREDICATES)
 
 
 def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
-    """A vector file's bytes, or its descriptor in a commit; sometimes with a checksum that fits again."""
+    """Damage a vector file's bytes, or its descriptor in a commit; sometimes with a matching checksum."""
     if path.endswith(".bin"):
         damaged = damage_bytes(data, random)
         return _with_checksums(damaged) if random.random() < 0.5 else damaged
@@ -149,7 +149,7 @@ def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """The checksums of the two vectors made anew, so that what is below them is reached."""
+    """Compute the checksums of the two vectors again, so that the damage below them is reached."""
     out = bytearray(data)
     for descriptor in tables.VECTORS:
         start = descriptor["offset"] + 4
@@ -176,7 +176,7 @@ def _descriptor(descriptor: Any, random: Random) -> Any:
 
 
 def _in_action(data: bytes, key: str, change: Callable[[Any, Random], Any], random: Random) -> bytes:
-    """One value called ``key`` of the file's actions changed; blind damage where no action has one."""
+    """Change one value called ``key`` in the file's actions; damage it blindly if no action has one."""
     rows = [json.loads(row) for row in data.splitlines()]
     having = [body for row in rows for body in row.values() if isinstance(body, dict) and key in body]
     if not having:
@@ -187,7 +187,7 @@ def _in_action(data: bytes, key: str, change: Callable[[Any, Random], Any], rand
 
 
 def _judge_vectors(case: Case, outcomes: Outcomes) -> str | None:
-    """A vector in a file is checked by its checksum: deleted rows never come back, live ones never go."""
+    """A checksum protects a vector file: deleted rows never come back, and live rows never go."""
     if case.path.endswith(".bin") and not _sound_checksums(case.files[case.path]):
         return _rows_true_or_refused(case, outcomes)
     return None
@@ -215,8 +215,8 @@ def _other_partition(values: Any, random: Random) -> Any:
 
 
 def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
-    """Statistics that are not sound prove nothing, so rows come back as if they were absent. Where more than
-    statistics was damaged, other rows may be right."""
+    """Unsound statistics prove nothing, so the rows are those without statistics. If other data was damaged too, other
+    rows may be right."""
     try:
         damaged = _statistics_of(case.files[case.path])
         rest = _without_statistics(case.files[case.path])
@@ -229,7 +229,7 @@ def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
 
 
 def _statistics_of(data: bytes) -> dict[str, set[tuple[str, ...]]]:
-    """For each file the leaves of its statistics that a reader may believe, as text."""
+    """For each file the leaves of its statistics that a reader may trust, as text."""
     adds = [row["add"] for row in map(json.loads, data.splitlines()) if isinstance(row.get("add"), dict)]
     return {add["path"]: _believable(add.get("stats")) for add in adds}
 
@@ -252,7 +252,7 @@ def _believable(text: Any) -> set[tuple[str, ...]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is there twice either value may be believed; both are kept, so that one is a lie."""
+    """A reader may trust either value of a duplicate key; both are kept, so that one counts as wrong."""
     merged = dict(pairs)
     if len(merged) == len(pairs):
         return merged

@@ -1,4 +1,4 @@
-"""A table as users use it: every step's outcome as a value that two runs can be compared by."""
+"""Uses a table as users do, with every step's outcome as a value, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREDICATES = (
 
 
 def store_of(files: Files) -> MemoryStore:
-    """The files at one fixed time."""
+    """A store of the files, all with one fixed time."""
     store = MemoryStore("memory://fuzz", clock_ms=lambda: NOW)
     for path, data in files.items():
         store.put(path, data)
@@ -45,7 +45,7 @@ def store_of(files: Files) -> MemoryStore:
 
 
 def environment() -> Environment:
-    """Nothing from outside."""
+    """An environment that depends on nothing outside."""
     numbers = itertools.count(1)
     return Environment(
         clock_ms=lambda: NOW + 100_000,
@@ -56,9 +56,9 @@ def environment() -> Environment:
 
 
 def observe(files: Files, predicates: tuple[str, ...] = PREDICATES, *, brief: bool = False) -> Outcomes:
-    """Open the table and ask it everything; with ``brief`` the state, the files and the predicates only.
+    """Open the table and query it completely; with ``brief`` the state, the files and the predicates only.
 
-    What is not a DeltaLogError comes out.
+    Raises any error that is not a DeltaLogError.
     """
     outcomes: Outcomes = {}
     store = store_of(files)
@@ -115,7 +115,7 @@ def _state(snapshot: Snapshot) -> list[Any]:
 
 
 def _sorted_files(snapshot: Snapshot) -> list[Any]:
-    """The files without what differs between the log and a checkpoint of it."""
+    """The files, sorted, without the fields that differ between the log and its checkpoint."""
     files = snapshot.files()
     if files.num_rows > _MANY:
         return [files.num_rows]
@@ -138,7 +138,7 @@ def _rows(table: pa.Table) -> list[Any]:
 
 
 def _as_numbers(table: pa.Table) -> pa.Table:
-    """Times as whole numbers: Python's end with the year 9999, Arrow's do not."""
+    """Times as integers: Python's end with the year 9999, Arrow's do not."""
     wide = {"timestamp[us, tz=UTC]": pa.int64(), "timestamp[us]": pa.int64(), "date32[day]": pa.int32()}
     return table.cast(pa.schema([field.with_type(wide.get(str(field.type), field.type)) for field in table.schema]))
 

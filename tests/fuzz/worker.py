@@ -1,4 +1,4 @@
-"""One target's cases in a process of its own, each announced and then reported on standard output."""
+"""One target's cases in a separate process; each is announced and then reported on standard output."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from typing import Any
 
 from tests.fuzz.targets import TARGETS
 
-# Per case. CPU time does not depend on what else the machine does.
+# Limits per case. CPU time does not depend on other load on the machine.
 MAX_CPU_SECONDS = 5.0
 MAX_GROWTH_BYTES = 512 << 20
-# Beyond what the process has mapped before the first case, so that a bomb raises instead of filling the machine.
+# In addition to what the process has mapped before the first case, so that a bomb raises instead of filling memory.
 MAX_MAPPED_BYTES = 2 << 30
 
 
 def work(target: str, kept: Sequence[int], following: int, seconds: float, most: int | None) -> None:
-    """Run the ``kept`` seeds whatever the time, then those from ``following`` on for ``seconds`` or ``most`` cases."""
+    """Run the ``kept`` seeds whatever the time, then the seeds from ``following`` on for ``seconds`` or ``most``
+    cases."""
     import pyarrow as pa
 
     pa.set_cpu_count(2)
     pa.set_io_thread_count(2)
-    TARGETS[target].run(TARGETS[target].case(0))  # imports and caches are not the first case's
+    TARGETS[target].run(TARGETS[target].case(0))  # keeps imports and caches out of the first case
     _limit_memory()
     for seed in kept:
         _run(target, seed)
@@ -48,7 +49,8 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def execute(target: str, seed: int) -> dict[str, Any]:
-    """One case in this process: its ``outcomes`` counted, their ``kind``, and the ``violation`` as text or None."""
+    """Run one case in this process. Returns its counted ``outcomes``, their ``kind``, and the ``violation`` as text or
+    None."""
     case = TARGETS[target].case(seed)
     cpu, peak = time.process_time(), _peak_bytes()
     outcomes: dict[str, str] = {}
@@ -76,7 +78,7 @@ def _peak_bytes() -> int:
 
 
 def _limit_memory() -> None:
-    """Let the process map so much more and no more, where the system tells and enforces it."""
+    """Limit the further memory that the process may map, if the system reports and enforces it."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return

@@ -1,4 +1,5 @@
-"""Absolute paths in a log count inside the table and inside what the caller named, as shallow clones need it."""
+"""Absolute paths in a log are allowed inside the table and inside the locations that the caller named, as shallow
+clones need."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ Make = Callable[[str], LogStore]
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Stores at places of one disk or service, by their name."""
+    """Create stores at places of one disk or service, by name."""
     if request.param == "local":
         return lambda place: LocalStore(tmp_path / "a dir" / place)
     series = uuid.uuid4()
@@ -50,7 +51,7 @@ def absolute(store: LogStore, path: str) -> str:
 
 
 def clone_of(store: LogStore, *paths: str, **more: Any) -> None:
-    """A table made of files that lie elsewhere."""
+    """A table whose files lie elsewhere."""
     put_commit(
         store, 0, info_action(), protocol_action(), metadata_action(), *(add_action(path, **more) for path in paths)
     )

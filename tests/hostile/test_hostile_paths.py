@@ -1,4 +1,4 @@
-"""Whatever a log names, nothing outside the table is opened or asked for: on local disk, in memory and on S3."""
+"""Whatever a log names, nothing outside the table is opened or requested: on local disk, in memory and on S3."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parquet(x: int) -> bytes:
 
 
 class Arena(ABC):
-    """A store with a table in it, canaries around it, and a witness of everything that is touched outside."""
+    """A store with a table in it, canaries around it, and a record of every access outside."""
 
     name: str
     store: LogStore  # at the table's own root
@@ -57,7 +57,7 @@ class Arena(ABC):
 
     @abstractmethod
     def watched(self) -> contextlib.AbstractContextManager[list[str]]:
-        """What was touched outside the table inside the block."""
+        """The accesses outside the table during the block."""
 
 
 class LocalArena(Arena):
@@ -159,7 +159,7 @@ def words(root: str, parent: str, path: str, bucket: str, listener: Proxy) -> di
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[Proxy]:
-    """Nobody may ever ask it for anything."""
+    """A server that must never get a request."""
     proxy = Proxy(None)
     yield proxy
     proxy.close()
@@ -203,7 +203,7 @@ def lines(*actions: dict[str, Any]) -> bytes:
 
 
 def put(arena: Arena, table: str, name: str, data: bytes) -> None:
-    """Past the witness, and without waiting for the disk."""
+    """Write without being recorded, and without fsync."""
     if isinstance(arena, LocalArena):
         (arena.root / table / name).write_bytes(data)
     elif isinstance(arena, S3Arena):
@@ -218,7 +218,7 @@ def vector(kind: str, path: str) -> dict[str, Any]:
 
 
 def read_files_of_one_table(arena: Arena, paths: list[str], tally: Tally) -> None:
-    """``add.path`` and both kinds of vector: one partition for each path, so that each is read by itself."""
+    """``add.path`` and both kinds of deletion vector: one partition for each path, so that each is read alone."""
     makers: dict[str, Callable[[str], dict[str, Any]]] = {
         "add.path": lambda path: {"path": path},
         "deletionVector p": lambda path: {"path": "good.parquet", "deletionVector": vector("p", path)},
@@ -233,7 +233,7 @@ def read_files_of_one_table(arena: Arena, paths: list[str], tally: Tally) -> Non
         with arena.watched() as outside:
             snapshot = DeltaTable.open(store).snapshot()
             for n, path in enumerate(paths):
-                if path or position != "deletionVector u":  # an empty prefix is how most vectors are named
+                if path or position != "deletionVector u":  # most deletion vectors are named with an empty prefix
                     tally.expect_refusal(arena, position, path, partial(rows_of, snapshot, n))
         tally.outside += [f"{arena.name} {position}: {touched}" for touched in outside]
 
@@ -283,7 +283,7 @@ CDC = {"partitionValues": {"p": "1"}, "size": 10, "dataChange": False}
 def test_no_hostile_path_leaves_its_table(
     arenas: list[Arena], listener: Proxy, capsys: pytest.CaptureFixture[str], is_long: bool
 ) -> None:
-    """On S3 a table for each path takes its time: each sixth has one there, all with --long."""
+    """On S3 one table for each path takes long: every sixth path is tested there, all with --long."""
     tally = Tally()
     counts = []
     for arena in arenas:
@@ -303,11 +303,11 @@ def test_no_hostile_path_leaves_its_table(
 
 
 def test_the_witnesses_see_what_is_outside(arenas: list[Arena], listener: Proxy) -> None:
-    """A reader without a policy would be noticed on every store."""
+    """A reader that checks no paths would be noticed on every store."""
     local, in_memory, on_s3 = arenas
     assert isinstance(local, LocalArena) and isinstance(on_s3, S3Arena)
     with local.watched() as outside:
-        LocalStore(local.root).open_input(f"../{CANARY}")  # Arrow's own opening
+        LocalStore(local.root).open_input(f"../{CANARY}")  # Arrow opens files itself
         LocalStore(local.root).get(f"../t-evil/{CANARY}")
     assert [os.path.basename(path) for path in outside].count(CANARY) >= 3
     with in_memory.watched() as outside:

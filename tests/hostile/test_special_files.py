@@ -1,4 +1,4 @@
-"""Pipes and devices in place of a table's files: an error at once, not a reader that waits for ever."""
+"""Pipes and devices in place of a table's files cause an error at once, and never a reader that waits forever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog import DeltaTable
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# A hang is ended by the time limit of the child; what it prints is judged.
+# The time limit of the child ends a hang; the test checks its output.
 READ = """
 import sys, deltalog, pyarrow as pa
 from deltalog import DeltaTable

@@ -1,8 +1,8 @@
-"""The tree in docs/architecture.md has every package, names no module that is gone, and marks pure ones, so that it can
-be trusted as the map. A new module needs no line there.
+"""The tree in docs/architecture.md is a reliable map: it has every package, names only existing modules, and marks pure
+ones. A new module needs no line there.
 
-A line of it: names of modules or one package, two spaces between them; three or more; what they are. ``(pure)`` at its
-end is said of all its modules, or of all modules of its package.
+A line of it: module names or one package, separated by two spaces; three or more spaces; a description. ``(pure)`` at
+its end applies to all modules of the line, or of the package.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# The packages that are installed, without the tests.
+# The installed packages, without the tests.
 TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1].partition("\ntests/")[0]
 _NAMES = re.compile(r"( *)(\w+(?:/|\.py)?(?:  \w+(?:\.py)?)*)(?: {3,}(\S.*))?")
-_TEXT_COLUMN = 20  # lines that begin here or later continue the text above
+_TEXT_COLUMN = 20  # lines that begin here or later continue the description above
 _MARK = "(pure)"
 
 
@@ -33,7 +33,7 @@ def entries(tree: str) -> Iterator[tuple[tuple[str, ...], bool]]:
             lines.append((depth, names, f"{text} {line.strip()}"))
         elif line.strip():
             match = _NAMES.fullmatch(line)
-            assert match, f"neither modules nor a package, or no three spaces before what they are: {line!r}"
+            assert match, f"neither modules nor a package, or no three spaces before the description: {line!r}"
             lines.append((indent // 2, match[2], match[3] or ""))
     above: list[tuple[str, bool]] = []
     for depth, names, text in lines:
@@ -60,8 +60,10 @@ def modules(package: str) -> dict[tuple[str, ...], bool]:
 def test_the_map_has_every_package_and_no_module_that_is_gone(package: str) -> None:
     drawn = {path for path, _ in entries(TREE) if path[0] == package}
     packages = {path[:depth] for path in modules(package) for depth in range(1, len(path))}
-    assert packages - drawn == set(), "packages that the tree in docs/architecture.md lacks"
-    assert drawn - modules(package).keys() - packages == set(), "in docs/architecture.md, and no module or package"
+    assert packages - drawn == set(), "packages that are missing from the tree in docs/architecture.md"
+    assert drawn - modules(package).keys() - packages == set(), (
+        "in docs/architecture.md, but neither a module nor a package"
+    )
 
 
 def test_no_module_is_on_the_map_twice() -> None:
@@ -71,13 +73,15 @@ def test_no_module_is_on_the_map_twice() -> None:
 
 @pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
 def test_the_map_marks_the_modules_whose_docstrings_say_pure(package: str) -> None:
-    """Of the modules that it names; where it marks a package, of all in it."""
+    """Checked for the modules that it names; where it marks a package, for all modules in it."""
     found = modules(package)
     tree = dict(entries(TREE))
     marked = {path for path in found for depth in range(1, len(path) + 1) if tree.get(path[:depth])}
-    assert marked - {path for path, is_pure in found.items() if is_pure} == set(), "marked, and do not say Pure."
+    assert marked - {path for path, is_pure in found.items() if is_pure} == set(), (
+        "marked (pure), but their docstrings do not say Pure."
+    )
     assert {path for path in tree.keys() & found.keys() if found[path]} - marked == set(), (
-        "say Pure., and are not marked"
+        "their docstrings say Pure., but they are not marked"
     )
 
 

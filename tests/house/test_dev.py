@@ -1,4 +1,5 @@
-"""dev.py: each suite is in one run, what a usual run names exists, the lowest versions are those of pyproject.toml."""
+"""dev.py: each suite is in one run, the tests named for a usual run exist, the lowest versions are those of
+pyproject.toml."""
 
 from __future__ import annotations
 
@@ -33,10 +34,12 @@ def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> No
     quick = sorted(suite for run in dev.QUICK for suite in run)
     assert [pair for pair in itertools.combinations(quick, 2) if f"{pair[1]}/".startswith(f"{pair[0]}/")] == []
     assert dev.inside(["tests/unit"]) == ["tests/unit/storage", "tests/unit/server", "tests/unit/transactions"]
-    assert {(suite,) for suite in SUITES} <= {tuple(run) for run in dev.SUITES}, "one kind of session in a process"
+    assert {(suite,) for suite in SUITES} <= {tuple(run) for run in dev.SUITES}, (
+        "a process can have only one kind of session"
+    )
 
 
-# What a usual run has with Spark, whatever else it leaves out.
+# The Spark tests of a usual run, whatever else it leaves out.
 FEATURES = {
     "append", "overwrite", "replaceWhere", "delete", "update", "merge", "SQL: rows", "SQL: tables", "SQL: queries",
     "stream source", "stream sink", "optimize", "vacuum", "restore", "clone", "convert", "create", "replace",
@@ -49,12 +52,12 @@ FEATURES = {
 def test_a_usual_run_has_each_verb_and_feature_with_spark() -> None:
     assert {feature for feature in FEATURES if not any(feature in named for named in USUAL_RUN)} == set()
     assert {suite for suite in SUITES if any(entry.startswith(f"{suite}/") for entry in ENTRIES)} == set(SUITES)
-    assert len(ENTRIES) == sum(map(len, USUAL_RUN.values())), "an entry is there twice"
+    assert len(ENTRIES) == sum(map(len, USUAL_RUN.values())), "an entry is listed twice"
 
 
 @pytest.mark.parametrize("module", sorted({entry.partition("::")[0] for entry in ENTRIES}))
 def test_tests_of_a_usual_run_exist(module: str) -> None:
-    """Their cases are known when pytest has collected them; a case that is none ends the run."""
+    """Their parametrized cases are known only after collection; pytest then refuses unknown cases."""
     tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
     there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     named = {entry.partition("::")[2].partition("[")[0] for entry in ENTRIES if entry.startswith(f"{module}::")}

@@ -1,7 +1,7 @@
 """The examples of README.md and docs/ run.
 
-Fences marked ``python`` are executed, those of one page one after the other in one namespace and in a directory
-of their own. ``python no-run`` is left out; ``python spark`` belongs to the Spark tests: no JVM starts here.
+Fences marked ``python`` are executed, all fences of one page in order, in one namespace and in a directory of their
+own. ``python no-run`` is left out; ``python spark`` belongs to the Spark tests: no JVM starts here.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_links_lead_to_projects_and_not_to_package_registries() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_marks_are_known_and_every_example_is_python(page: Path) -> None:
     for start, mark, text in fences(page):
-        assert mark in MARKS, f"{page.name}:{start}: the mark {mark!r} is not one of {sorted(MARKS)}"
+        assert mark in MARKS, f"{page.name}:{start}: the fence mark {mark!r} is not one of {sorted(MARKS)}"
         if not mark:
             assert not SPARK.search(text), f"{page.name}:{start}: an example with Spark is marked `python spark`"
         compile(text, f"{page.name}:{start}", "exec")
@@ -96,7 +96,7 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_files_and_does_not_link_to_them() -> None:
-    """It is the package's page too, where a relative link leads nowhere: paths are code, and exist."""
+    """It is also the package's page, where a relative link leads nowhere: paths are code, and exist."""
     text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []
     paths = re.findall(r"`((?:[\w-]+/)*[\w-]+\.md)`", text)
@@ -105,5 +105,5 @@ def test_the_readme_names_files_and_does_not_link_to_them() -> None:
 
 
 def test_some_example_runs() -> None:
-    """The pages have examples at all, and the fences are found."""
+    """The pages have examples, and the fences are found."""
     assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3

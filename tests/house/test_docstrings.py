@@ -1,4 +1,4 @@
-"""Public things have docstrings; modules that follow the protocol say which part of it."""
+"""Public names have docstrings; modules that implement the protocol name its section."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def modules() -> list[str]:
 
 
 def public_members(face: ModuleType) -> list[tuple[str, Any]]:
-    """Every class and function of the face, and every public method and property of its own classes."""
+    """Every public class and function of the package, and every public method and property of its own classes."""
     found: list[tuple[str, Any]] = []
     for name in face.__all__:
         value = getattr(face, name)
@@ -57,7 +57,7 @@ def test_public_functions_and_methods_have_docstrings(face: str) -> None:
     members = [member for home in homes for member in public_members(importlib.import_module(home))]
     assert len(members) > (100 if face == "deltalog" else 5)
     without = [name for name, value in members if not (value.__doc__ or "").strip()]
-    # What the name says in full, under a class whose docstring tells the rest.
+    # Names that explain themselves, in a class whose docstring explains the rest.
     plain = {name for name in without if name.rsplit(".", 1)[-1] in PLAIN}
     assert set(without) - plain == set()
 
@@ -70,7 +70,7 @@ PLAIN = frozenset(
 
 
 def source_of(name: str) -> str:
-    """Its text, without importing it: what an extra brings may not be installed."""
+    """The source of a module, without importing it: packages of an extra may not be installed."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).read_text(encoding="utf-8")
@@ -78,10 +78,10 @@ def source_of(name: str) -> str:
 
 @pytest.mark.parametrize("name", modules())
 def test_every_module_has_a_docstring(name: str) -> None:
-    assert (ast.get_docstring(ast.parse(source_of(name))) or "").strip(), f"{name} has none"
+    assert (ast.get_docstring(ast.parse(source_of(name))) or "").strip(), f"{name} has no docstring"
 
 
-# Neither Arrow nor our caps are in it, nor how Spark declares char(n).
+# The protocol covers neither Arrow nor deltalog's limits, nor how Spark declares char(n).
 NOT_OF_THE_PROTOCOL = {"deltalog.protocol.arrow_types", "deltalog.protocol.limits", "deltalog.protocol.char_varchar"}
 
 

@@ -1,4 +1,4 @@
-"""The table of rules in docs/doctor.md is that of the registry."""
+"""The table of rules in docs/doctor.md equals the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree drawn in errors.py is the tree that is there."""
+"""The tree drawn in errors.py equals the class hierarchy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_codes_are_unique_and_in_capitals() -> None:
     codes = [each.code for each in CLASSES]
     assert len(set(codes)) == len(codes)
     assert all(re.fullmatch(r"[A-Z]+(_[A-Z]+)*", code) for code in codes)
-    assert all("code" in vars(each) for each in CLASSES), "a code is inherited"
+    assert all("code" in vars(each) for each in CLASSES), "every error needs its own code"
 
 
 def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committed() -> None:
@@ -66,7 +66,7 @@ def made(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
-    """As they must between processes, and on Spark's executors."""
+    """Errors are sent between processes, and to Spark's driver from its executors."""
     error, facts = made(kind)
     error.__cause__ = ValueError("why")
     copy = pickle.loads(pickle.dumps(error))

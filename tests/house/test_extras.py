@@ -1,6 +1,6 @@
-"""Each extra brings what its modules need, and the quick tests need no more than what they install.
+"""Each extra installs what its modules need, and the quick tests need no more than their environment installs.
 
-A child process finds the packages of one extra and no others of this environment, which may have them all.
+A child process sees the packages of one extra and no others of this environment, which may have them all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
 from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
-# What the quick environment has besides, so that these are checked wherever the tests run.
+# Further packages of the quick environment, so that these are checked wherever the tests run.
 ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 
@@ -32,9 +32,9 @@ def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
 
 
 def test_a_package_that_is_missing_is_noticed() -> None:
-    """The child does not see what this environment has: here pytest, and what the command line needs."""
+    """The child does not see other packages of this environment: here pytest, and those of the command line."""
     done = run_with("deltalog", "imports", "cli")
-    assert done.returncode == 1 and "cli does not bring typer" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "cli does not install typer" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "calls", "cli")
     assert done.returncode == 1 and "pip install 'deltalog[cli]'" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "collect", "tests/house/test_import_places.py")
@@ -42,7 +42,7 @@ def test_a_package_that_is_missing_is_noticed() -> None:
 
 
 def test_a_module_needs_what_the_modules_that_it_imports_need() -> None:
-    """Other packages bring a part of what a module needs: those for gs:// and az:// have urllib3, and no botocore."""
+    """Other packages bring some of what a module needs: those for gs:// and az:// have urllib3, but no botocore."""
     known, seen = set(modules()), 0
     for name in known:
         for other in imported_at_once(name) & known:
@@ -55,7 +55,7 @@ def test_each_extra_has_promises() -> None:
     assert set(PROMISED) == set(CALLS) == set(extras())
 
 
-@pytest.mark.long  # so does a job of .github/workflows/tests.yml, which installs no more
+@pytest.mark.long  # as in .github/workflows/tests.yml
 def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # noqa: F811
     done = run_with(QUICK, "collect", *(suite for lane in dev.QUICK for suite in lane))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
@@ -63,7 +63,7 @@ def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # n
 
 
 def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
-    """Of other packages that are imported anywhere, mypy must be told to ignore that they are absent."""
+    """mypy must ignore that other imported packages are absent."""
     installed = modules_of(closure(QUICK)[0])
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     [ignored] = re.findall(r"^module = \[([^\]]*)\]\nignore_missing_imports = true", pyproject, re.M)
@@ -88,7 +88,7 @@ def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
 
 
 def imported_at_once(module: str) -> set[str]:
-    """The modules that a module imports as it is imported, and names in them that may be modules too."""
+    """The modules that a module imports at import time, and imported names that may be modules too."""
     place = ROOT.joinpath(*module.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     names = set[str]()
@@ -101,7 +101,7 @@ def imported_at_once(module: str) -> set[str]:
 
 
 def imported(file: Path) -> set[str]:
-    """The names at the top of the packages that a file imports anywhere."""
+    """The top-level names of the packages that a file imports anywhere."""
     names = set[str]()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

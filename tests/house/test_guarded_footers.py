@@ -1,5 +1,5 @@
-"""Parquet files are opened by one module, which bounds what their footers can do: no other names pyarrow's readers, nor
-asks a footer that was not checked for the metadata of a column chunk."""
+"""Only one module opens Parquet files, and it limits the harm of their footers: no other module uses pyarrow's readers
+or asks an unchecked footer for the metadata of a column chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = "deltalog/parquet/footers.py"
 READERS = {"ParquetFile", "ParquetDataset", "read_metadata", "read_schema", "read_table", "read_pandas", "dataset"}
-# Who else may, and why.
+# Other modules that may, and why.
 ALLOWED = {
     GUARD: "the guard",
     "deltalog/conformance/builder.py": "reads files that it wrote",
@@ -21,7 +21,7 @@ ALLOWED = {
 
 
 def calls(tree: ast.AST) -> Iterator[str]:
-    """pyarrow's readers that a module calls."""
+    """The pyarrow readers that a module calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

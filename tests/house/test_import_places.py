@@ -1,4 +1,4 @@
-"""Imports stand where a reader looks for them: at the top of a module, and not for type checkers only.
+"""Imports are at the top of a module, and not for type checkers only.
 
 An exception that is no longer needed fails the test.
 """
@@ -16,7 +16,7 @@ TREES = {
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 
-# Modules that import others of deltalog inside functions, or for type checkers only, and why.
+# Modules that import other modules of deltalog inside functions, or for type checkers only, and why.
 START = "each command imports what it needs, so that --help and --version answer at once"
 EXTRA = "the module needs a package that is an extra"
 LAZY_IMPORTS = {

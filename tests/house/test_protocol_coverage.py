@@ -24,7 +24,7 @@ def test_every_section_rule_and_case_is_on_the_page() -> None:
 
 def test_a_note_says_why_something_is_missing() -> None:
     missing = [each.section.anchor for each in COVERAGE if each.needs_note and each.section.anchor not in NOTES]
-    assert missing == [], "no module, or neither rule nor case: a note in tests/support/protocol_notes.py says why"
+    assert missing == [], "without a module, or without rule and case: add a note in tests/support/protocol_notes.py"
 
 
 def test_no_note_is_left_where_nothing_is_missing() -> None:

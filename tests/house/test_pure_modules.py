@@ -1,7 +1,7 @@
 """A module whose docstring says "Pure." has no clock, no disk, no network, no threads and no randomness.
 
-The contract is generated: what calls itself pure is held to it, and may import only what calls itself pure too. A
-function whose docstring says "Pure." may use only such names of what its module imports.
+The contract follows from the docstrings: a module that says "Pure." is checked, and may import only modules that say so
+too. A function whose docstring says "Pure." may use only pure names of what its module imports.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of the standard library and of dependencies: what computes a value from values.
+# Modules of the standard library and of dependencies that only compute values from values.
 ALLOWED = {
     *("__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses"),
     *("datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "itertools"),
@@ -28,9 +28,9 @@ ALLOWED_NAMES = {
     "deltalog.storage.base": {"Entry", "EntryKind", "FileMeta", "PutOutcome", "WalkPart"},
 }
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
-# The clock and files behind modules that are allowed.
+# Names in allowed modules that reach the clock or files.
 ATTRIBUTES = {"utcnow", "today", "memory_map", "OSFile", "input_stream", "output_stream", "create_memory_map", "fs"}
-# Modules that say more than they keep. An entry that is no longer needed fails the test.
+# Modules that say "Pure." but are not. An entry that is no longer needed fails the test.
 BROKEN: set[str] = set()
 
 
@@ -48,7 +48,7 @@ def says_pure(node: ast.Module | ast.FunctionDef) -> bool:
 
 
 def imported(tree: ast.Module) -> dict[str, tuple[str, str | None]]:
-    """What each imported name stands for: a module, and the name that is taken from it."""
+    """The meaning of each imported name: a module, and the name taken from it."""
     found: dict[str, tuple[str, str | None]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -67,12 +67,12 @@ def is_allowed(module: str, name: str | None, trees: dict[str, ast.Module]) -> b
         return says_pure(trees[module]) or name in ALLOWED_NAMES.get(module, ())
     names = ALLOWED_NAMES.get(module)
     if names is not None:
-        return name in names or name is None  # of a module imported whole, the names are checked where they are used
+        return name in names or name is None  # for a module imported whole, names are checked where they are used
     return module in ALLOWED or module.split(".")[0] in ALLOWED - {"pyarrow"}
 
 
 def impurities(tree: ast.Module, trees: dict[str, ast.Module]) -> Iterator[str]:
-    """What a module that says "Pure." must not have."""
+    """The impure parts of a module that says "Pure."."""
     names = imported(tree)
     for module, name in names.values():
         if not is_allowed(module, name, trees):
@@ -81,7 +81,7 @@ def impurities(tree: ast.Module, trees: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def used(node: ast.AST, names: dict[str, tuple[str, str | None]]) -> Iterator[str]:
-    """Builtins and attributes that reach the world."""
+    """Builtins and attributes that reach the outside world."""
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id in BUILTINS and each.id not in names:
             yield f"line {each.lineno}: {each.id}"
@@ -132,7 +132,7 @@ def test_the_protocol_is_pure(name: str) -> None:
 
 
 def test_deciders_are_pure() -> None:
-    """Where purity is what makes the tests with faults deterministic, it cannot be given up by leaving out a word."""
+    """The tests with faults are deterministic only if these are pure, so they must keep saying "Pure."."""
     deciders = {"log.segment", "log.replay", "log.checksum", "commit.conflicts", "commit.validate", "catalog.records"}
     assert {f"deltalog.{each}" for each in deciders} <= set(PURE)
     assert set(PURE) >= BROKEN, "BROKEN names modules that do not say Pure."

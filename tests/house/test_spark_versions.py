@@ -1,4 +1,5 @@
-"""No version of Spark is claimed that docs/spark-versions.md has no results of, and dev.py runs what the page shows."""
+"""The docs claim only Spark versions with results in docs/spark-versions.md, and dev.py runs the versions of that
+page."""
 
 from __future__ import annotations
 

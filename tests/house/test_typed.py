@@ -1,4 +1,4 @@
-"""The installed packages are typed for programs that use them: mypy knows results, and refuses wrong calls."""
+"""The installed packages are typed for their users: mypy infers result types, and refuses wrong calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ spark_ext.write(spark.range(3)).save(1)  # E: incompatible type "int"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What mypy says of the programs in an environment that has the two packages beside those of this one."""
+    """mypy's output for the programs, in an environment with the two packages and the dependencies of this one."""
     place = tmp_path_factory.mktemp("typed")
     made = place / "venv"
     venv.create(made, with_pip=False)

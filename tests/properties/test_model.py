@@ -1,6 +1,6 @@
-"""The library and a model of 60 lines go through the same steps, and say the same of every version.
+"""The library and a model of 60 lines take the same steps, and agree on every version.
 
-A usual run takes 30 of them; DELTALOG_MODEL_EXAMPLES=20000 makes more.
+A usual run takes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 runs more.
 """
 
 from __future__ import annotations

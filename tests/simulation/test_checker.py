@@ -56,7 +56,7 @@ def operation(token, version=None, outcome="ok", **facts):
 
 
 def good(**changes):
-    """A plain table: a, b and c added by one operation each; then a removed and d added in their place."""
+    """A plain table: a, b and c added by one operation each; then a removed and d added by one commit."""
     log = {
         0: commit(info("o0"), PLAIN, metadata(), add("a")),
         1: commit(info("o1"), add("b")),
@@ -96,7 +96,7 @@ def good(**changes):
 
 
 def timed(**changes):
-    """In-commit timestamps turned on at version 2 of a table whose file times jump."""
+    """In-commit timestamps enabled at version 2 of a table whose file times jump."""
     enabled = {ENABLE: "true", PAIR[0]: "2", PAIR[1]: "1003"}
     log = {
         0: commit(info("o0"), PLAIN, metadata()),
@@ -135,7 +135,7 @@ def test_good_histories_are_good():
 
 
 def changed(history, **operation_changes):
-    """The history with facts of its operations replaced: token -> facts."""
+    """The history with fields of its operations replaced: token -> fields."""
     for each in history.operations:
         for name, value in operation_changes.get(each.token, {}).items():
             setattr(each, name, value)
@@ -143,7 +143,7 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log, which the writers also meant and the watcher also saw."""
+    """The history with other bytes in the log, which the writers intended and the watcher saw too."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history
@@ -168,16 +168,16 @@ BAD = {
     "a commit goes away": (
         "I1",
         lambda: good(sightings=[*good().sightings, Sighting(9, 4, good().log[1])]),
-        "is gone",
+        "has disappeared",
     ),
     "a gap": ("I2", lambda: History({0: good().log[0], 2: good().log[2]}, exact=False), "missing"),
     "no version 0": ("I2", lambda: History({1: good().log[0]}, exact=False), "does not begin"),
     "a version before the one below": (
         "I2",
         lambda: good(sightings=[Sighting(v, v, good().log[v]) for v in (0, 1)] + [Sighting(1.5, 3, good().log[3])]),
-        "before the version below",
+        "before the previous version",
     ),
-    "a torn commit": ("I3", lambda: with_log(good(), v1=good().log[1][:-20]), "not whole"),
+    "a torn commit": ("I3", lambda: with_log(good(), v1=good().log[1][:-20]), "is invalid"),
     "an empty commit": ("I3", lambda: with_log(good(), v1=b""), "is empty"),
     "half a commit, at a line's end": (
         "I3",
@@ -189,13 +189,13 @@ BAD = {
         lambda: good(sightings=[Sighting(0.5, 0, good().log[0][:-5])]),
         "a reader saw",
     ),
-    "invalid UTF-8": ("I3", lambda: with_log(good(), v1=b'{"add":"\xff"}'), "not whole"),
+    "invalid UTF-8": ("I3", lambda: with_log(good(), v1=b'{"add":"\xff"}'), "is invalid"),
     "two actions in a line": (
         "I3",
         lambda: with_log(good(), v1=json.dumps({**info("o1"), **add("b")}).encode()),
-        "not one action",
+        "not a single action",
     ),
-    "a key twice": ("I3", lambda: with_log(good(), v1=b'{"add":{"path":"b","path":"c"}}'), "twice"),
+    "a key twice": ("I3", lambda: with_log(good(), v1=b'{"add":{"path":"b","path":"c"}}'), "duplicate"),
     "two commitInfos": ("I3", lambda: with_log(good(), v1=commit(info("o1"), info("o1"), add("b"))), "more than one"),
     "an unknown action": ("I3", lambda: with_log(good(), v1=commit(info("o1"), {"ad": {}})), "not a known action"),
     "an acknowledged commit is lost": (
@@ -314,12 +314,12 @@ BAD = {
     "enabled before the file times": (
         "I8",
         lambda: timed(modification_times_ms={0: 1001, 1: 1003}),
-        "not after the file times",
+        "not after the earlier file times",
     ),
     "enabled before a time that was made to increase": (
         "I8",
         lambda: timed(modification_times_ms={0: 1002, 1: 500}),
-        "not after the file times",
+        "not after the earlier file times",
     ),
     "a timestamp out of the air": (
         "I8",
@@ -378,8 +378,16 @@ BAD = {
         "drops the features",
     ),
     "no protocol": ("I12", lambda: History({0: commit(info("o0"), metadata())}, exact=False), "no protocol"),
-    "a read misses a file": ("I14", lambda: good(reads=[Read("r", 9, 9, 3, frozenset("bc"))]), "other files"),
-    "a read sees too much": ("I14", lambda: good(reads=[Read("r", 9, 9, 3, frozenset("abcd"))]), "other files"),
+    "a read misses a file": (
+        "I14",
+        lambda: good(reads=[Read("r", 9, 9, 3, frozenset("bc"))]),
+        "read files that differ",
+    ),
+    "a read sees too much": (
+        "I14",
+        lambda: good(reads=[Read("r", 9, 9, 3, frozenset("abcd"))]),
+        "read files that differ",
+    ),
     "a read of nothing": ("I14", lambda: good(reads=[Read("r", 9, 9, 7, frozenset())]), "not in the log"),
     "a stale read": ("I14", lambda: good(reads=[Read("r", 9, 9, 2, frozenset("abc"))]), "was acknowledged"),
     "a stale handle": ("I14", lambda: good(reads=[Read("r", 9, 9, 2, is_opened=True)]), "was acknowledged"),
@@ -396,7 +404,7 @@ BAD = {
     "a read with other properties": (
         "I14",
         lambda: good(reads=[Read("r", 9, 9, 3, None, None, {"x": "1"})]),
-        "other properties",
+        "read properties that differ",
     ),
     "an error that nobody declared": (
         "I16",

@@ -1,4 +1,4 @@
-"""Two writers append at once: every interleaving with few switches, and every single fault in those with fewer.
+"""Two writers append at once: every interleaving with few switches, and every single fault with fewer switches.
 
 A usual run lets the writers switch three times, and once around a fault; ``--long`` four times, and twice.
 """
@@ -14,7 +14,7 @@ from tests.support.simulation.exhaustive import TABLES, Choices, explore
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_interleaving_without_faults_with_few_switches(table, capsys, is_long):
-    """With any number of switches there are too many: each commit makes five calls that check the version before."""
+    """An unlimited number of switches takes too long: each commit makes five calls that check the previous version."""
     totals, bad = explore(table, faults=0, max_switches=4 if is_long else 3)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, no faults: {totals.line()}", end="")
@@ -25,13 +25,13 @@ def test_every_interleaving_without_faults_with_few_switches(table, capsys, is_l
 
 @pytest.fixture(scope="module")
 def one_fault_and_switch():
-    """By table what came of every single fault with up to one switch."""
+    """By table: the results of every single fault with up to one switch."""
     return functools.cache(lambda table: explore(table, faults=1, max_switches=1))
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one_fault_and_switch):
-    """The soak does it with any number of switches: some 32,000 schedules for each table."""
+    """The soak does it with any number of switches: about 32,000 schedules for each table."""
     totals, bad = explore(table, faults=1, max_switches=2) if is_long else one_fault_and_switch(table)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, one fault: {totals.line()}", end="")
@@ -42,7 +42,7 @@ def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one
 
 
 def test_all_lists_of_choices_are_tried_once():
-    """Two choices of three, then one more of two when the first was 1."""
+    """Two choices of three options, then one more of two options if the first choice was 1."""
     seen = list[tuple[int, int, int | None]]()
     given: list[int] | None = []
     while given is not None:
@@ -59,7 +59,7 @@ def test_a_broken_writer_is_found(monkeypatch):
 
     monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
-    assert bad and "I5" in bad[0]  # a lost answer to its own commit looks like another's, which added the same file
+    assert bad and "I5" in bad[0]  # an own commit with a lost answer looks like a rival's with the same file
 
 
 def test_parts_for_several_processes_are_all_of_it(one_fault_and_switch):

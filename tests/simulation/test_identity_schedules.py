@@ -1,4 +1,4 @@
-"""Writers of a table with an identity column, in turns by seed and with faults: no value is given twice."""
+"""Writers of a table with an identity column, in seeded schedules with faults: no value is assigned twice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Real processes on a real store, killed with SIGKILL and stopped with SIGSTOP: nothing is lost, doubled or torn.
 
-On local disk half of the kills come at a random moment, the others between two calls of the kernel.
-DELTALOG_KILLS=10000 makes more than the 60 of a usual run.
+On local disk half of the kills come at a random moment, the others between two kernel calls. A usual run makes 60;
+DELTALOG_KILLS=10000 makes more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_killed_and_stopped_writers_on_local_disk(tmp_path, capsys):
     records.mkdir()
     report = run_kills(str(tmp_path / "table"), records, kills=KILLS, seed=1, stop_seconds=0.5)
     shown(report, capsys, "local disk")
-    # What was not tried proves nothing.
+    # Schedules that did not exercise something prove nothing about it.
     assert report.killed >= KILLS
     assert min(report.kills["timed"], report.kills["at a point"]) >= KILLS / 5
     assert report.kills["stopped"] >= KILLS / 50
@@ -42,7 +42,7 @@ def test_killed_and_stopped_writers_on_local_disk(tmp_path, capsys):
     assert report.outcomes["ok"] >= KILLS / 2
     assert report.sightings == report.versions
     assert report.reads >= 20
-    assert report.enabled_at is not None and report.enabled_at > 1, "in-commit timestamps were never turned on"
+    assert report.enabled_at is not None and report.enabled_at > 1, "in-commit timestamps were never enabled"
     assert any("checkpoint" in name for name in report.log_files)
 
 

@@ -1,4 +1,4 @@
-"""The table of ``python -m tests.support.lost_ack``: lost answers of deltalog's and others' commits."""
+"""The table of ``python -m tests.support.lost_ack``: lost answers to commits of deltalog and of other engines."""
 
 from __future__ import annotations
 

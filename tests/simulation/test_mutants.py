@@ -1,4 +1,4 @@
-"""Each seeded defect is found, and the library as it is is clean on the same schedules."""
+"""The schedules find each seeded defect, and find nothing in the unchanged code."""
 
 from __future__ import annotations
 

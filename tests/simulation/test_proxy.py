@@ -1,6 +1,6 @@
 """Twelve faults of the network and the service, each on each of eight kinds of request, before real S3 servers.
 
-ministack by default; DELTALOG_PROXY_SERVERS=ministack,moto for both.
+DELTALOG_PROXY_SERVERS=ministack,moto runs both servers instead of ministack only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_S
 
 SERVERS = os.environ.get("DELTALOG_PROXY_SERVERS", "ministack").split(",")
 MINE = [7, 8]
-# What these do to a request must not be seen by who commits: the commit settles itself, and the rest is no part of it.
+# The committer must not see faults of these requests: the commit settles itself, and the others are not part of it.
 ALWAYS_COMMITTED = {"PUT of the commit", "PUT of the checkpoint", "PUT of _last_checkpoint", "PUT of the .crc"}
 
 
@@ -41,7 +41,8 @@ def new_table(store):
 
 
 def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
-    """Read and append through a proxy that does this to the first such request; how that ended for the client."""
+    """Read and append through a proxy that applies this fault to the first such request. Returns the client's
+    outcome."""
     direct = S3Store(url, **server.options())
     new_table(direct)
     record = Operation("mine", "client", "append", 0.0, removes=[])

@@ -1,7 +1,7 @@
-"""Operations on rows under fire: what each does to the rows of the version before it, and nothing else.
+"""Operations on rows under faults: the effect of each on the previous version's rows, and no other effect.
 
-A usual run takes 50 of them, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to KEPT, so that it is run for ever.
+A usual run takes 50 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
+others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
 USUAL, LONG = 50, 300
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
-#: What may fail when no call of the store does: who lost to another writer, broke a rule of the table, had nothing to
-#: do, or looked for a version whose log was cleaned up.
+#: Errors that are legitimate without faults: the operation lost to another writer, broke a rule of the table, had
+#: nothing to do, or read a version whose log was cleaned up.
 EXPECTED = {
     "", "CallError", "ConcurrentAppendError", "ConcurrentDeleteDeleteError", "ConcurrentDeleteReadError",
     "ConcurrentTransactionError", "ConstraintViolationError", "MetadataChangedError", "MissingVersionError",
@@ -28,9 +28,9 @@ DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
 WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 WITHOUT_MERGES |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 KEPT = [
-    (1, TURN_ROW_IDS_ON),  # rows moved past the commit that turned row tracking on got other ids
-    (11, DOMAINS),  # a restore passed a change of a metadata domain, and did not bring the domain back
-    (14, {"kinds": WITHOUT_MERGES}),  # delete(txn=...) that found no row did not record its run
+    (1, TURN_ROW_IDS_ON),  # rows moved past the commit that enabled row tracking got other ids
+    (11, DOMAINS),  # a restore overtaken by a metadata domain change did not bring the domain back
+    (14, {"kinds": WITHOUT_MERGES}),  # delete(txn=...) that found no row did not record its application version
 ]
 
 
@@ -42,7 +42,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG)))
 def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
     totals = run_and_print(capsys, "row schedules", schedules, run_row_schedule)
-    # What was not tried proves nothing.
+    # Schedules that did not exercise something prove nothing about it.
     assert schedules >= 50
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
     often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")

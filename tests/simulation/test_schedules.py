@@ -1,7 +1,7 @@
-"""The commit rule under fire: seeded schedules of three writers and a reader on a store that fails.
+"""The commit rule under faults: seeded schedules of three writers and a reader on a store that fails.
 
-A usual run takes 400 of them, ``--long`` 20,000; DELTALOG_SCHEDULES=200000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to seeds.txt, so that it is run for ever.
+A usual run takes 400 schedules, ``--long`` 20,000; DELTALOG_SCHEDULES=200000 runs more, DELTALOG_FIRST_SEED=100000
+others. A failing seed is printed with its trace; add it to seeds.txt, so that every run repeats it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 10)
 def test_no_schedule_breaks_an_invariant(capsys, schedules):
     totals = run_and_print(capsys, "schedules", schedules, run_schedule)
-    # What was not tried proves nothing.
+    # Schedules that did not exercise something prove nothing about it.
     assert schedules >= 100
     for fault in Fault:
         assert totals.faults[fault] >= schedules / 40, f"too few faults of the kind {fault}"
@@ -53,7 +53,7 @@ def test_no_schedule_breaks_an_invariant(capsys, schedules):
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 100)
 def test_no_schedule_over_a_network_breaks_an_invariant(capsys, schedules):
-    """There clients list the log, and check the version that they follow only before the commit."""
+    """Clients of a remote store list the log, and check the previous version only before the commit."""
     totals = run_and_print(capsys, "remote schedules", schedules // 10, functools.partial(run_schedule, remote=True))
     assert totals.outcomes["ok"] >= 3 * (schedules // 10) > 0
 
@@ -67,7 +67,7 @@ def test_seeds_that_once_failed(seed):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_quiet_schedules_have_no_failures(policy):
-    """Without faults nothing may fail but for conflicts: errors in the others are not excused by faults."""
+    """Without faults only conflicts may fail."""
     for seed in range(40):
         result = run_schedule(seed, fault_rate=0.0, policy=policy)
         assert not result.violations, result.report()
@@ -103,7 +103,7 @@ def test_traces_say_what_happened():
 
 
 def test_clients_really_interleave():
-    """Between two calls of one client others have turns, and writers meet at the same version."""
+    """Other clients have turns between two calls of one client, and writers compete for the same version."""
     switches = meetings = 0
     for seed in range(30):
         simulation = Simulation(seed, fault_rate=0.0, policy="random")

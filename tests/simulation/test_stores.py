@@ -36,7 +36,7 @@ def faulty(fault, method=None, number=1):
     return FaultyStore(MemoryStore(), nth(number, fault, method=method))
 
 
-# what the caller is told (an outcome or an exception), and whether the object is there then
+# what the caller gets (an outcome or an exception), and whether the object exists then
 PUT_IF_ABSENT: dict[Fault, tuple[Any, bool]] = {
     Fault.FAIL_BEFORE: (StoreError, False),
     Fault.UNKNOWN_NOT_WRITTEN: (PutOutcome.UNKNOWN, False),
@@ -248,7 +248,7 @@ def test_an_endless_client_is_stopped():
 
 
 def test_a_thread_of_a_client_does_not_take_a_turn():
-    """It goes on while others have theirs, and asks at every moment between two turns."""
+    """It runs while others have turns, and calls the store at every moment between two turns."""
     scheduler, asked = Scheduler(1, max_steps=50_000), list[bool]()
 
     def ask(ended: threading.Event) -> None:

@@ -1,6 +1,6 @@
-"""Every store call of every operation fails in every way, on one of three kinds of tables and settings in turn.
+"""Every store call of every operation fails in every second way, for one of three combinations of tables and settings.
 
-``--long`` takes all three, ``python -m tests.support.simulation.soak`` all there are.
+``--long`` takes all three and every way, ``python -m tests.support.simulation.soak`` all that exist.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def total():
 
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=NAMES)
 def test_every_call_of_an_operation_may_fail(number, operation, total, is_long):
-    totals, failures = sweep([operation], HALF if is_long else [HALF[number % len(HALF)]])
+    totals, failures = sweep([operation], HALF) if is_long else sweep([operation], [HALF[number % len(HALF)]], every=2)
     total.merge(totals)
     assert not failures, failures[0]
     calls = totals.calls[operation.name]
-    assert totals.cases >= 3 * calls > 0, "each call fails in three ways or more"
+    assert totals.cases >= (3 if is_long else 1.5) * calls > 0, "each call must fail in three ways or more"
 
 
 def test_enough_was_tried(total, capsys):
@@ -35,7 +35,7 @@ def test_enough_was_tried(total, capsys):
         pytest.skip("not all operations were selected")
     with capsys.disabled():
         print(f"\n[sweep] {total.line()}", end="")
-    assert total.cases >= 1500
+    assert total.cases >= 1000
     assert set(total.faults) == {fault.value for fault in Fault}
     assert set(total.outcomes) >= {"ok", "failed", "killed", "unknown"}
 
@@ -51,13 +51,13 @@ def test_names_are_unique():
 
 
 VERBS_WITHOUT_A_ROW = {
-    "transaction",  # their calls are those of the operations made with them
+    "transaction",  # its calls are those of the operations of the transaction
     "create_transaction",
     "drop_feature",  # two commits, where an operation here is one
     "create_for_blobs",  # create, with columns of its own
-    "discard_staged",  # deletes what nobody reads
-    "open_blob",  # a snapshot, and one reading
-    "advance",  # takes note of a snapshot, without a call
+    "discard_staged",  # deletes files that nobody reads
+    "open_blob",  # a snapshot, and one read
+    "advance",  # registers a snapshot, without a store call
     "check",  # reads only
     "stream",  # reads only
     "to_pyarrow_table",  # a snapshot, and its rows
@@ -68,7 +68,7 @@ VERBS_WITHOUT_A_ROW = {
 
 
 def test_every_verb_of_a_table_is_swept():
-    """A new verb needs a row, or a reason."""
+    """A new public method needs a row, or a reason."""
     swept = {name for operation in OPERATIONS for name in _names(operation.run)}
     members = {name: value for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items()}
     verbs = {name for name, value in members.items() if not name.startswith("_") and _is_verb(value)}
@@ -80,7 +80,7 @@ def _is_verb(value):
 
 
 def _names(function):
-    """The names that a function and the functions of its module that it calls use."""
+    """The names used by a function and by the functions of its module that it calls."""
     seen, waiting = set(), [function]
     while waiting:
         code = waiting.pop().__code__

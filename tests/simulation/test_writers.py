@@ -1,7 +1,7 @@
-"""Real processes side by side: 8 that commit 50 times each, and 32 that want one key, by every kind of exclusion.
+"""Concurrent real processes: 8 that commit 50 times each, and 32 that race for one key, by every kind of exclusion.
 
-DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk, DELTALOG_WRITER_COMMITS=50 commits as often there and
-through DynamoDB, where each takes a lease.
+DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk; DELTALOG_WRITER_COMMITS=50 commits as often there and
+through DynamoDB, where each commit takes a lease.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture
 def place(request, tmp_path):
-    """A location and the options that lead there."""
+    """A location and its storage options."""
     if request.param == "local disk":
         return str(tmp_path / "table"), {}
     server = request.getfixturevalue("ministack")

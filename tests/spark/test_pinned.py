@@ -119,7 +119,7 @@ def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        (FIELD_IDS, "false", "does not have the id"),
+        (FIELD_IDS, "false", "does not have the field id"),
         (TIMESTAMPS, "INT96", "ts are INT96, which have no statistics"),
         (TIMESTAMPS, "TIMESTAMP_MILLIS", r"ts is timestamp\[ms, tz=UTC\], and should be timestamp\[us, tz=UTC\]"),
         (CALENDAR, "LEGACY", "in an old calendar"),

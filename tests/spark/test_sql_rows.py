@@ -126,7 +126,10 @@ def test_all_clauses_of_a_merge(spark: Any, t: str) -> None:
         ("merge into {t} t using {t} s on t.id = s.id when matched then insert *", "Expected UPDATE"),
         ("merge into {t} t using {t} s on t.id = s.id when not matched then delete", "Expected INSERT"),
         ("merge into {t} t using {t} s on t.id = s.id when not matched by source then update set *", "Expected a name"),
-        ("merge into {t} t using {t} s on true when not matched then insert (id) values (1, 2)", "1 columns and .* 2"),
+        (
+            "merge into {t} t using {t} s on true when not matched then insert (id) values (1, 2)",
+            "1 columns but 2 values",
+        ),
         ("merge into {t} t using {t} s on true when not matched then insert (id, ID) values (1, 2)", "inserted twice"),
         ("merge into {t} t using {t} s on t.id in (select 1) when matched then delete", "has a subquery"),
         ("merge into {t} t using {t} s on t.id = s.id when matched then delete\n or more", "line 2, column 2"),

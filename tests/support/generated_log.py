@@ -1,4 +1,4 @@
-"""A log of any length that takes no memory: its commits and checksums are computed when they are read."""
+"""A log of arbitrary length without memory use: commits and checksums are generated on read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.support.core import ICT, SCHEMA, Clock, environment, memory, rows
 
 
 class GeneratedLog(MemoryStore):
-    """Versions 0 to ``last`` with in-commit timestamps, a ``.crc`` each, and a checkpoint every ``interval``, which can
-    be listed, but not read.
+    """Versions 0 to ``last`` with in-commit timestamps and ``.crc`` files, and a checkpoint every ``interval`` versions
+    that can be listed but not read.
 
     ``time_of``: the in-commit timestamp of a version, in milliseconds since 1970.
     """

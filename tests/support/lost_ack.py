@@ -1,8 +1,9 @@
-"""``python -m tests.support.lost_ack``: commits whose answer is lost, of deltalog and of deltalake.
+"""``python -m tests.support.lost_ack``: compares how deltalog and deltalake handle commits whose response is lost.
 
-A proxy stands before a real S3 server. The commit's PUT arrives and takes effect; then the connection breaks, or the
-answer is 500 or 503, or comes after the client's time limit. (409 is the opposite: refused, nothing done, try again.)
-There is no other writer, so afterwards the log holds as many commits more as there were applications of the operation.
+A proxy runs in front of a real S3 server. The PUT of the commit takes effect; then the connection breaks, or the
+response is 500 or 503, or it arrives after the client's time limit. (409 is the opposite: refused without effect, to be
+retried.) There is no other writer, so the number of new commits in the log is the number of times the operation was
+applied.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ OPERATIONS = ("append", "append, CDF on", "append, app txn", "overwrite", "delet
 
 
 class Deltalog:
-    """The operations by deltalog."""
+    """The operations with deltalog."""
 
     def __init__(self, url: str, server: Server) -> None:
         self.url = url
@@ -112,7 +113,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """The operations by deltalake (delta-rs)."""
+    """The operations with deltalake (delta-rs)."""
 
     def __init__(self, url: str, server: Server) -> None:
         options = server.options()
@@ -156,7 +157,7 @@ class Deltalake:
 
 @dataclass(frozen=True)
 class Cell:
-    """One operation under one fault. ``commits``: how many more the log has. ``verdict``: see ``judged``."""
+    """One operation under one fault. ``commits``: the number of new commits in the log. ``verdict``: see ``judged``."""
 
     engine: str
     operation: str
@@ -167,8 +168,8 @@ class Cell:
 
 
 def judged(kind: str, commits: int) -> str:
-    """``double``: applied more than once. ``false conflict``: said that another writer won, and there was none.
-    ``guess``: said that it failed, though it took effect, or the other way round."""
+    """``double``: applied more than once. ``false conflict``: reported another writer although there was none.
+    ``guess``: reported failure although it took effect, or success although it did not."""
     if commits > 1:
         return "double"
     if kind == "conflict":
@@ -205,7 +206,7 @@ def run_cell(server: Server, engine: str, operation: str, fault: str) -> Cell:
             kind = client.kind(error)
             saw = f"{type(error).__name__}: {' '.join(str(error).split())[:60]}"
     if not hits:
-        raise AssertionError(f"{engine} made no PUT of {name}")
+        raise AssertionError(f"{engine} sent no PUT for {name}")
     commits = commits_of(server, url) - before
     return Cell(engine, operation, fault, saw, commits, judged(kind, commits))
 
@@ -221,7 +222,7 @@ def commits_of(server: Server, url: str) -> int:
 def table_of(
     server: Server, engines: tuple[str, ...] = ENGINES, say: Callable[[str], Any] = lambda line: None
 ) -> list[Cell]:
-    """Every operation under every fault."""
+    """Run all operations under all faults."""
     cells = []
     for engine in engines:
         for operation in OPERATIONS:
@@ -233,7 +234,7 @@ def table_of(
 
 
 def totals(cells: list[Cell], engine: str) -> dict[str, int]:
-    """How many cells of an engine ended in each of the ways that are wrong."""
+    """The numbers of wrong outcomes of an engine, by kind."""
     mine = [cell for cell in cells if cell.engine == engine]
     wrong = {v: sum(c.verdict == v for c in mine) for v in ("double", "false conflict", "guess")}
     return {"cells": len(mine), **wrong}
@@ -242,12 +243,12 @@ def totals(cells: list[Cell], engine: str) -> dict[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.lost_ack", description=__doc__)
     parser.add_argument("--server", choices=["moto", "ministack"], default="moto", help="default: %(default)s")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="with commas (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="the cells as JSON lines instead of a table")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the cells as JSON lines instead of a table")
     chosen = parser.parse_args(arguments)
     engines = tuple(chosen.engines.split(","))
     program = {"moto": "moto_server", "ministack": "ministack"}[chosen.server]
-    logging.getLogger("deltalog").setLevel(logging.ERROR)  # it tells of each answer that is lost
+    logging.getLogger("deltalog").setLevel(logging.ERROR)  # it logs every lost response
     with tempfile.TemporaryDirectory() as directory, running(program, Path(directory) / "log") as server:
         cells = table_of(server, engines, (lambda line: None) if chosen.json else print)
     for cell in cells if chosen.json else ():

@@ -1,4 +1,4 @@
-"""Locations of tables that are deleted, created again, rolled back or restored while a handle on them is open."""
+"""Locations of tables that are deleted, recreated, rolled back or restored while a handle on them is open."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import SCHEMA, rows
 
-#: The columns of a table that takes the place of another one.
+# : The columns of a table that replaces another one.
 OTHER = pa.schema([("other", pa.string())])
 _number = itertools.count()
 
 
 class FarStore(MemoryStore):
-    """Memory behind a network."""
+    """An in-memory store that claims to be remote."""
 
     is_remote = True
 
 
 class Place:
-    """A location. ``store`` is what the handle under test uses; ``reach`` gives other processes one of their own."""
+    """A location. ``store``: the store of the handle under test. ``reach``: creates stores for other processes."""
 
     def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
         self.store = store
@@ -40,7 +40,7 @@ class Place:
         """The paths of all objects."""
         store = self.reach()
         log = [f"_delta_log/{name}" for name in store.list_names("_delta_log")]
-        with contextlib.suppress(ObjectNotFoundError):  # no directory
+        with contextlib.suppress(ObjectNotFoundError):  # not a directory
             return [*log, *(entry.path for entry in store.walk(lambda path: True) if entry.kind is EntryKind.FILE)]
         return log
 
@@ -74,7 +74,7 @@ class Place:
 
 
 def opened(place: Place, commits: int = 2) -> DeltaTable:
-    """A handle whose own commit is the latest version, and which is warm where a handle can be."""
+    """A warm handle whose own commit is the latest version."""
     table = DeltaTable.create(place.store, SCHEMA)
     for number in range(commits):
         table.append(rows(number))
@@ -83,7 +83,7 @@ def opened(place: Place, commits: int = 2) -> DeltaTable:
 
 
 def place_of(kind: str, path: Path) -> Place:
-    """``kind``: "memory"; "far", memory behind a network; "disk", at ``path``."""
+    """``kind``: "memory"; "far", remote memory; "disk", at ``path``."""
     if kind == "disk":
         return Place(LocalStore(path / "t"), lambda: LocalStore(path / "t"))
     shared = (FarStore if kind == "far" else MemoryStore)(f"memory://lost-{next(_number)}")

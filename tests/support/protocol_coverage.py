@@ -1,7 +1,7 @@
 """Writes docs/protocol-coverage.md and docs/conformance-cases.md: ``python -m tests.support.protocol_coverage``.
 
-The first has for every section of PROTOCOL.md the modules that implement it, the doctor's rules, the cases of the
-conformance kit and the unit tests; the second has every case.
+The first lists for every section of PROTOCOL.md the modules that implement it, the doctor's rules, the cases of the
+conformance kit and the unit tests; the second lists all cases.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PAGE = ROOT / "docs" / "protocol-coverage.md"
 CASES_PAGE = ROOT / "docs" / "conformance-cases.md"
 COMMAND = "python -m tests.support.protocol_coverage"
 _PACKAGES = ("deltalog", "spark_ext")
-# They test the requirements and do not implement them: they are on the page by their rules and cases.
+# These test requirements rather than implement them, and are on the page through their rules and cases.
 _TESTING = ("deltalog/doctor/", "deltalog/conformance/")
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What there is of one section. Paths are relative to the project."""
+    """The coverage of one section. Paths are relative to the project."""
 
     section: Section
     modules: tuple[str, ...]
@@ -36,12 +36,12 @@ class Coverage:
 
     @property
     def needs_note(self) -> bool:
-        """Whether there is no module for it, or nothing that tests tables or engines by it."""
+        """Whether the section has no module, or neither a rule nor a case."""
         return not self.modules or not (self.rules or self.cases)
 
 
 def coverage() -> tuple[Coverage, ...]:
-    """Every section, in the order of the protocol."""
+    """The coverage of all sections, in the order of the protocol."""
     modules: dict[str, list[str]] = {}
     for path in sorted(file for package in _PACKAGES for file in (ROOT / package).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -61,7 +61,7 @@ def coverage() -> tuple[Coverage, ...]:
 
 
 def unit_tests(module: str) -> list[str]:
-    """The tests that are named like a module: ``test_row_tracking.py``, and ``test_row_tracking_….py``."""
+    """The tests named like a module: ``test_row_tracking.py`` and ``test_row_tracking_….py``."""
     package, _, rest = module.removesuffix(".py").partition("/")
     place = ROOT / "tests" / ("unit" if package == "deltalog" else "spark") / rest
     found = [*place.parent.glob(f"test_{place.name}.py"), *place.parent.glob(f"test_{place.name}_*.py")]

@@ -1,6 +1,6 @@
-"""Why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
+"""Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
 
-A note whose section has got all of these fails tests/house/test_protocol_coverage.py.
+tests/house/test_protocol_coverage.py fails if a section with a note has all of these.
 """
 
 from __future__ import annotations

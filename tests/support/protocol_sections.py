@@ -1,4 +1,4 @@
-"""The sections of PROTOCOL.md: its headings, in their order, and the anchors that GitHub makes of them."""
+"""The sections of PROTOCOL.md: its headings in order, with the anchors that GitHub generates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ URL = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 
 @dataclass(frozen=True)
 class Section:
-    """``level``: 1 for a chapter. ``chapter``: the anchor of the section of level 1 that it is in, or its own."""
+    """A section. ``level``: 1 for a chapter. ``chapter``: the anchor of its level 1 section, or its own."""
 
     anchor: str
     title: str
@@ -46,6 +46,6 @@ _REFERENCE = re.compile(r"Spec: PROTOCOL\.md(.*?)(?:\.\s|\.$|\.\"|$)", re.S)
 
 
 def named_in(source: str) -> list[str]:
-    """The anchors that the lines ``Spec: PROTOCOL.md#…`` of a module name, each once, in their order."""
+    """The distinct anchors in the lines ``Spec: PROTOCOL.md#…`` of a module, in order."""
     found = (re.findall(r"#([A-Za-z0-9_-]+)", reference) for reference in _REFERENCE.findall(source))
     return list(dict.fromkeys(anchor for anchors in found for anchor in anchors))

@@ -1,4 +1,4 @@
-"""A store in memory with the requests of an object store, which it counts, and can hold or fail."""
+"""An in-memory store that counts the requests an object store would get, and can delay or fail them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from deltalog.storage.wrapped import WrappedStore
 
 
 class RemoteStore(WrappedStore[LogStore]):
-    """Reads of ``inner`` as an object store makes them. ``requests`` are the paths in the order of their requests,
-    ``most_at_once`` is the largest number of requests that were under way at one moment, ``bytes_read``
-    how much was read of data files.
+    """Reads ``inner`` like an object store. ``requests``: the requested paths in order. ``most_at_once``: the maximum
+    number of concurrent requests. ``bytes_read``: the number of bytes read from data files.
 
-    ``before(path)`` is called within each request; it may wait or raise.
+    ``before(path)`` is called within every request; it may wait or raise.
     """
 
     def __init__(self, inner: LogStore, before: Callable[[str], None] = lambda path: None) -> None:

@@ -1,8 +1,8 @@
-"""Rounds: how many requests of an operation wait for one another, counted without a stopwatch.
+"""Counts rounds: the length of the longest chain of dependent requests of an operation.
 
-On an object store an operation takes as long as its longest chain of requests. ``RoundStore`` holds each request until
-its round ends, and a round ends when no thread of the process can go on: all requests that were made by then went side
-by side. Each round is one unit of virtual time.
+On an object store, the duration of an operation depends on this length. ``RoundStore`` holds every request until its
+round ends, and a round ends when no thread of the process can continue: all requests made until then are concurrent. A
+round is one unit of virtual time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
 
-# A process whose other threads use less processor time than this between two looks is waiting.
+# The process is waiting if its other threads use less processor time than this between two samples.
 _IDLE_NS = 30_000
 _LOOK_S = 0.001
 _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store with the requests of an object store, all of which take one round.
+    """A store whose requests, like those of an object store, take one round each.
 
-    A listing is a request for each page of 1,000 names, a data file that is opened one for its last 64 KiB and one for
-    each read outside of the bytes read before, and ``get_many`` sends 32 requests at a time, as the store of S3 does.
+    A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
+    one per read outside the bytes read before. ``get_many`` sends 32 requests at a time, like the S3 store.
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
-        """``beside``: the store that counts the requests of this one too."""
+        """``beside``: a store that also counts the requests of this one."""
         super().__init__(inner)
         self._beside = beside
         self.is_remote = self.lists_in_pages = True
@@ -46,7 +46,7 @@ class RoundStore(WrappedStore[LogStore]):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the requests and rounds of the block, from 0 on. Requests outside of such a block are not held."""
+        """Count the requests and rounds of the block from 0. Requests outside a block are not held."""
         self.requests = self.rounds = 0
         self._is_counting = True
         clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)
@@ -72,7 +72,7 @@ class RoundStore(WrappedStore[LogStore]):
     def _end_rounds(self) -> None:
         while self._is_counting:
             time.sleep(_LOOK_S)
-            # Work in the background may still wait when the block has ended.
+            # background work may still wait when the block has ended
             if self._is_stuck() and self._is_counting:
                 with self._changed:
                     self.rounds += 1
@@ -82,7 +82,7 @@ class RoundStore(WrappedStore[LogStore]):
             self._changed.notify_all()
 
     def _is_stuck(self) -> bool:
-        """Whether requests wait and nothing else of this process has run, or could have, for a moment."""
+        """Whether requests wait and no other thread of this process ran, or could run, for a moment."""
         waiting = self._waiting
         return waiting > 0 and all(_is_idle() for _ in range(_LOOKS)) and waiting == self._waiting
 
@@ -112,7 +112,7 @@ class RoundStore(WrappedStore[LogStore]):
         return [self._as_on_s3(f"{directory}/{meta.name}", meta) for meta in found]
 
     def _as_on_s3(self, path: str, meta: FileMeta) -> FileMeta:
-        """With the ETag of the bytes."""
+        """Add the ETag of the bytes."""
         if meta.etag is None or not path.endswith(".json"):
             return meta
         return structs.replace(meta, etag=etag_of(self.inner.get(path)))
@@ -154,15 +154,15 @@ class RoundStore(WrappedStore[LogStore]):
 
 
 def _is_idle() -> bool:
-    """Whether no other thread ran for a moment, nor can run after it. Looking once is not enough: a thread that waits
-    for the interpreter lock, which the caller holds, looks idle."""
+    """Whether no other thread ran for a moment or can run afterwards. A single sample is not enough: a thread that
+    waits for the interpreter lock, which the caller holds, looks idle."""
     used_ns = time.process_time_ns() - time.thread_time_ns()
     time.sleep(_LOOK_S)
     return time.process_time_ns() - time.thread_time_ns() - used_ns < _IDLE_NS and not _can_run()
 
 
 def _can_run() -> bool:
-    """Whether a thread of this process but the caller's is running, ready to run or in the kernel."""
+    """Whether a thread of this process other than the caller's is running, ready to run or in the kernel."""
     own = threading.get_native_id()
     for thread in os.listdir("/proc/self/task"):
         if int(thread) == own:
@@ -171,7 +171,7 @@ def _can_run() -> bool:
             with open(f"/proc/self/task/{thread}/stat") as file:
                 state = file.read().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the thread has ended
         if state != "S":
             return True
     return False

@@ -14,7 +14,7 @@ ROWS = pa.table({"id": [1, 2]})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    """The catalog's file; with the table bank.a."""
+    """The catalog's file; the catalog has the table bank.a."""
     made = tmp_path / "catalog.db"
     TransactionManager(str(made)).create_table("bank.a", str(tmp_path / "a"), ROWS.schema, data=ROWS)
     return made
@@ -74,7 +74,7 @@ def test_a_sqlite_url_that_does_not_say_where_the_file_is(
 )
 def test_a_url_of_another_kind_makes_no_catalog(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CallError, match=r"sqlite:////|Give what is between"):
+    with pytest.raises(CallError, match=r"sqlite:////|Use the part between"):
         TransactionManager(wrong)
     assert list(tmp_path.iterdir()) == []
 

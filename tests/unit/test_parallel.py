@@ -74,7 +74,7 @@ def test_no_source_runs_further_ahead_than_allowed() -> None:
     items = in_order(sources, 3, 2)
     for count, (number, i) in enumerate(items, 1):
         ahead = [taken - (i + 1 if n == number else 0) for n, taken in enumerate(sources.taken) if n >= number]
-        # One more of each can be in the making.
+        # One more of each may be in progress.
         assert max(ahead) <= 3 and sum(a > 0 for a in ahead[3:]) == 0
         if count == 150:
             break

@@ -1,4 +1,4 @@
-"""What verbs return shows the operation and its figures, however many files it names, and lists of it make tables."""
+"""Results show the operation and its figures, however many files they name, and lists of results convert to tables."""
 
 from __future__ import annotations
 

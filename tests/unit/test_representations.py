@@ -29,7 +29,7 @@ def classes() -> Iterator[Any]:
                 continue
             if inspect.unwrap(own).__code__.co_filename == inspect.getfile(
                 found
-            ):  # of dataclasses it is made by Python
+            ):  # Python generates it for dataclasses
                 yield each
 
 
@@ -39,7 +39,7 @@ def test_each_class_with_a_text_of_its_own_has_it_before_it_is_made() -> None:
     for each in found:
         try:
             made = each.__new__(each)
-        except TypeError:  # one that is made whole or not at all, such as a tuple
+        except TypeError:  # an object that is created at once, such as a tuple
             continue
         assert isinstance(repr(made), str), each
 

@@ -1,4 +1,4 @@
-"""DeltaTable as users meet it: verbs, handles, and what each call costs in store calls."""
+"""The public DeltaTable: methods, handles, and the store calls that each method costs."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_handle_sees_what_others_did() -> None:
 
 @pytest.mark.parametrize("commits", [0, 1, 3, 5])
 def test_a_table_that_was_made_anew_behind_a_handle_is_not_torn(commits: int, tmp_path: Path) -> None:
-    """The old handle must not write its next version, or rows of its old schema, onto the new table's log."""
+    """The old handle must not write its next version, or rows of its old schema, to the new table's log."""
     old = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment())
     for i in range(3):
         old.append(rows(i))
@@ -285,7 +285,7 @@ def test_the_cost_of_opening(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         DeltaTable.open(store)
     assert summary(calls) == {"get": 3, "list_from": 1, "head": 1}
-    # The hint, the checksum, the head of its commit; and the file of that, to know it again.
+    # The hint, the checksum, the head of its commit; and the commit file's metadata, to recognize it later.
 
 
 def test_the_cost_of_asking_for_a_table(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -313,8 +313,8 @@ def test_the_cost_of_the_latest_snapshot(counted: tuple[CountingStore, DeltaTabl
     DeltaTable.open(store, environment=environment(Clock(NOW + 20_000))).append(rows(10))
     with store.counted() as calls:
         assert table.snapshot().version == 10
-    # Is there a next version, and one after it, and a checkpoint of it; is the known version still that of this table,
-    # before the commit is read and after it.
+    # Whether there is a next version, one after it, and a checkpoint of it; and, before and after the commit is read,
+    # whether the known version still belongs to this table.
     assert calls.of("head") == 6 and calls.of("get") == 1 and calls.of() == 7
 
 
@@ -330,7 +330,7 @@ def test_the_cost_of_an_old_snapshot(counted: tuple[CountingStore, DeltaTable]) 
     with store.counted() as calls:
         again = table.snapshot(4)
         assert again.files().equals(snapshot.files())
-    assert summary(calls) == {"head": 2}  # what is in use is shared
+    assert summary(calls) == {"head": 2}  # handles in use are shared
 
 
 def test_the_cost_of_a_snapshot_at_a_time(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -354,7 +354,7 @@ def test_the_cost_of_files(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         snapshot.files()
     assert calls.of("get", "*.json") == 10  # one for each commit without a checkpoint
-    assert calls.of("head") == 1 and calls.of() == 11  # whether it still is the same table
+    assert calls.of("head") == 1 and calls.of() == 11  # whether it is still the same table
     with store.counted() as calls:
         snapshot.files()
     assert calls.of() == 0
@@ -367,7 +367,7 @@ def test_the_cost_of_files_after_a_checkpoint(counted: tuple[CountingStore, Delt
     with store.counted() as calls:
         assert snapshot.files().num_rows == 9
     assert calls.of("open_input", "*.checkpoint.parquet") == 1
-    assert calls.of("head") == 1 and calls.of() == 2  # whether it still is the same table
+    assert calls.of("head") == 1 and calls.of() == 2  # whether it is still the same table
 
 
 def test_the_cost_of_a_checkpoint(counted: tuple[CountingStore, DeltaTable]) -> None:

@@ -1,4 +1,4 @@
-"""Rows in several batches, taken by row number, and the hash partitions of rows. Pure."""
+"""Takes rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
 
-_ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
-_WINDOWS = 4  # of eight bytes, at each end of a text, that decide on its partition
+_MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+_WINDOWS = 4  # 8-byte windows hashed at each end of a string
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedRows:
-    """A table of several batches, from which rows are taken by their number. Arrow's take would first concatenate the
-    batches of each column."""
+    """A table of several batches with take by row number. Arrow's take would first concatenate the batches of each
+    column."""
 
     rows: pa.Table
     batches: Sequence[pa.RecordBatch]
     starts: Sequence[int]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> ChunkedRows:
+    def from_table(cls, rows: pa.Table) -> ChunkedRows:
         """Cost: none; the rows are not copied."""
         batches = rows.to_batches()
         starts, start = [], 0
@@ -36,7 +36,7 @@ class ChunkedRows:
         return cls(rows, batches, [*starts, start])
 
     def take(self, numbers: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows by their numbers, an Arrow array without nulls; None: all columns. Memory: these rows twice."""
+        """Take rows. ``numbers``: an Arrow array without nulls. ``columns``: None for all. Memory: these rows twice."""
         names = self.rows.schema.names if columns is None else list(columns)
         rows = self.rows.select(names)
         if len(self.batches) <= 1 or not names:
@@ -55,18 +55,18 @@ class ChunkedRows:
 
 
 def partition_numbers(columns: Mapping[str, Any], count: int) -> Any:
-    """The partition of each row, by the values of its columns: equal values, and nulls, are in one partition.
-    ``count``: of the partitions, a power of two."""
+    """The hash partition of each row: rows with equal values are in the same partition, and null equals null.
+    ``count``: the number of partitions, a power of two."""
     total = None
     for place, values in enumerate(columns.values()):
         for number, word in enumerate(_words(combined(values))):
-            mixed = pc.multiply(_mixed(word), _uint64(_ODD[(number + place) % len(_ODD)] + 2 * place))
+            mixed = pc.multiply(_mixed(word), _uint64(_MULTIPLIERS[(number + place) % len(_MULTIPLIERS)] + 2 * place))
             total = mixed if total is None else pc.add(total, mixed)
     return pc.bit_wise_and(pc.shift_right(_mixed(total), _uint64(40)), _uint64(count - 1)).cast(pa.int32())
 
 
 def _mixed(word: Any) -> Any:
-    word = pc.multiply(pc.bit_wise_xor(word, pc.shift_right(word, _uint64(32))), _uint64(_ODD[3]))
+    word = pc.multiply(pc.bit_wise_xor(word, pc.shift_right(word, _uint64(32))), _uint64(_MULTIPLIERS[3]))
     return pc.bit_wise_xor(word, pc.shift_right(word, _uint64(29)))
 
 
@@ -75,7 +75,7 @@ def _uint64(value: int) -> pa.Scalar:
 
 
 def _words(values: Any) -> Iterator[Any]:
-    """Values as whole numbers without a sign; null as 0. A word that is 0 for all values may be left out."""
+    """Values as 64-bit unsigned integers; null is 0. A word that would be 0 for all values may be left out."""
     kind, types = values.type, pa.types
     if types.is_string(kind) or types.is_binary(kind):
         yield from _words_of_bytes(pc.fill_null(values, pa.scalar("" if types.is_string(kind) else b"", kind)))

@@ -1,4 +1,4 @@
-"""The clauses of a merge: what becomes of a row of the target, or of a row of the source.
+"""The clauses of a merge, compiled: new values of target rows, and rows to insert.
 
 Spec: PROTOCOL.md#generated-columns, #default-columns.
 """
@@ -36,14 +36,14 @@ Action = Literal["update", "delete", "insert"]
 NULL = LiteralTree(None)
 _WHY: Mapping[Group, str] = {
     "matched": "",
-    "not matched": "a row that is inserted has no row of the target",
-    "not matched by source": "a row that no row of the source matches has none of the source",
+    "not matched": "an inserted row has no target row",
+    "not matched by source": "a row not matched by source has no source row",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause as it was called. ``updates``: None for all columns but ``except_cols``."""
+    """A clause as the caller passed it. ``updates``: None for all columns except ``except_cols``."""
 
     group: Group
     action: Action
@@ -53,28 +53,27 @@ class Clause:
 
     @property
     def entry(self) -> dict[str, str]:
-        """What the commit says of it, in delta-spark's names."""
+        """The clause's entry in commitInfo, in delta-spark's names."""
         condition = {} if self.condition is None else {"predicate": shown(self.condition)}
         return {**condition, "actionType": self.action}
 
 
 def check_clauses(clauses: Sequence[Clause]) -> None:
-    """Raise CallError where there is no clause, or one that can never apply."""
+    """Raise CallError if there is no clause, or one that can never apply."""
     if not clauses:
         raise CallError("The merge has no clause. Add when_matched_update(…), when_not_matched_insert(…) or another.")
     for group in _WHY:
         of_group = [clause for clause in clauses if clause.group == group]
         if any(clause.condition is None for clause in of_group[:-1]):
             raise CallError(
-                f"Of the clauses for rows that are {group}, only the last one may be without a predicate: those after "
-                "it would never apply."
+                f"Only the last clause for {group} rows may omit its predicate: clauses after it would never apply."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledClause:
-    """A clause over rows with flat names. ``recomputed``: generated columns that it does not assign. ``absent``: by
-    the path of a struct of which fields are assigned, whether it is null on both sides, and then stays null."""
+    """A clause compiled over rows with flat names. ``recomputed``: generated columns that it does not assign.
+    ``absent``: for each struct that is assigned field by field, whether it is null on both sides and so stays null."""
 
     clause: Clause
     condition: Bound | None
@@ -88,13 +87,13 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """Those of the columns, flat names of the source, that the new values are computed from."""
+        """The source columns, among these flat names, that the new values are computed from."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
 
     def reads(self, name: str, flat: str) -> bool:
-        """Whether new rows depend on the old values of a column of the target, by its name and its flat name."""
+        """Whether new rows depend on the old values of a target column, given by its name and its flat name."""
         if self.clause.action != "update":
             return False
         whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
@@ -103,8 +102,8 @@ class CompiledClause:
         return flat in used or name not in (*whole, *self.recomputed)
 
     def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """New rows of the table. ``old``: the rows as they were; ``flat``: the same, and those of the source beside
-        them, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
+        """The updated rows. ``old``: the rows before the update. ``flat``: the same rows and the matching source
+        columns, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
         new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
         for each in self.absent:
             index = new.schema.get_field_index(each.path[0])
@@ -113,15 +112,16 @@ class CompiledClause:
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """Rows of the table. ``flat``: rows of the source under flat names. Raises as ``updated``."""
+        """The rows to insert. ``flat``: rows of the source under flat names. Raises as ``updated``."""
         columns = {each.path[0]: each.evaluate(flat) for each in self.assignments}
         return conformed(pa.table(columns), schema, rules, is_new=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Compiles the clauses of one merge. ``rules``: of the table. ``now``: the value of CURRENT_TIMESTAMP. ``schema``:
-    of the table after the merge. ``evolves``: columns that the source lacks keep their values, or get none."""
+    """Compiles the clauses of one merge. ``rules``: the rules of the table. ``now``: the value of CURRENT_TIMESTAMP.
+    ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack columns; they keep
+    their values in updates, and are not assigned in inserts."""
 
     target: Relation
     source: Relation
@@ -131,7 +131,7 @@ class Compiler:
     evolves: bool = False
 
     def __call__(self, clause: Clause) -> CompiledClause:
-        """Raises CallError for what is not supported, or names columns that are not there."""
+        """Raises CallError for unsupported expressions and unknown columns."""
         relations = self._relations(clause.group)
         condition = None
         predicate = as_predicate(clause.condition, self.now)
@@ -165,7 +165,7 @@ class Compiler:
         for key, value in updates.items():
             path, column = find_assigned(self._unqualified(key), self.schema)
             if clause.action == "insert" and len(path) > 1:
-                raise CallError(f"{path_text(path)} is a field of a column, and inserts give values to whole columns.")
+                raise CallError(f"{path_text(path)} is a struct field. An insert assigns whole columns only.")
             tree, text = parsed_value(path, value)
             found.append(self._assignment(path, column, relations.resolved(tree), text, relations))
         return found
@@ -174,7 +174,7 @@ class Compiler:
         return without_alias(key, self.target.alias, self.schema) if isinstance(key, str) else key
 
     def _all(self, clause: Clause) -> list[Assignment]:
-        """Every column of the target that the source has, up to case."""
+        """Assign every target column that the source has, ignoring case."""
         left_out = {name.lower() for name in clause.except_cols}
         unknown = [
             name
@@ -182,7 +182,7 @@ class Compiler:
             if self.schema.find(name) is None and self.source.schema.find(name) is None
         ]
         if unknown:
-            raise CallError(f"except_cols has {unknown[0]!r}, which is a column of neither source nor target.")
+            raise CallError(f"except_cols contains {unknown[0]!r}, which neither source nor target has as a column.")
         relations, found, missing = Relations((self.source,)), list[Assignment](), list[str]()
         for column in self.schema.fields:
             if column.name.lower() in left_out:
@@ -198,16 +198,19 @@ class Compiler:
                 found.append(self._assignment(path, field, tree, path_text(path), relations))
         if missing:
             raise CallError(
-                f"The source has no column {', '.join(missing)}, which when_{clause.group.replace(' ', '_')}_"
-                f"{clause.action}_all needs. Name it in except_cols, give the columns with their values, or call "
-                "with_schema_evolution()."
+                f"The source has no column {', '.join(missing)}, which "
+                f"when_{clause.group.replace(' ', '_')}_{clause.action}_all needs. Add it to except_cols, pass the "
+                "columns to assign as updates, or call with_schema_evolution()."
             )
         if not found:
-            raise CallError(f"There is no column to {clause.action}: except_cols has all of them, or the source none.")
+            raise CallError(
+                f"There is no column to {clause.action}: except_cols excludes all columns, or the source has none of "
+                "them."
+            )
         return found
 
     def _absent(self) -> list[Assignment]:
-        """Whether a struct of which fields are assigned is null on both sides, for each; inner ones first."""
+        """For each struct that is assigned field by field, whether it is null on both sides; inner structs first."""
         relations = Relations((self.target, self.source))
         pairs = [
             pair
@@ -238,13 +241,13 @@ class Compiler:
 
     @staticmethod
     def _has_no_type(name: Name, relations: Relations) -> bool:
-        """A column of nulls, such as pandas makes of None alone."""
+        """Whether a column holds only nulls and has no type, as pandas creates from None alone."""
         field = relations.schema.find(name.path[0])
         return len(name.path) == 1 and field is not None and field.data_type == VOID
 
     def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
-        """Structs, lists and maps become those of the table as they do in an append, but structs must have every field
-        unless the merge evolves the schema: what a clause does not name keeps its value."""
+        """Raise unless a nested value fits the table's type. As in an append, but a struct must have every field of the
+        table's, unless the merge evolves the schema: then fields that it lacks keep their values."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(
@@ -253,13 +256,13 @@ class Compiler:
         missing = None if self.evolves else next(_missing(given.data_type, column.data_type, name), None)
         if missing is not None:
             raise CallError(
-                f"The new value of {name} has no field {missing}, which the table has. Give the value all fields, set "
-                "its fields one by one, or call with_schema_evolution()."
+                f"The new value of {name} lacks the field {missing}, which the table has. Supply all fields, assign "
+                "fields one by one, or call with_schema_evolution()."
             )
 
 
 def without_alias(key: str, alias: str, *schemas: StructType) -> str:
-    """The name of a column of one of the schemas, without the alias of the target."""
+    """The column name ``key`` without the target's alias, if one of the schemas has the column."""
     path = parse_path(key)
     is_qualified = len(path) > 1 and path[0].lower() == alias.lower()
     return path_text(path[1:]) if is_qualified and any(each.find(path[1]) is not None for each in schemas) else key
@@ -268,8 +271,8 @@ def without_alias(key: str, alias: str, *schemas: StructType) -> str:
 def _leaves(
     path: tuple[str, ...], column: StructField, name: tuple[str, ...], given: DataType, by_fields: bool
 ) -> Iterator[tuple[tuple[str, ...], StructField, Name]]:
-    """What is assigned where a column gets the source's, ``name``: the column, or those fields of it that the source
-    has, where it lacks some and the others must keep their values."""
+    """The assignments of a column from the source column ``name``: the whole column, or, if the source's struct lacks
+    fields that must keep their values, the fields that it has."""
     own = column.data_type
     if not (by_fields and isinstance(own, StructType) and isinstance(given, StructType) and _lacks(given, own)):
         yield path, column, Name(name, True)
@@ -283,7 +286,7 @@ def _leaves(
 def _split(
     own: tuple[tuple[str, ...], DataType], given: tuple[tuple[str, ...], DataType]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The structs, and those of the source, of which ``_leaves`` assigns fields."""
+    """The pairs of target and source structs that ``_leaves`` assigns field by field."""
     (path, kind), (name, other) = own, given
     if isinstance(kind, StructType) and isinstance(other, StructType) and _lacks(other, kind):
         yield path, name
@@ -294,7 +297,8 @@ def _split(
 
 
 def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
-    """A struct, or one in it, made null where ``absent`` says so; the structs around it are not null."""
+    """A struct array with the struct at ``path`` null wherever ``absent`` is true; enclosing structs keep their
+    validity."""
     children, fields = values.flatten(), list(values.type.fields)
     if not path:
         return pa.StructArray.from_arrays(children, fields=fields, mask=pc.or_(values.is_null(), absent))
@@ -304,7 +308,7 @@ def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
 
 
 def _lacks(given: DataType, own: DataType) -> bool:
-    """Whether a struct lacks a field of another one, also below structs."""
+    """Whether a struct lacks a field of another, at any depth of nested structs."""
     if not (isinstance(given, StructType) and isinstance(own, StructType)):
         return False
     found = [(given.find(field.name), field) for field in own.fields]
@@ -312,7 +316,7 @@ def _lacks(given: DataType, own: DataType) -> bool:
 
 
 def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
-    """The paths of fields that structs of ``own`` have, at every depth, and those of ``given`` lack."""
+    """The paths of fields that ``own`` has and ``given`` lacks, at every depth."""
     if isinstance(given, StructType) and isinstance(own, StructType):
         for field in own.fields:
             found, path = given.find(field.name), f"{where}.{field.name}"
@@ -328,5 +332,5 @@ def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
 
 
 def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:
-    """The clauses of a group as a commit lists them."""
+    """The clauses of a group as commitInfo lists them."""
     return [clause.entry for clause in clauses if clause.group == group]

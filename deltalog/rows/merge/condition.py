@@ -1,7 +1,7 @@
-"""The condition of a merge, taken apart, and the pairs of rows for which it is true. Pure.
+"""Splits the condition of a merge, and finds the pairs of rows for which it is true. Pure.
 
-Equalities between the two sides are keys, by which Arrow's engine joins; what remains is evaluated on the pairs that
-have equal keys, or without any key on all pairs, block by block.
+Equalities between the two sides become join keys for Arrow. The remaining conjuncts are evaluated on the pairs with
+equal keys, or without keys on all pairs, block by block.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from deltalog.protocol.schema import DataType, DecimalType
 from deltalog.rows.merge.chunked_rows import ChunkedRows
 from deltalog.rows.merge.keys import Key, KeyValues, SourceKeys, key_columns, zero_of
 
-_MAX_PAIRS = 1 << 18  # that a condition is evaluated on at once
+_MAX_PAIRS = 1 << 18  # pairs that a condition is evaluated on at once
 _OWN = (STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOLEAN, BINARY)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCondition:
-    """The condition of a merge: keys, and conditions on the target, the source and both that must all be true."""
+    """The condition of a merge as a conjunction: join keys, and conditions on the target, on the source and on both."""
 
     target: Relation
     source: Relation
@@ -47,7 +47,7 @@ class MergeCondition:
     target_parts: Sequence[Expression]
 
     @classmethod
-    def of(
+    def from_expression(
         cls,
         tree: Expression,
         target: Relation,
@@ -55,11 +55,11 @@ class MergeCondition:
         now: datetime.datetime,
         empties: frozenset[str] = frozenset(),
     ) -> MergeCondition:
-        """``empties``: columns of the target in which empty values are null, so that ``<=>`` with an empty value of the
-        source finds null. Raises CallError for what is not supported or no condition."""
+        """``empties``: target columns that store empty values as null, so that an empty source value matches null with
+        ``<=>``. Raises CallError for unsupported expressions and non-boolean ones."""
         relations = Relations((target, source))
         resolved = relations.resolved(tree)
-        bound_condition(resolved, relations, now)  # the whole is checked as it is written
+        bound_condition(resolved, relations, now)  # check the whole condition as the caller wrote it
         sides = {target.flat(n): 0 for n in target.schema.names} | {source.flat(n): 1 for n in source.schema.names}
         parts: dict[frozenset[int], list[Expression]] = {}
         keys: list[Key] = []
@@ -90,8 +90,8 @@ class MergeCondition:
         return found
 
     def on_target(self, values: Sequence[KeyValues]) -> Expression | None:
-        """A condition on the target alone that is true for every row that may match; None where nothing is known.
-        ``values``: of each key, in the source."""
+        """A condition on the target alone that is true for every row that may match; None if there is none. ``values``:
+        the source's values of each key."""
         schema = self.target.schema
         parts = [each for each in self.target_parts if is_bindable(each, schema)]
         for key, found in zip(self.keys, values, strict=True):
@@ -105,9 +105,9 @@ class MergeCondition:
         return key_columns(self.keys, [key.target for key in self.keys], rows)
 
     def pairs(self, rows: pa.Table, source: ChunkedRows, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
-        """Pairs of row numbers, of the target's rows (flat names) and of the source's, for which the condition is true;
-        each array in the order of the target's rows. ``keys``: of the rows of the source that may match these. Memory:
-        the pairs with equal keys. Raises CallError."""
+        """Pairs of row numbers (target, source) for which the condition is true, in the order of the target's rows.
+        ``rows``: rows of the target, with flat names. ``keys``: the keys of the source rows that may match them.
+        Memory: the pairs with equal keys. Raises CallError."""
         for some, others in self._candidates(rows, keys):
             if self.of_pairs is None:
                 yield some, others
@@ -118,7 +118,7 @@ class MergeCondition:
             yield some.filter(true), others.filter(true)
 
     def _candidates(self, rows: pa.Table, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
-        numbers = None  # of the rows that may match; all
+        numbers = None  # numbers of the rows that may match; None: all
         if self.of_target is not None:
             true = pc.fill_null(matches(self.of_target, rows), FALSE)
             if not pc.all(true).as_py():
@@ -143,7 +143,7 @@ class MergeCondition:
 
 
 def bound_condition(tree: Expression, relations: Relations, now: datetime.datetime) -> Bound:
-    """A resolved condition, bound. Raises CallError."""
+    """Bind a resolved condition. Raises CallError."""
     try:
         return Binder(relations.schema, now).condition(tree)
     except RecursionError:
@@ -151,7 +151,7 @@ def bound_condition(tree: Expression, relations: Relations, now: datetime.dateti
 
 
 def side_by_side(rows: pa.Table, some: Any, others: ChunkedRows, beside: Any, names: set[str]) -> pa.Table:
-    """Rows ``some`` of one table beside rows ``beside`` of another, of the columns ``names``."""
+    """Rows ``some`` of one table joined side by side with rows ``beside`` of another; only the columns ``names``."""
     left = rows.select([name for name in rows.schema.names if name in names]).take(some)
     right = others.take(beside, [name for name in others.rows.schema.names if name in names])
     columns = [*left.columns, *right.columns]
@@ -201,13 +201,13 @@ def _key(
 
 
 def _repeated(count: int, times: int) -> Any:
-    """0 … count - 1, each as often, in their order."""
+    """0, …, ``count`` - 1 in order, each repeated ``times`` times."""
     numbers = row_numbers(count * times)
     return pc.divide(numbers, times)
 
 
 def is_bindable(tree: Expression, schema: Any) -> bool:
-    """Whether a condition can tell which files are read."""
+    """Whether a condition can be bound to the schema, and so be used for data skipping."""
     try:
         bind(tree, schema)
     except CallError:
@@ -216,7 +216,7 @@ def is_bindable(tree: Expression, schema: Any) -> bool:
 
 
 def _values_of_key(key: Key, values: KeyValues, schema: Any) -> Expression | None:
-    """What a key says of a column of the target: its value is one of the source's. ``values``: those of the source."""
+    """A condition on the key's target column: its value is one of the source's ``values``."""
     name = key.column
     if not isinstance(name, Name) or len(name.path) > 1:
         return None

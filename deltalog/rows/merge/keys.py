@@ -1,4 +1,4 @@
-"""The keys of a merge: equalities between its sides, as columns that Arrow joins. Pure."""
+"""The join keys of a merge: equalities between its sides, as columns that Arrow joins. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from deltalog.errors import CallError
 from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.tree import Expression
 
-_MAX_VALUES = 1 << 16  # of a key, by which files are skipped; with more, by the least and the greatest
+_MAX_VALUES = 1 << 16  # distinct key values used for data skipping; beyond that, only minimum and maximum
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the sides, and the Arrow type in which they are compared. ``column``: the expression of the
-    target's side; ``null_safe``: it is a ``<=>``."""
+    """An equality between the sides. ``kind``: the Arrow type of the comparison. ``column``: the target side's
+    expression. ``null_safe``: whether the operator is ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -31,14 +31,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """The values of a key in the source. ``is_complete``: all distinct values; else the least and the greatest, or
-    nothing for a type without an order."""
+    """The source's values of a key. ``is_complete``: ``found`` has all distinct values; else the minimum and maximum,
+    or nothing for a type without an order."""
 
     found: Any
     is_complete: bool = True
 
     def with_more(self, values: Any) -> KeyValues:
-        """These values and those of more rows, without nulls."""
+        """Include the values of more rows, without nulls."""
         if self.is_complete:
             values = pc.unique(pa.concat_arrays([self.found, values.drop_null()]))
             if len(values) <= _MAX_VALUES:
@@ -54,15 +54,15 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The keys of rows of the source that may match. ``rows``: the columns of ``key_columns`` and ``s``, the numbers of
-    the rows. ``unique``: a column of it of which all values differ, so that a row of the target has at most one match,
-    which Arrow looks up; None where Arrow must join."""
+    """The keys of source rows that may match. ``rows``: the columns of ``key_columns``, and ``s``, the row numbers.
+    ``unique``: a key column whose values are distinct, so that an index lookup replaces the join; None if there is
+    none."""
 
     rows: pa.Table
     unique: str | None
 
     @classmethod
-    def of(cls, rows: pa.Table) -> SourceKeys:
+    def from_table(cls, rows: pa.Table) -> SourceKeys:
         """Memory: the rows again."""
         rows = rows.combine_chunks()
         return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
@@ -73,8 +73,8 @@ class SourceKeys:
         return int(self.rows.num_rows)
 
     def pairs(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Pairs of row numbers, of the target and of the source, that have equal keys; in the order of the former.
-        ``columns``: those of ``key_columns`` of rows of the target."""
+        """Pairs of row numbers (target, source) with equal keys, in the order of the target. ``columns``:
+        ``key_columns`` of the target's rows."""
         names = list(columns)
         if self.unique is None:
             left = pa.table({**columns, "t": row_numbers(len(columns[names[0]]))})
@@ -92,8 +92,8 @@ class SourceKeys:
 
 
 def _is_unique(name: str, values: Any) -> bool:
-    """Whether all values of a key differ. Floats are left to joins; so are columns of truth values, which say of others
-    where they are null."""
+    """Whether all values of a key column are distinct. False for floats, and for boolean columns, which mark the nulls
+    of other columns."""
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False
@@ -101,15 +101,15 @@ def _is_unique(name: str, values: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> Any:
-    """Whether values are equal, NaN to itself; null for a null."""
+    """Whether values are equal; NaN equals NaN, and null gives null."""
     if not _is_float(one.type):
         return pc.equal(one, other)
     return pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The values of the keys as columns that Arrow joins as Spark does: nulls are equal only by ``<=>``, NaN is equal
-    to itself, and -0.0 to 0.0."""
+    """The keys' values as columns that Arrow joins with Spark's semantics: null equals null only for ``<=>``, NaN
+    equals NaN, and -0.0 equals 0.0."""
     found: dict[str, Any] = {}
     for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
         try:
@@ -132,7 +132,7 @@ def _is_float(kind: Any) -> bool:
 
 
 def zero_of(kind: Any) -> Any:
-    """A value that stands for null beside a column that says so; None for types without one."""
+    """A placeholder for null values, which a second column marks; None for types without a placeholder."""
     try:
         if kind in (pa.string(), pa.binary()):
             return pa.scalar("" if kind == pa.string() else b"", kind)

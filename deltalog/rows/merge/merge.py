@@ -38,12 +38,12 @@ from deltalog.write.identity_values import Marks
 from deltalog.write.table_rules import TableRules
 from deltalog.write.transaction import Transaction, skipped
 
-_MAX_UNKEYED = 1 << 18  # rows of a spilled source, that every row of the table is compared with
+_MAX_UNKEYED = 1 << 18  # rows of a spilled source in a merge without join keys, which compares all pairs
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a caller asks for."""
+    """The arguments of a merge."""
 
     source: Any
     predicate: Predicate | str
@@ -56,12 +56,12 @@ class Merge:
 def merge(
     transaction: Transaction, asked: Merge, user_metadata: UserMetadata, txn: tuple[str, int] | None
 ) -> CommitResult:
-    """Stage and commit what the clauses make of the rows of both sides."""
+    """Stage and commit a merge."""
     check_clauses(asked.clauses)
     if write_steps.is_recorded(transaction, txn):
         return skipped(transaction)
-    plan = _Plan.of(transaction, asked)
-    found = plan.found(transaction)
+    plan = _Plan.compile(transaction, asked)
+    found = plan.find_rows(transaction)
     if found.is_empty and txn is None and transaction.metadata_changes.changed_metadata is None:
         return skipped(transaction)
     metrics = plan.stage(transaction, found)
@@ -78,8 +78,8 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A merge, compiled. ``schema``: of the table after it; ``target`` has that before it. ``marks``: of identity
-    columns before it."""
+    """A compiled merge. ``schema``: the table's schema after it; ``sides.target`` has the schema before it. ``marks``:
+    the high-water marks of identity columns before it."""
 
     sides: Sides
     rules: TableRules
@@ -88,7 +88,7 @@ class _Plan:
     marks: Marks
 
     @classmethod
-    def of(cls, transaction: Transaction, asked: Merge) -> _Plan:
+    def compile(cls, transaction: Transaction, asked: Merge) -> _Plan:
         removes = any(clause.action != "insert" for clause in asked.clauses)
         if transaction.snapshot is None:
             raise CallError("There are no rows to merge into: this transaction creates the table.")
@@ -106,12 +106,12 @@ class _Plan:
         predicate = as_predicate(asked.predicate, now)
         if predicate is None:
             raise CallError("A merge needs a predicate, such as 'target.id = source.id'.")
-        condition = MergeCondition.of(predicate, target, source, now, rules.null_if_empty)
+        condition = MergeCondition.from_expression(predicate, target, source, now, rules.null_if_empty)
         compiler = Compiler(target, source, rules, now, transaction.schema, asked.evolves)
         compiled = list(enumerate(map(compiler, asked.clauses)))
         columns = row_tracking.kept_columns(transaction.metadata.configuration, transaction.reader.store.url)
         sides = Sides(
-            PreparedSource.of(rows, source, condition.keys, condition.of_source),
+            PreparedSource.prepare(rows, source, condition.keys, condition.of_source),
             target,
             condition,
             [(n, each) for n, each in compiled if each.clause.group == "matched"],
@@ -127,7 +127,7 @@ class _Plan:
     # ------------------------------------------------------------------------------------------- finding
 
     def _where(self) -> Expression | None:
-        """True for every row of the target that the merge depends on; None for all."""
+        """A condition that is true for every target row that the merge depends on; None: it depends on all rows."""
         on = self.sides.condition.on_target(self.sides.source.values)
         if on is None:
             return None
@@ -140,22 +140,22 @@ class _Plan:
                 return None
         return any_of(parts)
 
-    def found(self, transaction: Transaction) -> Found:
-        """Find the rows that change, and declare what was read. Memory: as ``TargetScan``."""
+    def find_rows(self, transaction: Transaction) -> Found:
+        """Find the rows that change, and declare the reads. Memory: as ``TargetScan``."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(as_bound(self._where()))
         scan = TargetScan(self.sides)
-        scan.add(matched_rows.scanned(snapshot, files, self.sides.columns))
-        found = scan.found(rewrite.has_vectors(transaction), files)
-        pa.default_memory_pool().release_unused()  # of the joins, before the rows that change are read
+        scan.add(matched_rows.scan_files(snapshot, files, self.sides.columns))
+        found = scan.result(rewrite.has_vectors(transaction), files)
+        pa.default_memory_pool().release_unused()  # memory of the joins, before changed rows are read
         return found
 
     # ------------------------------------------------------------------------------------------- staging
 
     def stage(self, transaction: Transaction, found: Found) -> dict[str, int]:
         """Stage the removal of old rows and the files of new ones. Returns the operation metrics, in delta-spark's
-        names. Raises RowCountError where other rows were written than were found."""
+        names. Raises RowCountError if the number of rows written differs from the number found."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         if found.deletion.is_empty:
@@ -173,8 +173,8 @@ class _Plan:
             inserted, written = transaction.row_writer.write(self._inserted_rows(found), filled=True)
             if written != found.num_inserted:
                 raise RowCountError(
-                    f"{snapshot.url}: {found.num_inserted} rows of the source must be inserted, and {written} were "
-                    "written. Nothing was committed; check that no other thread changes the source.",
+                    f"{snapshot.url}: {found.num_inserted} rows of the source should be inserted, but {written} were "
+                    "written. Nothing was committed. Check that no other thread changes the source.",
                     written=written,
                     found=found.num_inserted,
                 )
@@ -202,8 +202,8 @@ class _Plan:
         return read or [*snapshot.partition_columns, *names][:1]
 
     def _updates(self, batch: pa.RecordBatch, found: Found, at: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Old rows and what they become, with the columns of row tracking where the old ones have them. Columns that
-        were not read are null. ``at``: the place of the first one in ``found.changed``."""
+        """Pairs of old and new rows, with the row tracking columns if the old rows have them. Columns that were not
+        read are null. ``at``: the index of the first row in ``found.changed``."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
         rows, chosen = self._with_all_columns(pa.Table.from_batches([batch])), found.changed.slice(at, batch.num_rows)
         numbers, source = combined(chosen.column("clause")), combined(chosen.column("source"))
@@ -240,9 +240,9 @@ class _Plan:
         return matched_rows.with_row_ids(new, old, others, self.commit_versions)
 
     def _inserted_rows(self, found: Found) -> Iterator[pa.RecordBatch]:
-        """The rows that are inserted; each time with the same values in identity columns."""
+        """The rows to insert. Every call generates the same values in identity columns."""
         if self.rules.identities is not None:
-            self.rules.identities.go_back(self.marks)
+            self.rules.identities.reset_to(self.marks)
         rows = self.sides.source.rows.rows
         for clause, numbers in found.inserts:
             for start in range(0, rows.num_rows if numbers else 0, INSERT_ROWS):
@@ -301,7 +301,7 @@ def _check_unkeyed(source: PreparedSource) -> None:
     assert isinstance(source.keys, SourceKeys)
     if source.keys.num_rows > _MAX_UNKEYED:
         raise CallError(
-            f"The predicate has no equality of the source and the table, and {source.keys.num_rows} rows of the source "
-            f"may match: of a source that does not fit in memory, at most {_MAX_UNKEYED} are compared with every row "
-            "of the table. Add an equality to the predicate, or merge the source in parts."
+            f"The predicate has no equality between source and table, and {source.keys.num_rows} rows of the source "
+            f"may match. The source does not fit in memory; at most {_MAX_UNKEYED} of its rows can be compared with "
+            "every row of the table. Add an equality to the predicate, or merge the source in parts."
         )

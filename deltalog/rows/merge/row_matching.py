@@ -1,5 +1,5 @@
-"""Finds the rows that a merge changes: joins the target to the source, block by block, or by hash partitions where the
-keys of the source do not fit in memory.
+"""Finds the rows that a merge changes: joins the target to the source block by block, or by hash partition if the
+source's keys do not fit in memory.
 
 Spec: PROTOCOL.md#deletion-vectors.
 """
@@ -28,8 +28,8 @@ from deltalog.rows.merge.keys import SourceKeys
 from deltalog.rows.merge.source import PreparedSource
 from deltalog.rows.merge.spilled_rows import HashPartitions
 
-# Rows and bytes of the target in a block, which one join takes. Each join builds a hash table of the source's keys:
-# where these are few, smaller blocks cost little and take less memory.
+# Rows and bytes of the target in a block, the input of one join. Each join builds a hash table of the source's keys:
+# with few keys, smaller blocks cost little and save memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
 _PLACE = {"file": pa.int32(), "position": pa.uint64()}  # where a row of the target is stored
@@ -39,10 +39,9 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that change. ``updated`` and ``deleted``: the files with such rows, and the positions of these.
-    ``changed``: for each updated row, in the order of ``updated`` (by partition) and of positions, the number of its
-    clause and the number of its row of the source. ``inserts``: for each inserting clause, the rows of the source that
-    it inserts."""
+    """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and their positions.
+    ``changed``: for each updated row, ordered as ``updated`` (by partition) and by position, the number of its clause
+    and of its source row. ``inserts``: for each insert clause, the source rows that it inserts."""
 
     deletion: rewrite.Deletion
     updated: Sequence[FileMatch]
@@ -67,8 +66,7 @@ class Found:
         return self.deletion.whole.slice(0, 0)
 
     def changes(self) -> list[FileChange]:
-        """The rows of each file that are written to new files: those with new values and, without deletion vectors,
-        those that stay."""
+        """The rows of each file to write to new files: updated rows and, without deletion vectors, rows that stay."""
         moved = {} if self.deletion.by_vectors else {each.file.path: each for each in self.deletion.matches}
         changes, at = list[FileChange](), 0
         for each in self.updated:
@@ -91,8 +89,8 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a row of the target may match several rows of the source: where rows that match stay, or are deleted
-        without a condition, so that no value of the source is used."""
+        """Whether a target row may match several source rows: only if matched rows stay, or are deleted
+        unconditionally, so that no source value is used."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -100,7 +98,7 @@ class Sides:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the target that decide what becomes of a row."""
+        """The target columns that the conditions use; at least one column."""
         used = self.condition.columns.union(*(each.columns for _, each in (*self.matched, *self.by_source)))
         names = [name for name in self.target.schema.names if self.target.flat(name) in used]
         return names or self.target.schema.names[:1]
@@ -118,10 +116,10 @@ class TargetScan:
     read: dict[int, ScannedBatch] = field(default_factory=dict)  # the last batch of each file
     outcomes: list[pa.Table] = field(default_factory=lambda: [_OUTCOMES.empty_table()])
     spilled: HashPartitions | None = None
-    used: BitMap64 = field(default_factory=BitMap64)  # numbers of the source's rows that match
+    used: BitMap64 = field(default_factory=BitMap64)  # numbers of matched source rows
 
     def add(self, batches: Iterable[ScannedBatch]) -> None:
-        """Take the rows of the target: all batches of all files, in their order."""
+        """Join the rows of the target: all batches of all files, in order."""
         keys = self.sides.source.keys
         most = min(_BLOCK_ROWS, max(_FEW_ROWS, 4 * keys.num_rows)) if isinstance(keys, SourceKeys) else _BLOCK_ROWS
         for batch in batches:
@@ -172,8 +170,8 @@ class TargetScan:
             join()
 
     def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
-        """Join one block, and record what becomes of its rows. ``places``: the columns _PLACE of rows of the block.
-        ``keys``: those of all rows of the source that may match."""
+        """Join one block and record the outcome of its rows. ``places``: returns the columns _PLACE of rows of the
+        block. ``keys``: the keys of all source rows that may match."""
         pa.default_memory_pool().release_unused()  # memory of the previous block and of the reading threads
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
@@ -183,7 +181,7 @@ class TargetScan:
             self.outcomes.append(pa.Table.from_arrays(columns, schema=_OUTCOMES).combine_chunks())
 
     def _matches(self, block: pa.Table, keys: SourceKeys) -> tuple[Any, Any]:
-        """Rows of the block that match, each once, and for each the row of the source."""
+        """The rows of the block that match, each once, and the source row of each."""
         sides = self.sides
         rows, sources = [pa.array([], pa.int64())], [pa.array([], pa.int64())]
         for some, others in sides.condition.pairs(block, sides.source.rows, keys):
@@ -202,7 +200,7 @@ class TargetScan:
         return unique, source.take(pc.index_in(unique, value_set=row))
 
     def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
-        """For each row of the block that changes, in order: the clause that applies, and the row of the source."""
+        """For each row of the block that changes, in order: the clause that applies and the source row."""
         sides = self.sides
         tables = [_CHOSEN.empty_table()]
         tables += self._decided(block, rows, sources, sides.matched)
@@ -236,8 +234,8 @@ class TargetScan:
 
     # -------------------------------------------------------------------------------------------- result
 
-    def found(self, by_vectors: bool, files: pa.Table) -> Found:
-        """The rows that change. ``files``: those that were read."""
+    def result(self, by_vectors: bool, files: pa.Table) -> Found:
+        """The rows that change. ``files``: the files that were scanned."""
         sides = self.sides
         deletes = pa.array(
             [n for n, each in (*sides.matched, *sides.by_source) if each.clause.action == "delete"], pa.int16()
@@ -272,9 +270,9 @@ class TargetScan:
         return Found(deletion, updated, deleted, pa.concat_tables(changed), counts, self._inserts())
 
     def _by_file(self) -> Iterator[tuple[int, pa.Table]]:
-        """The outcomes in the rows of each file, in the order of their positions."""
+        """The outcomes of each file's rows, by position."""
         outcomes, self.outcomes = pa.concat_tables(self.outcomes).combine_chunks(), []
-        if self.spilled is not None:  # else the blocks came in this order
+        if self.spilled is not None:  # unspilled blocks are in this order already
             outcomes = outcomes.sort_by([("file", "ascending"), ("position", "ascending")])
         runs = pc.run_end_encode(combined(outcomes.column("file")))
         start = 0
@@ -287,8 +285,7 @@ class TargetScan:
         return FileMatch(read.file, read.end, read.deleted, bitmap(found["position"]))
 
     def _inserts(self) -> list[tuple[CompiledClause, BitMap64]]:
-        """For each inserting clause, the rows of the source that match no row of the target, and to which it is the
-        first clause that applies."""
+        """For each insert clause, the unmatched source rows for which it is the first clause that applies."""
         rows = self.sides.source.rows.rows
         found = [(clause, BitMap64()) for clause in self.sides.inserting]
         for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):
@@ -312,7 +309,7 @@ def numbers_of(rows: BitMap64) -> Any:
 
 
 def _places(batches: Sequence[ScannedBatch], rows: Any) -> list[Any]:
-    """The file and the position in it of rows of a block, by their numbers in it, in their order."""
+    """The file number and position of rows of a block. ``rows``: ascending row numbers in the block."""
     view = memoryview(rows.buffers()[1]).cast("q")[rows.offset : rows.offset + len(rows)]
     files, positions = [pa.array([], pa.int32())], [pa.array([], pa.uint64())]
     start = at = 0
@@ -331,7 +328,7 @@ def _ambiguous(block: pa.Table, rows: Any) -> CallError:
     row, count = several[0]["values"].as_py(), several[0]["counts"].as_py()
     example = {name.split(".", 1)[1]: block.column(name)[row].as_py() for name in block.schema.names}
     return CallError(
-        f"{count} rows of the source match one row of the table, for example that with {example}, and it could be "
-        "changed in several ways. Nothing was committed. Keep one row of the source for each key before the merge, or "
-        "make the predicate match only one."
+        f"{count} rows of the source match one row of the table, for example the row with {example}, so its new "
+        "values are ambiguous. Nothing was committed. Deduplicate the source by key before the merge, or make the "
+        "predicate match only one row."
     )

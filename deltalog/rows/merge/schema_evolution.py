@@ -1,4 +1,4 @@
-"""The columns that a merge adds to its table, by ``with_schema_evolution``.
+"""The columns that a merge adds to its table (``with_schema_evolution``).
 
 Spec: PROTOCOL.md#change-metadata, #type-widening.
 """
@@ -16,13 +16,13 @@ Path = tuple[str, ...]
 
 
 def columns_to_merge(clauses: Iterable[Clause], target: Relation, source: StructType) -> StructType:
-    """The columns and fields of the source that clauses set, for ``Transaction.merge_schema``. Columns of nulls without
-    a type are left out. Raises CallError for a name that neither side has."""
+    """The source columns and fields that clauses assign, for ``Transaction.merge_schema``. Untyped null columns are
+    left out. Raises CallError for a name that neither side has."""
     return _selected(source, {path for clause in clauses for path in _paths(clause, target, source)})
 
 
 def _paths(clause: Clause, target: Relation, source: StructType) -> Iterator[Path]:
-    """What a clause sets with values of the source, in lower case."""
+    """The paths that a clause assigns from the source, in lower case."""
     if clause.action == "delete" or clause.group == "not matched by source":
         return
     if clause.updates is None:
@@ -50,7 +50,7 @@ def _selected(source: StructType, paths: Collection[Path]) -> StructType:
 
 
 def _typed(data_type: DataType) -> DataType:
-    """A type without the fields of structs that have none."""
+    """A type without its untyped (void) struct fields."""
     if isinstance(data_type, StructType):
         typed = (StructField(each.name, _typed(each.data_type)) for each in data_type.fields if each.data_type != VOID)
         return StructType(tuple(typed))

@@ -1,4 +1,4 @@
-"""The source of a merge, read once: in memory, or spilled to temporary files, and its keys to hash partitions."""
+"""The source of a merge, read once: in memory, or spilled to temporary files with its keys in hash partitions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
 from deltalog.write.data_files import conformed
 from deltalog.write.input_streams import as_reader, read_once
 
-#: Of rows in memory; larger sources are written to a temporary file.
+#: Size from which the rows of a source are written to a temporary file.
 SPILL_BYTES = 128 << 20
-#: Of keys that are joined at once; more are written to temporary files, by their hash.
+#: Size from which keys are written to temporary files by hash partition and joined one partition at a time.
 KEY_BYTES = 32 << 20
-_CHUNK_BYTES = 8 << 20  # that are written to the temporary file at once
+_CHUNK_BYTES = 8 << 20  # written to the temporary file at once
 _CHUNK_ROWS = 1 << 18
 _MOST_PARTITIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of a source. ``is_spilled``: they are in a temporary file."""
+    """The rows of a source. ``is_spilled``: whether they are in a temporary file."""
 
     rows: pa.Table
     is_spilled: bool
 
     @classmethod
     def read(cls, data: Any) -> SourceRows:
-        """Rows in the types that columns of tables have, of anything that is an Arrow stream. Memory: SPILL_BYTES
-        twice. Raises CallError, SchemaMismatchError, StoreError where the temporary directory is full."""
+        """Read an Arrow stream, with its columns converted to types of table columns. Memory: SPILL_BYTES twice. Raises
+        CallError, SchemaMismatchError, StoreError if the temporary directory is full."""
         reader = as_reader(data)
         given = StructType.from_arrow(reader.schema)
         check_unique_names(given)
@@ -69,18 +69,20 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: those of the rows that may match, in hash partitions
-    where they are large. ``values``: of each key."""
+    """The rows of the source, under flat names. ``keys``: the keys of rows that may match, in hash partitions if they
+    are large. ``values``: the values of each key."""
 
     rows: ChunkedRows
     keys: SourceKeys | HashPartitions
     values: Sequence[KeyValues]
 
     @classmethod
-    def of(cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None) -> PreparedSource:
-        """``condition``: of the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError for a row
-        that a key has no value for, StoreError where the temporary directory is full."""
-        rows = ChunkedRows.of(relation.flat_table(source.rows))
+    def prepare(
+        cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None
+    ) -> PreparedSource:
+        """``condition``: true for the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError if a
+        key cannot be evaluated for a row, StoreError if the temporary directory is full."""
+        rows = ChunkedRows.from_table(relation.flat_table(source.rows))
         values = [KeyValues(pa.array([], key.kind)) for key in keys]
         held: list[pa.Table] = []
         partitions: HashPartitions | None = None
@@ -96,8 +98,8 @@ class PreparedSource:
                 for each in held:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
-        prepared = SourceKeys.of(pa.concat_tables(held)) if partitions is None else partitions
-        pa.default_memory_pool().release_unused()  # of hash tables, which are several times the keys
+        prepared = SourceKeys.from_table(pa.concat_tables(held)) if partitions is None else partitions
+        pa.default_memory_pool().release_unused()  # memory of hash tables, several times the keys
         return cls(rows, prepared, values)
 
     @property
@@ -108,7 +110,7 @@ class PreparedSource:
     def keys_of(self, partition: int) -> SourceKeys:
         """The keys of a partition."""
         assert isinstance(self.keys, HashPartitions)
-        return SourceKeys.of(pa.Table.from_batches(self.keys.read(partition), schema=self.keys.schema))
+        return SourceKeys.from_table(pa.Table.from_batches(self.keys.read(partition), schema=self.keys.schema))
 
 
 def _keys(rows: ChunkedRows, keys: Sequence[Key], condition: Bound | None) -> Iterator[pa.Table]:
@@ -128,7 +130,7 @@ def _without_numbers(keys: pa.Table) -> dict[str, Any]:
 
 
 def _count(num_bytes: float) -> int:
-    """Of partitions, for keys of this size: a power of two."""
+    """The number of partitions, a power of two, for keys of this size."""
     count = 2
     while count * KEY_BYTES < num_bytes and count < _MOST_PARTITIONS:
         count *= 2

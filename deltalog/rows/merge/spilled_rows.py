@@ -1,5 +1,5 @@
-"""Rows that do not fit in memory, in unnamed temporary files: the system frees them when the process ends, also when
-it is killed.
+"""Rows that do not fit in memory, in unnamed temporary files. The system frees the files when the process
+ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from deltalog.errors import StoreError
 
 
 class SpilledRows:
-    """Record batches of one schema: written one after another, then read in any order.
+    """Record batches of one schema: written in sequence, then read in any order.
 
     The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the system frees it with the
-    last reference to its rows, also when the process is killed. Batches are memory-mapped, not copied: the system can
+    last reference to its rows, even if the process is killed. Batches are memory-mapped, not copied, so the system can
     evict them.
     """
 
@@ -45,7 +45,7 @@ class SpilledRows:
         return self._count - 1
 
     def batch(self, number: int) -> pa.RecordBatch:
-        """A batch; nothing can be added after the first one is read."""
+        """Return a batch. Nothing can be added after the first read."""
         if self._mapped is None:
             try:
                 self._writer.close()
@@ -65,7 +65,7 @@ class SpilledRows:
 def _full(error: OSError) -> StoreError:
     return StoreError(
         f"Rows that do not fit in memory cannot be written to the temporary directory {tempfile.gettempdir()}: "
-        f"{error}. Nothing was committed. Make room there, or set TMPDIR to another directory.",
+        f"{error}. Nothing was committed. Free space there, or set TMPDIR to another directory.",
         path=tempfile.gettempdir(),
     )
 
@@ -100,5 +100,5 @@ class HashPartitions:
             start = end
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The batches of a partition, in the order in which their rows were added."""
+        """The batches of a partition, in insertion order."""
         return map(self._rows.batch, self._batches[number])

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a runner, a clock, file times."""
+"""Helpers for the tests of the command line: a runner, a clock, file times."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ MINUTE = 60_000
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command gave."""
+    """The output and exit status of a command."""
 
     status: int
     out: str
     err: str
 
 
-# Runners before click 8.2 mix standard error into standard output by default.
+# Before click 8.2, runners merge standard error into standard output by default.
 _APART: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
 Cli = Callable[..., Ran]
 
 
 def run(*arguments: Any, env: dict[str, str] | None = None) -> Ran:
-    """The command line in this process, without a terminal."""
+    """Run the command line in this process, without a terminal."""
     result = CliRunner(**_APART).invoke(app, [str(each) for each in arguments], env=env, catch_exceptions=False)
     return Ran(result.exit_code, result.stdout, result.stderr)
 
@@ -49,5 +49,5 @@ class Clock:
 
 
 def set_file_time(table: Path, version: int, time_ms: int) -> None:
-    """The modification time of a commit file, in ms."""
+    """Set the modification time of a commit file in ms."""
     os.utime(table / "_delta_log" / f"{version:020d}.json", ns=(time_ms * 10**6, time_ms * 10**6))

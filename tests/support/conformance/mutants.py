@@ -1,4 +1,4 @@
-"""Wrong engines, each deltalog with one defect that real engines have or could have. The kit must find every one."""
+"""Wrong engines: deltalog with one realistic bug each. The kit must catch all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERS
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 
 Action = dict[str, Any]
-# From each mutant to patterns of the cases that are run on it, one of which at least must fail.
+# Patterns of cases by mutant; at least one of the cases must fail.
 MUTANTS: dict[type[Engine], str] = {}
 
 
@@ -83,7 +83,7 @@ class ClampsAtTheBeginning(DeltalogEngine):
 
 @caught_by("ict-damage-other-timestamp travel-time-commit-info ict-late-*")
 class TravelsByCommitInfo(DeltalogEngine):
-    """By commitInfo.timestamp, the unverified clock of the writer."""
+    """Uses commitInfo.timestamp, the unverified clock of the writer."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
@@ -94,7 +94,7 @@ class TravelsByCommitInfo(DeltalogEngine):
 
 @caught_by("ict-time-travel-kept-*")
 class FindsTheVersionBefore(DeltalogEngine):
-    """The commit at exactly that time does not count."""
+    """Excludes a commit at exactly the requested time."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return super().rows(path, version, None if timestamp_ms is None else timestamp_ms - 1)
@@ -108,7 +108,7 @@ class RoundsToSeconds(DeltalogEngine):
 
 @caught_by("ict-late-*")
 class IgnoresTheEnablement(DeltalogEngine):
-    """All commits are candidates, each with its in-commit timestamp, or else its file time."""
+    """Considers all commits, with their in-commit timestamp or otherwise their file time."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
@@ -128,7 +128,7 @@ class ShowsFileTimes(DeltalogEngine):
 
 @caught_by("ict-active-*")
 class TrustsTheFieldAlone(DeltalogEngine):
-    """Takes a commit's timestamp wherever there is one, whether the feature is on or not."""
+    """Uses in-commit timestamps even if the feature is off."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return IgnoresTheEnablement().rows(path, version, timestamp_ms)
@@ -136,7 +136,7 @@ class TrustsTheFieldAlone(DeltalogEngine):
 
 @caught_by("ict-off-*")
 class TrustsAStalePair(DeltalogEngine):
-    """Once they were on, in-commit timestamps count, also after they were turned off."""
+    """Uses in-commit timestamps even after they were turned off."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return IgnoresTheEnablement().rows(path, version, timestamp_ms)
@@ -153,7 +153,7 @@ class InventsTimestamps(DeltalogEngine):
 
 
 class Edited(DeltalogEngine):
-    """Reads a copy of the table whose actions it has changed."""
+    """Reads a copy of the table with changed actions."""
 
     def edit(self, action: Action, root: Path) -> Action | None:
         raise NotImplementedError
@@ -241,7 +241,7 @@ class DoesNotDecodePaths(Edited):
 
 @caught_by("read-torn-* read-not-json")
 class StopsAtATornCommit(DeltalogEngine):
-    """Gives the version before the one that it cannot read, as the latest."""
+    """Treats the version before an unreadable commit as the latest."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         with tempfile.TemporaryDirectory() as scratch:
@@ -256,7 +256,7 @@ class StopsAtATornCommit(DeltalogEngine):
 
 @caught_by("checkpoint-hint-stale")
 class TrustsTheHint(DeltalogEngine):
-    """The version of ``_last_checkpoint`` is the latest."""
+    """Treats the version in ``_last_checkpoint`` as the latest."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         hint = log_of(path) / "_last_checkpoint"
@@ -265,7 +265,7 @@ class TrustsTheHint(DeltalogEngine):
 
 @caught_by("read-column-added read-field-added travel-old-schema")
 class HasTheLatestSchema(DeltalogEngine):
-    """Old versions have the columns of the latest."""
+    """Reads old versions with the latest schema."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         rows, latest = super().rows(path, version, timestamp_ms), super().rows(path)
@@ -320,7 +320,7 @@ class FeedsFileTimes(DeltalogEngine):
 
 
 class Rewriting(DeltalogEngine):
-    """Changes the commit that deltalog has just made, before the kit reads it."""
+    """Changes a new commit of deltalog before the kit reads it."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         raise NotImplementedError
@@ -374,7 +374,7 @@ class WritesNoTimestamp(Rewriting):
 
 @caught_by("ict-write-*")
 class WritesTheClock(Rewriting):
-    """Its clock, whatever the commit before has."""
+    """Uses its clock regardless of the previous commit."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         if "inCommitTimestamp" in info_of(actions):
@@ -394,7 +394,7 @@ class RepeatsTheTimestampBefore(Rewriting):
 
 @caught_by("ict-write-*")
 class OnlyAddsOne(Rewriting):
-    """The timestamp before and a millisecond, whatever the clock."""
+    """Uses the previous timestamp plus a millisecond regardless of its clock."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         if version and "inCommitTimestamp" in info_of(actions):
@@ -446,7 +446,7 @@ class PairsWithAnotherTime(RewritingProperties):
 
 @caught_by("ict-write-set-properties-*")
 class PairsAgain(RewritingProperties):
-    """Every change of a property writes a new pair."""
+    """Writes a new enablement pair with every property change."""
 
     def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
         if PAIR_VERSION in configuration:
@@ -484,7 +484,7 @@ class CountsWrong(Rewriting):
 
 @caught_by("write-overwrite*")
 class OverwritesNothing(DeltalogEngine):
-    """Its overwrite appends."""
+    """Appends instead of overwriting."""
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
         self.append(path, rows)
@@ -492,7 +492,7 @@ class OverwritesNothing(DeltalogEngine):
 
 @caught_by("write-check* write-not-null write-generated-* feature-unknown-* ict-write-append-*")
 class WritesWithoutChecks(DeltalogEngine):
-    """Adds a file by hand: no constraint, no feature, no timestamp."""
+    """Adds a file without checking constraints and features, and without a timestamp."""
 
     def append(self, path: str, rows: pa.Table) -> None:
         version = int(commits(path)[-1].stem) + 1
@@ -504,7 +504,7 @@ class WritesWithoutChecks(DeltalogEngine):
 
 
 class Pending(Engine):
-    """A transaction that does something wrong when it is committed."""
+    """A transaction that misbehaves on commit."""
 
     def __init__(self, write: Callable[[str, pa.Table], None]) -> None:
         self.append = write  # type: ignore[assignment, method-assign]
@@ -527,7 +527,7 @@ class OverwritesTheWinner(DeltalogEngine):
 
 @caught_by("conflict-append-append")
 class DropsTheLoser(DeltalogEngine):
-    """An append that lost a race is not made, and reported as made."""
+    """Drops an append that lost a race, but reports success."""
 
     def begin(self, path: str) -> Engine:
         return Pending(lambda path, rows: None)
@@ -535,7 +535,7 @@ class DropsTheLoser(DeltalogEngine):
 
 @caught_by("ict-conflict-*")
 class KeepsItsTimestamp(DeltalogEngine):
-    """The timestamp of the first attempt, also above a winner."""
+    """Keeps the timestamp of the first attempt, even if a winner's is later."""
 
     def begin(self, path: str) -> Engine:
         def append(path: str, rows: pa.Table) -> None:
@@ -571,7 +571,7 @@ class LosesFilesInCheckpoints(DeltalogEngine):
 
 @caught_by("checkpoint-write-txn checkpoint-write-domain")
 class ForgetsInCheckpoints(DeltalogEngine):
-    """Transaction identifiers and metadata domains."""
+    """Omits transaction identifiers and metadata domains from checkpoints."""
 
     def checkpoint(self, path: str) -> None:
         super().checkpoint(path)

@@ -1,4 +1,4 @@
-"""A toy engine: it reads JSON commits, and knows neither checkpoints nor partitions nor any reader feature."""
+"""A toy engine that reads JSON commits, without support for checkpoints, partitions and reader features."""
 
 import json
 import urllib.parse

@@ -1,4 +1,4 @@
-"""What the tests of the core share: fixed clocks, stores, hand-made logs, inspection of the disk."""
+"""Helpers for the tests of the core: fixed clocks, stores, handwritten logs, inspection of directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 
 
 class Clock:
-    """Stands still until it is set. Counts how often it was read."""
+    """A clock that stands still until it is set, and counts how often it was read."""
 
     def __init__(self, now_ms: int = NOW) -> None:
         self.now_ms = now_ms
@@ -40,7 +40,7 @@ class Clock:
 
 
 def environment(clock: Clock | None = None, **changes: Any) -> Environment:
-    """Nothing from outside: this clock, counted uuids, no waiting."""
+    """A deterministic environment: this clock, sequential UUIDs, no sleep."""
     numbers = itertools.count(1)
     defaults: dict[str, Any] = {
         "clock_ms": clock or Clock(),
@@ -55,7 +55,7 @@ _SERIES = itertools.count(1)
 
 
 def memory(clock: Clock | None = None) -> MemoryStore:
-    """A store of its own, whose modification times are those of ``clock``."""
+    """A new store with modification times from ``clock``."""
     return MemoryStore(f"memory://core-{next(_SERIES)}", clock_ms=clock or Clock())
 
 
@@ -73,19 +73,19 @@ def ids(table: DeltaTable, **which: Any) -> list[int]:
 
 
 def lines(store: LogStore, version: int) -> list[dict[str, Any]]:
-    """The actions of a commit file as they are."""
+    """The raw actions of a commit file."""
     return [json.loads(line) for line in store.get(commit_path(version)).splitlines()]
 
 
 def action(store: LogStore, version: int, key: str) -> dict[str, Any] | None:
-    """The body of the only action of that kind in a commit, or None."""
+    """The body of the only action of a kind in a commit, or None."""
     found = [line[key] for line in lines(store, version) if key in line]
     assert len(found) <= 1, f"{len(found)} {key} actions in version {version}"
     return found[0] if found else None
 
 
 def info(store: LogStore, version: int) -> dict[str, Any]:
-    """The commitInfo of a commit, which must be its first line."""
+    """The commitInfo of a commit, which must be in the first line."""
     first = lines(store, version)[0]
     assert list(first) == ["commitInfo"]
     body: dict[str, Any] = first["commitInfo"]
@@ -93,7 +93,7 @@ def info(store: LogStore, version: int) -> dict[str, Any]:
 
 
 def configuration(store: LogStore, version: int) -> dict[str, str] | None:
-    """The table properties that a commit sets, or None when it has no metaData."""
+    """The table properties in a commit, or None if it has no metaData."""
     body = action(store, version, "metaData")
     return None if body is None else body["configuration"]
 
@@ -105,7 +105,7 @@ def pair(properties: Mapping[str, str] | None) -> tuple[str | None, str | None]:
 
 
 def tree(root: str | os.PathLike[str]) -> list[str]:
-    """Everything below a directory, sorted, directories with a slash."""
+    """All paths below a directory, sorted; directories end with a slash."""
     base = Path(root)
     return sorted(
         str(path.relative_to(base)).replace(os.sep, "/") + ("/" if path.is_dir() else "") for path in base.rglob("*")
@@ -113,7 +113,7 @@ def tree(root: str | os.PathLike[str]) -> list[str]:
 
 
 def objects(store: MemoryStore) -> dict[str, bytes]:
-    """Everything in a memory store."""
+    """All objects in a memory store."""
     return {path: data for path, (data, _) in store._objects.items()}
 
 
@@ -121,7 +121,7 @@ def objects(store: MemoryStore) -> dict[str, bytes]:
 
 
 def protocol_action(*writer_features: str, reader: int = 1, reader_features: list[str] | None = None) -> dict[str, Any]:
-    """(1, 2) without features, else writer version 7 with these."""
+    """Protocol (1, 2) without features, otherwise writer version 7 with these features."""
     body: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": 7 if writer_features else 2}
     if writer_features:
         body["writerFeatures"] = list(writer_features)
@@ -161,12 +161,12 @@ def remove_action(path: str, **more: Any) -> dict[str, Any]:
 
 
 def put_commit(store: LogStore, version: int, *actions: Mapping[str, Any]) -> None:
-    """Write a commit file by hand."""
+    """Write a commit file with the given actions."""
     store.put(commit_path(version), b"".join(json.dumps(each).encode() + b"\n" for each in actions))
 
 
 def put_variant_table(store: LogStore) -> None:
-    """A table by hand, of two rows: id 1 and the variant [7], id 2 and no variant."""
+    """Write a table with two rows: id 1 with the variant [7], and id 2 without a variant."""
     schema = StructType((StructField("id", PrimitiveType("long")), StructField("v", PrimitiveType("variant"))))
     metadata = metadata_action()["metaData"] | {"schemaString": schema.to_json()}
     protocol = protocol_action("variantType", reader=3, reader_features=["variantType"])
@@ -179,10 +179,10 @@ def put_variant_table(store: LogStore) -> None:
 
 
 def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[int | None], **pair_text: str) -> None:
-    """A log by hand: a commit for each file time, with an in-commit timestamp where one is given.
+    """Write a log with one commit per file time, and the given in-commit timestamps.
 
-    ``pair_text``: ``version`` and ``timestamp`` of the enablement pair. In-commit timestamps are on when any is
-    given; the last commit repeats the metadata so that the latest snapshot has it.
+    ``pair_text``: ``version`` and ``timestamp`` of the enablement pair. In-commit timestamps are on if any is given;
+    the last commit repeats the metadata for the latest snapshot.
     """
     active = any(ict is not None for ict in icts)
     properties = {
@@ -201,7 +201,7 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
 
 
 def overtaken(store: LogStore, *rivals: Callable[[], object]) -> FaultyStore:
-    """The same store, but before each commit of its user (the first, the second, ...) a rival acts."""
+    """A wrapper of the store that runs a rival before the user's first, second, ... commit."""
     waiting = list(rivals)
 
     def before(call: Call) -> None:

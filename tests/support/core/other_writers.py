@@ -1,4 +1,4 @@
-"""Tables as other writers make them, from tables of ours."""
+"""Tables as written by other writers, derived from tables of deltalog."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from deltalog.schema import StructType
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:
-    """The table with another schema from its beginning on, its files as they are: with char(n) declared afterwards,
-    its texts are not padded."""
+    """Replace the schema of a table since version 0 without changing its files. With char(n) declared afterwards,
+    strings in the files are not padded."""
     first = path / commit_path(0)
     actions = [json.loads(line) for line in first.read_text().splitlines()]
     for each in actions:

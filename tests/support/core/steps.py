@@ -1,4 +1,4 @@
-"""The work of a call, counted instead of timed."""
+"""Counts the work of a call instead of measuring time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def steps(work: Callable[[], object]) -> int:
-    """The calls of functions, and the lines of Python, that some work takes, in all threads that it starts."""
+    """The number of function calls and Python lines executed by ``work``, including the threads that it starts."""
     count = 0
 
     def trace(frame: Any, event: str, argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Healthy tables written by deltalog, and damages to them, each of which changes one thing."""
+"""Healthy tables written by deltalog, and functions that each damage one thing in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.string
 
 
 def plain(path: Path, **properties: str) -> DeltaTable:
-    """Four commits: three appends of one file each after the first."""
+    """Four commits, of which the last three append one file each."""
     table = DeltaTable.create(path, SCHEMA, data=rows(1, 2, 3), properties=properties)
     for first in (10, 20, 30):
         table.append(rows(first, first + 1))
@@ -42,14 +42,14 @@ def plain(path: Path, **properties: str) -> DeltaTable:
 
 
 def timed(path: Path) -> DeltaTable:
-    """In-commit timestamps from version 0 on; version 4 deletes a file."""
+    """In-commit timestamps since version 0; version 4 deletes a file."""
     table = plain(path, **ICT)
     table.delete("id >= 30")
     return table
 
 
 def timed_late(path: Path) -> DeltaTable:
-    """In-commit timestamps from version 4 on."""
+    """In-commit timestamps since version 4."""
     table = plain(path)
     table.enable_in_commit_timestamps()
     table.append(rows(40))
@@ -81,14 +81,14 @@ def mapped(path: Path) -> DeltaTable:
 
 
 def with_vectors(path: Path) -> DeltaTable:
-    """Version 4 deletes one row by a deletion vector."""
+    """Version 4 deletes one row with a deletion vector."""
     table = plain(path, **{"delta.enableDeletionVectors": "true"})
     table.delete("id = 2")
     return table
 
 
 def with_vector_file(path: Path) -> DeltaTable:
-    """Version 1 deletes rows by a deletion vector in a file."""
+    """Version 1 deletes rows with a deletion vector in a file."""
     table = DeltaTable.create(
         path, SCHEMA, data=rows(*range(100_000)), properties={"delta.enableDeletionVectors": "true"}
     )
@@ -107,7 +107,7 @@ def constrained(path: Path) -> DeltaTable:
 
 
 def checkpointed(path: Path) -> DeltaTable:
-    """A classic checkpoint of version 3, then two commits."""
+    """A classic checkpoint at version 3, followed by two commits."""
     table = plain(path, **ICT)
     table.delete("id = 1")
     table.checkpoint()
@@ -117,7 +117,7 @@ def checkpointed(path: Path) -> DeltaTable:
 
 
 def checkpointed_v2(path: Path, top_level: Any = "json") -> DeltaTable:
-    """A V2 checkpoint with sidecars, then a commit."""
+    """A V2 checkpoint with sidecars, followed by a commit."""
     table = plain(path, **{"delta.checkpointPolicy": "v2"})
     table.checkpoint(top_level=top_level, sidecar_rows=2)
     table.append(rows(40))
@@ -153,7 +153,7 @@ def write(file: Path, lines: list[Line]) -> None:
 
 
 def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Callable[[Path], None]:
-    """A damage: the lines of a commit changed in place, or replaced by what ``change`` returns."""
+    """Damage: change the lines of a commit in place, or replace them by the result of ``change``."""
 
     def damage(path: Path) -> None:
         file = commit(path, version)
@@ -165,7 +165,7 @@ def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Cal
 
 
 def edit_action(version: int, kind: str, change: Callable[[Line], object]) -> Callable[[Path], None]:
-    """A damage: the first action of a kind changed in place."""
+    """Damage: change the first action of a kind in place."""
     return edit(version, lambda lines: (change(next(line[kind] for line in lines if kind in line)), None)[1])
 
 
@@ -188,7 +188,7 @@ def edit_schema(version: int, change: Callable[[Line], object]) -> Callable[[Pat
 
 
 def configure(version: int, **properties: str | None) -> Callable[[Path], None]:
-    """A damage: properties of the metaData in a commit; None removes one. Underscores stand for dots."""
+    """Damage: change properties of the metaData in a commit. None removes a property; underscores stand for dots."""
 
     def change(metadata: Line) -> None:
         for name, value in properties.items():
@@ -223,7 +223,7 @@ def edit_hint(change: Callable[[Line], object], seal: bool = True) -> Callable[[
 
 
 def append_commit(*lines: Line) -> Callable[[Path], None]:
-    """A damage: one more commit with these lines."""
+    """Damage: append a commit with these lines."""
 
     def damage(path: Path) -> None:
         version = max(int(file.stem) for file in log(path).glob("*.json") if file.stem.isdigit()) + 1
@@ -267,7 +267,7 @@ def both(*damages: Callable[[Path], None]) -> Callable[[Path], None]:
 def edit_checkpoint(
     column: str, change: Callable[[list[Any]], list[Any]], pattern: str = "*.checkpoint.parquet"
 ) -> Callable[[Path], None]:
-    """A damage: the values of a column of a checkpoint replaced."""
+    """Damage: replace the values of a column of a checkpoint."""
 
     def damage(path: Path) -> None:
         file = next(log(path).glob(pattern))
@@ -301,7 +301,7 @@ def removed_files(path: Path, version: int) -> list[Path]:
 
 
 def rewrite_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
-    """A damage: a data file is replaced, and its add action has the new size."""
+    """Damage: replace a data file, with the new size in its add action."""
 
     def damage(path: Path) -> None:
         for file in commit(path, 0).parent.glob("*.json"):
@@ -321,7 +321,7 @@ def rewrite_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Non
 
 
 def again(line: Line, **fields: Any) -> Line:
-    """An add action with other fields."""
+    """An add action with changed fields."""
     return {"add": {**line["add"], **fields}}
 
 
@@ -343,12 +343,12 @@ def ict_of(path: Path, version: int) -> int:
 
 
 def copied_earlier(version: int) -> Callable[[Path], None]:
-    """A damage: a commit's in-commit timestamp is that of two versions before."""
+    """Damage: replace the in-commit timestamp of a commit by that of two versions earlier."""
     return lambda path: set_ict(version, ict_of(path, version - 2))(path)
 
 
 def spelled_otherwise(path: Path) -> None:
-    """A file of a name with a space, live under two spellings."""
+    """A file with a space in its name, live under two spellings."""
     line = first_add(path)
     old = path / line["add"]["path"]
     shutil.copy(old, path / "a b.parquet")
@@ -377,7 +377,7 @@ def vector_field(**fields: Any) -> Callable[[Path], None]:
 
 
 def inline_vector(**fields: Any) -> Callable[[Path], None]:
-    """The vector of one row in the log itself, as other writers may have it, with other values in these fields."""
+    """An inline vector of one row, as other writers may write it, with changed fields."""
     data = deletion_vectors.encode(BitMap64([1]))
     inline = {"storageType": "i", "pathOrInlineDv": deletion_vectors.encode_z85(data), "sizeInBytes": len(data)}
     return edit_action(4, "add", lambda add: add.update(deletionVector={**inline, "cardinality": 1, **fields}))
@@ -400,7 +400,7 @@ def copy(old: str, new: str) -> Callable[[Path], None]:
 
 
 def edit_top(change: Callable[[list[Line]], list[Line]]) -> Callable[[Path], None]:
-    """A damage: the lines of a V2 checkpoint in JSON."""
+    """Damage: change the lines of a V2 checkpoint in JSON."""
 
     def damage(path: Path) -> None:
         file = next(log(path).glob("*.checkpoint.*.json"))
@@ -415,7 +415,7 @@ def without(kind: str) -> Callable[[list[Line]], list[Line]]:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damage of a healthy table. ``rules``: those that the check must find. ``deep``: only with deep=True."""
+    """A damaged table. ``rules``: the rules that the check must report. ``deep``: whether this requires deep=True."""
 
     name: str
     build: Callable[[Path], DeltaTable]

@@ -11,7 +11,7 @@ BEGIN, END = "<!-- rules: generated -->", "<!-- end of rules -->"
 
 
 def table() -> str:
-    """The rules as rows of Markdown, by section."""
+    """The rules as Markdown tables, by section."""
     head = "| Rule | Severity | What was found | What to do |\n| --- | --- | --- | --- |\n"
     parts = []
     for section in dict.fromkeys(rule.section for rule in RULES.values()):
@@ -22,7 +22,7 @@ def table() -> str:
 
 
 def rendered(text: str) -> str:
-    """The page with the table of the registry."""
+    """Replace the rules on the page by those of the registry."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table()}\n{END}{rest.partition(END)[2]}"
 

@@ -1,4 +1,4 @@
-"""Expressions and rows of edge values: by deltalog in tests/unit, and beside Spark in tests/interop."""
+"""Expressions and rows of edge values, evaluated by deltalog in tests/unit and compared with Spark in tests/interop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def edge_rows(number: int = 160) -> pa.Table:
-    """Every pair of neighbours' values many times over, in an order that a seed fixes."""
+    """Rows that combine the values of adjacent columns in many ways, in an order fixed by a seed."""
     chance = random.Random(7)
     columns = {}
     for name, (kind, values) in _VALUES.items():
@@ -77,7 +77,7 @@ def edge_rows(number: int = 160) -> pa.Table:
     return pa.table(columns)
 
 
-# What has a value for every row above.
+# Expressions that have a value for every row above.
 SUPPORTED = """
 'it''s' | "it""s" | 'it' 's' | 'it''s' 'a' | s = 'it''s' | "it's" | X'61' | x'6' | raw = X'00FF' | X''
 raw in (X'616263')
@@ -213,7 +213,7 @@ to_timestamp(day) | to_timestamp(wall) | to_timestamp('2024-02-29 10:00:00.5') |
 null
 """
 
-# What is an error of a row to both.
+# Expressions that fail for a row in both.
 FAILING = """
 items[0] | items[5] | more[-1] | element_at(more, 9) | element_at(more, 0) | cast(s as double) | cast(s as boolean)
 cast(s as decimal(3,1)) | cast('1000' as decimal(3,1)) | cast(s as timestamp) | money = 'x'
@@ -226,7 +226,7 @@ to_date('2024-02-30', 'yyyy-MM-dd') | to_timestamp('2024-01-01 24:00:00', 'yyyy-
 to_date(code, 'yyyyMMdd') | round(127Y, -1) | cast(99999 as decimal(3,1))
 """
 
-# What is not taken, and a word that the error has.
+# Unsupported expressions, with a word of the error message.
 REFUSED = {
     "soundex(s)": "soundex",
     "rand() > 0": "rand",

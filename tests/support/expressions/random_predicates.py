@@ -1,5 +1,5 @@
-"""Tables and predicates by seed, for the comparison of three answers: a scan that skips files, the same condition on
-every row, and Spark's."""
+"""Random tables and predicates by seed, to compare a scan with data skipping, the same condition on all rows, and
+Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENTS = [
     dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2038, 1, 19, 3, 14, 8),
 ]  # fmt: skip
 _REALS = [0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf, 0.1, 1e300, 5e-324]
-# The type in Arrow, what is declared of it, its values, and the values it is compared with beside these.
+# Arrow type, declared metadata, values, and further values to compare with.
 _KINDS: dict[str, tuple[pa.DataType, str, list[Any], list[Any]]] = {
     "byte": (pa.int8(), "", [0, 1, -1, 127, -128], [300, -1000]),
     "integer": (pa.int32(), "", [0, 1, -1, 2**31 - 1, -(2**31)], [2**40]),
@@ -48,7 +48,7 @@ _NAMES = ["a", "b", "a.b", ".x", "A_b", "order", "a.b.c", "Ünï", "x`y", "1st"]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that predicates use: how it is written, its kind, and whether it lies in a struct."""
+    """A column in predicates: its text, its kind, and whether it is nested in a struct."""
 
     text: str
     kind: str
@@ -69,9 +69,8 @@ def _cell(chance: random.Random, kind: str, nulls: float) -> Any:
 
 
 def random_table(path: Path, seed: int) -> RandomTable:
-    """Some ten files of few rows, with columns of all kinds under odd names, some in structs of the same paths; by
-    chance in partitions, with deletion vectors, a checkpoint with statistics as structs only, or char(n) that its
-    writer did not pad."""
+    """About ten small files with columns of all kinds and odd names, some nested in structs; randomly with partitions,
+    deletion vectors, a checkpoint with stats_parsed only, or unpadded char(n)."""
     chance = random.Random(seed)
     kinds = list(_KINDS)
     chance.shuffle(kinds)
@@ -126,7 +125,7 @@ def random_table(path: Path, seed: int) -> RandomTable:
 
 
 def random_predicate(chance: random.Random, leaves: list[Leaf], depth: int = 3) -> tuple[Predicate, str]:
-    """A predicate, and the same in Spark's words."""
+    """A predicate, and the same one in Spark's syntax."""
     if depth and chance.random() < 0.5:
         kind = chance.choice(["and", "or", "not"])
         one, one_text = random_predicate(chance, leaves, depth - 1)
@@ -161,7 +160,7 @@ def _random_leaf(chance: random.Random, leaf: Leaf) -> tuple[Predicate, str]:
 
 
 def literal(value: Any) -> str:
-    """A value as a literal of Spark's, of the type that the predicate means."""
+    """A value as a Spark literal of the type in the predicate."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The extras of pyproject.toml: what each installs, and a Python that has nothing else."""
+"""The extras of pyproject.toml: the packages that they install, and a Python process that finds nothing else."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("program.py")
 BASE = "base"
-# What builds a distribution, and is no module of it.
+# Build files, which are not modules of a distribution.
 _NO_MODULE = re.compile(r".*\.(dist-info|data|egg-info|pth)$|\.\.|__pycache__|bin")
 
 
 def project() -> dict[str, Any]:
-    """The lists of dependencies in pyproject.toml. Not by tomllib, which Python 3.10 does not have."""
+    """The dependency lists in pyproject.toml. tomllib is not used because Python 3.10 lacks it."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     body = text[text.index("\ndependencies = [") : text.index("\n[project.scripts]")]
     lists = re.findall(r"^([\w-]+) = (\[.*?\])$", body, re.M | re.S)
@@ -30,7 +30,7 @@ def project() -> dict[str, Any]:
 
 
 def extras() -> list[str]:
-    """The names for users: those of the tests are left out."""
+    """The extras for users, without those of the tests."""
     return [BASE, *(name for name in project()["extras"] if not name.startswith("test"))]
 
 
@@ -39,7 +39,7 @@ def requirement(extra: str) -> str:
 
 
 def closure(wanted: str) -> tuple[set[str], list[str]]:
-    """The distributions that pip installs for a requirement, as they are installed here; those that are not."""
+    """The distributions that pip installs for a requirement: those installed here, and those missing."""
     own, found, missing = project(), dict[tuple[str, str], None](), list[str]()
     pending = [Requirement(wanted)]
     while pending:
@@ -64,7 +64,7 @@ def closure(wanted: str) -> tuple[set[str], list[str]]:
 
 
 def modules_of(distributions: Iterable[str]) -> set[str]:
-    """The names of the modules at the top of distributions."""
+    """The top-level modules of distributions."""
     names = set[str]()
     for each in distributions:
         for file in importlib.metadata.files(each) or ():
@@ -75,7 +75,7 @@ def modules_of(distributions: Iterable[str]) -> set[str]:
 
 
 def run_with(wanted: str, *command: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run the program in a child that finds what ``wanted`` installs and nothing else of this environment."""
+    """Run the program in a subprocess that finds only the packages that ``wanted`` installs."""
     found, missing = closure(wanted)
     assert not missing, f"{', '.join(missing)} is not installed"
     return run_program(sys.executable, "--only", ",".join(sorted(modules_of(found))), *command, seconds=seconds)

@@ -1,12 +1,12 @@
-"""What an extra of deltalog promises: its modules and its documented calls, in the Python that runs this file.
+"""Checks the modules and documented calls of an extra in the running Python.
 
     python program.py imports EXTRA        import each module, and see that those of other extras are not there
     python program.py calls EXTRA          the calls; with --jvm those that start Spark, with --s3 URL those on S3
     python program.py both EXTRA           one after the other
     python program.py collect SUITE …      collect tests
 
-With ``--only NAME,…`` first, Python finds no module besides those names, the standard library and deltalog. The file
-uses the standard library and deltalog alone.
+With ``--only NAME,…`` first, Python finds only these modules, the standard library and deltalog. This file uses only
+the standard library and deltalog.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 _OWN = ("deltalog", "spark_ext", "tests")
 _S3 = ("store", "client", "direct_transport", "settings")
-# What a module needs besides the dependencies of deltalog: the module at the top of a package.
+# The top-level modules that a module needs besides the dependencies of deltalog.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
         "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
@@ -51,9 +51,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     )},
     "spark_ext": ("pyspark",),
 }  # fmt: skip
-# Streams are Python data sources, which Spark has from version 4 on.
+# Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# What each extra must bring: without these its modules could be missing, and no import would fail.
+# The modules that an extra must install. Otherwise they could be missing without a failing import.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -77,7 +77,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
 
 
 class Only:
-    """A finder that hides the modules of other packages from another finder, as if they were not installed."""
+    """A finder that hides all but some packages of another finder, as if they were not installed."""
 
     def __init__(self, finder: Any, names: frozenset[str]) -> None:
         self._finder, self._names = finder, names
@@ -121,10 +121,10 @@ def needs_of(module: str) -> tuple[str, ...]:
 
 
 def imports(extra: str) -> list[str]:
-    """What is wrong with the modules; empty where all is as promised."""
-    wrong = [f"{extra} does not bring {name}" for name in PROMISED[extra] if not has(name)]
+    """The problems with the modules of an extra; empty if there are none."""
+    wrong = [f"{extra} does not install {name}" for name in PROMISED[extra] if not has(name)]
     known = list(modules())
-    wrong += [f"{name} is no module" for name in NEEDS if name not in known]
+    wrong += [f"{name} is not a module" for name in NEEDS if name not in known]
     wrong += [f"{extra} brings typer" for _ in "-" if extra == "base" and has("typer")]
     for name in known:
         missing = [each for each in needs_of(name) if not has(each)]
@@ -147,7 +147,7 @@ def imports(extra: str) -> list[str]:
 
 
 def refused(call: Callable[[], Any], *texts: str) -> None:
-    """The call is a DeltaLogError or an ImportError that says these texts."""
+    """Check that a call raises a DeltaLogError or ImportError with these texts."""
     from deltalog import DeltaLogError
 
     try:
@@ -160,7 +160,7 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    """What ``deltalog`` prints, which ends with this exit code. It runs in this process, so that it finds the same."""
+    """The output of ``deltalog``, which must exit with this code. Runs in this process, to find the same modules."""
     from io import StringIO
 
     from deltalog.cli.main import main
@@ -222,7 +222,7 @@ def of_base(path: Path, options: argparse.Namespace) -> None:
 def of_cli(path: Path, options: argparse.Namespace) -> None:
     assert "Usage" in command("--help")
     assert "MERGE" in command("history", str(path / "t"))
-    assert "Nothing was found" in command("check", str(path / "t"))
+    assert "No findings" in command("check", str(path / "t"))
     command("tables", "register", str(path / "bank.db"), "bank.t", str(path / "t"))
     assert "bank.t" in command("tables", "list", str(path / "bank.db"))
     command("timeline", str(path / "d"), "-o", str(path / "timeline.html"))
@@ -290,7 +290,7 @@ def of_obstore(path: Path, options: argparse.Namespace) -> None:
 
 
 def of_s3(path: Path, options: argparse.Namespace) -> None:
-    """Both clients: deltalog's own, and s3fs, which an option of its own chooses."""
+    """Tests both S3 clients: deltalog's own, and s3fs, which an s3fs option selects."""
     import pyarrow as pa
 
     from deltalog import DeltaTable
@@ -320,7 +320,7 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     settings: dict[str, Any] = {
         "key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"},
     }  # fmt: skip
-    if options.s3 is None:  # the same server has DynamoDB
+    if options.s3 is None:  # the same server provides DynamoDB
         refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
         return
     name = f"bank-{options.bucket}"
@@ -401,7 +401,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 
 
 class WithoutServers:
-    """A plugin of pytest that refuses tests which start a server."""
+    """A pytest plugin that rejects tests that start a server."""
 
     servers = frozenset(["moto", "ministack"])
 
@@ -414,7 +414,7 @@ class WithoutServers:
 
 
 def calls(extra: str, options: argparse.Namespace) -> list[str]:
-    """The calls of the core, which every extra has, and those of the extra."""
+    """Run the calls of the core and those of the extra."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         try:
             of_base(Path(directory), options)
@@ -437,7 +437,7 @@ def main(arguments: Sequence[str]) -> int:
         hide_all_but(frozenset(options.only.split(",")))
         sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
     if options.what == "collect":
-        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of packages that are hidden
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of hidden packages
         import pytest
 
         quiet = ["--collect-only", "-qq", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout"]

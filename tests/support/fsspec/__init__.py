@@ -1,4 +1,4 @@
-"""fsspec backends as third parties write them: one that keeps its word, and some that do not."""
+"""fsspec backends like those of third parties: a correct one, and several incorrect ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Objects = dict[str, tuple[bytes, datetime.datetime]]
 
 
 class ServiceError(Exception):
-    """What a client library raises for an answer that is an error."""
+    """The error of a client library for an error response."""
 
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(f"{status} {text}")
@@ -22,7 +22,7 @@ class ServiceError(Exception):
 
 
 class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """Objects in a dictionary, created exclusively under a lock, as a service does it. ``calls`` has each request."""
+    """Objects in a dictionary, created exclusively under a lock. ``calls`` records the requests."""
 
     protocol = ("honest", "honestly")
     cachable = False
@@ -88,14 +88,14 @@ class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class LyingFileSystem(HonestFileSystem):
-    """Takes the word "create" and overwrites."""
+    """Accepts the mode "create" but overwrites."""
 
     def _pipe(self, path: str, value: bytes, exclusively: bool) -> None:
         super()._pipe(path, value, exclusively=False)
 
 
 class OverwritingFileSystem(HonestFileSystem):
-    """Says that the object exists, and replaces it all the same."""
+    """Reports that the object exists, but replaces it anyway."""
 
     def _pipe(self, path: str, value: bytes, exclusively: bool) -> None:
         there = path in self.objects
@@ -105,7 +105,7 @@ class OverwritingFileSystem(HonestFileSystem):
 
 
 class RacyFileSystem(HonestFileSystem):
-    """Looks first and writes then, and others run in between."""
+    """Checks before writing, so that others run in between."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -116,27 +116,27 @@ class RacyFileSystem(HonestFileSystem):
             if path in self.objects:
                 raise FileExistsError(path)
             try:
-                self.looking.wait(0.1)  # both have looked before either writes
+                self.looking.wait(0.1)  # both check before either writes
             except threading.BrokenBarrierError:
                 self.looking.reset()
         super()._pipe(path, value, exclusively=False)
 
 
 class PlainFileSystem(HonestFileSystem):
-    """Leaves pipe_file to fsspec, as most backends do."""
+    """Inherits pipe_file from fsspec, like most backends."""
 
     pipe_file = AbstractFileSystem.pipe_file
 
 
 class UnawareFileSystem(HonestFileSystem):
-    """Written before fsspec had a mode for it."""
+    """Lacks the mode argument, like backends written before fsspec had it."""
 
     def pipe_file(self, path: str, value: bytes) -> None:  # type: ignore[override]
         super().pipe_file(path, value)
 
 
 class FaultyFileSystem(HonestFileSystem):
-    """``fate(number, effect)`` decides what becomes of the number-th exclusive creation (from 1) of a commit."""
+    """``fate(number, effect)`` decides the outcome of the number-th exclusive creation (from 1) of a commit."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -154,7 +154,7 @@ class FaultyFileSystem(HonestFileSystem):
 
 
 class StaleFileSystem(HonestFileSystem):
-    """Answers listings and look-ups from its cache of listings, until the cache is cleared."""
+    """Serves listings and look-ups from its listing cache until the cache is cleared."""
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         if path not in self.dircache:
@@ -170,7 +170,7 @@ class StaleFileSystem(HonestFileSystem):
 
 
 class AsyncHonestFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """An asynchronous backend in front of an honest one, as those of the cloud services are."""
+    """An asynchronous wrapper of a correct backend, like those of cloud services."""
 
     protocol = "async-honest"
     cachable = False

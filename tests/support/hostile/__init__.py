@@ -1,4 +1,4 @@
-"""Paths that a hostile log may hold, and witnesses of what is opened on local disk."""
+"""Paths that a hostile log may contain, and recorders of the files opened on local disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 CANARY = "secret.parquet"
-# The encoded UUID that deletion vectors of type ``u`` carry here, and the file name it stands for.
+# The encoded UUID of deletion vectors of type ``u``, and the file name that it stands for.
 VECTOR_ID = "vBn[lx{q8@P<9BNH/isA"
 LINKS = ["link-file", "link-chain", "link-dir", "link-up", "link-root", "link-evil", "link-loop", "link-passwd"]
 
@@ -85,8 +85,8 @@ _FIXED = [
     *("_delta_log/00000000000000000000.json", "_delta_log", "deletion_vector_x.bin"),
 ]
 
-# With {root}, {parent}: the table's own location and what is above it; {path}: its path without a scheme;
-# {listener}: host and port of a server that must never be contacted; {bucket}: the table's own bucket or name.
+# {root}, {parent}: the table's location and its parent; {path}: its path without scheme; {listener}: host and port of a
+# server that must never be contacted; {bucket}: the table's bucket or name.
 _OF_A_TABLE = [
     *(
         "{parent}/secret.parquet",
@@ -155,7 +155,7 @@ _OF_A_TABLE = [
 
 
 def hostile_paths(root: str, parent: str, path: str, bucket: str, listener: str) -> list[str]:
-    """All of them, for a table at ``root``; no two are the same."""
+    """All distinct hostile paths for a table at ``root``."""
     dotted = [f"{dots}{separator}{CANARY}" for dots in _DOTS for separator in _SEPARATORS]
     words = {"root": root, "parent": parent, "path": path, "bucket": bucket, "listener": listener}
     of_this = []
@@ -168,7 +168,7 @@ def hostile_paths(root: str, parent: str, path: str, bucket: str, listener: str)
 
 
 def make_links(table: Path, outside: Path) -> None:
-    """The symbolic links of LINKS; all of them but the loop lead out of the table."""
+    """Create the symbolic links in LINKS, all of which except the loop lead outside the table."""
     targets: dict[str, Any] = {
         "link-file": outside / CANARY,
         "link-chain": table / "link-file",
@@ -198,10 +198,10 @@ _audited = False
 
 @contextlib.contextmanager
 def opened_by_python() -> Iterator[list[str]]:
-    """Every path that Python opens or lists inside the block. Arrow opens files past it: see ``opened_in``."""
+    """The paths that Python opens or lists inside the block. Arrow bypasses this; see ``opened_in``."""
     global _audited, _opened
     if not _audited:
-        sys.addaudithook(_audit)  # cannot be taken away again
+        sys.addaudithook(_audit)  # audit hooks cannot be removed
         _audited = True
     _opened = []
     try:
@@ -215,7 +215,7 @@ _IN_OPEN, _IN_NONBLOCK = 0x20, os.O_NONBLOCK
 
 @contextlib.contextmanager
 def opened_in(*directories: Path) -> Iterator[list[str]]:
-    """The files that any process opens directly in these directories inside the block, by inotify."""
+    """The files that any process opens directly in these directories inside the block, recorded with inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_IN_NONBLOCK)
     if descriptor < 0:

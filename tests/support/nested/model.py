@@ -1,4 +1,5 @@
-"""What verbs make of nested values: rows as plain Python, matched with a table by names. No Delta, no Arrow kernels.
+"""A model of how verbs treat nested values, with rows as plain Python matched with a table by name. Uses neither Delta
+nor Arrow kernels.
 
 A schema here is one of Arrow, and a row what ``rows_by_id`` returns. Names are matched up to case, structs by fields.
 """
@@ -15,12 +16,12 @@ from tests.support.nested.values import Rows
 
 
 def find(fields: Iterable[pa.Field], name: str) -> pa.Field | None:
-    """The field of that name up to case."""
+    """The field with this name, ignoring case."""
     return next((field for field in fields if field.name.lower() == name.lower()), None)
 
 
 def fitted(value: Any, given: pa.DataType, wanted: pa.DataType) -> Any:
-    """A value in another type: fields that it lacks are null, fields that the type lacks are left out."""
+    """Convert a value to another type: missing fields become null, extra fields are dropped."""
     if value is None:
         return None
     if pa.types.is_struct(wanted):
@@ -37,18 +38,18 @@ def fitted(value: Any, given: pa.DataType, wanted: pa.DataType) -> Any:
 
 
 def fitted_row(row: dict[str, Any], given: pa.Schema, wanted: pa.Schema) -> dict[str, Any]:
-    """As ``fitted``, of a row."""
+    """``fitted`` for a row."""
     found: dict[str, Any] = fitted(row, pa.struct(list(given)), pa.struct(list(wanted)))
     return found
 
 
 def fitted_rows(rows: Rows, given: pa.Schema, wanted: pa.Schema) -> Rows:
-    """As ``fitted``, of all rows."""
+    """``fitted`` for all rows."""
     return {key: fitted_row(row, given, wanted) for key, row in rows.items()}
 
 
 def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a struct lacks a field of another, also in structs in it."""
+    """Whether a struct lacks a field of another one, including nested structs."""
     if not (pa.types.is_struct(given) and pa.types.is_struct(wanted)):
         return False
     pairs = [(find(fields_of(given), field.name), field) for field in fields_of(wanted)]
@@ -56,8 +57,8 @@ def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> Any:
-    """What ``UPDATE SET *`` with schema evolution makes of an old value: fields that the new one lacks stay, in structs
-    in structs too, but not in lists and maps. Only where both are null the struct is."""
+    """The result of ``UPDATE SET *`` with schema evolution on an old value: fields that the new value lacks are kept,
+    also in nested structs, but not in lists and maps. A struct becomes null only if both are null."""
     if not lacks(given, wanted):
         return fitted(value, given, wanted)
     if value is None and old is None:
@@ -72,8 +73,8 @@ def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> An
 
 
 def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema with the columns and fields that only the data has, at the end, nullable. ``columns``: those of the
-    data that are used; None for all."""
+    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the used
+    columns of the data; None for all."""
     used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
     return pa.schema(_evolved(list(table), used))
 

@@ -1,4 +1,4 @@
-"""Random schemas of Arrow whose columns are structs, lists and maps in each other."""
+"""Random Arrow schemas with nested structs, lists and maps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-#: The key: the first column of each schema, never null, unique in a table.
+# : The key: the first column of every schema, non-null and unique in a table.
 ID = pa.field("id", pa.int64(), nullable=False)
 
 LEAVES: tuple[pa.DataType, ...] = (
@@ -15,19 +15,19 @@ LEAVES: tuple[pa.DataType, ...] = (
     pa.timestamp("us", "UTC"),
 )  # fmt: skip
 KEYS: tuple[pa.DataType, ...] = (pa.string(), pa.int64(), pa.date32())
-#: Some with capitals, so that another case of a name is another spelling.
+# : Some with capitals, so that changing the case changes the spelling.
 NAMES = ("a", "B", "Name", "itemId", "PRICE", "note", "Tags", "z9")
 
 
 def random_schema(chance: random.Random, columns: int = 3, depth: int = 3) -> pa.Schema:
-    """``id`` and 1 to ``columns`` columns, of which the first is a struct. ``depth``: of nested types in each other."""
+    """``id`` and 1 to ``columns`` columns, of which the first is a struct. ``depth``: the maximum nesting."""
     names = chance.sample(NAMES, chance.randint(1, columns))
     first = pa.field(names[0], _struct(chance, depth))
     return pa.schema([ID, first, *(pa.field(name, random_type(chance, depth)) for name in names[1:])])
 
 
 def random_type(chance: random.Random, depth: int) -> pa.DataType:
-    """A leaf, a struct, a list or a map; below it at most ``depth - 1`` further levels."""
+    """A leaf, a struct, a list or a map with at most ``depth - 1`` further levels."""
     kind = chance.choice(("leaf", "struct", "struct", "list", "map")) if depth else "leaf"
     if kind == "struct":
         return _struct(chance, depth)
@@ -44,5 +44,5 @@ def _struct(chance: random.Random, depth: int) -> pa.StructType:
 
 
 def fields_of(kind: pa.DataType | pa.Schema) -> Sequence[pa.Field]:
-    """The fields of a struct or of a schema, by position: names may occur twice."""
+    """The fields of a struct or schema by position, because names may be duplicates."""
     return [kind.field(index) for index in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]

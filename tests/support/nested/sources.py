@@ -1,4 +1,4 @@
-"""Sources for a table whose fields are missing, extra, in another order, of another case, or there twice."""
+"""Sources for a table, with fields that are missing, extra, reordered, in a different case, or duplicated."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OFTEN = 0.35
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. ``path``: the names of the table from a column downwards, ``element``, ``key`` and ``value`` for
-    what is in lists and maps; of an extra field, with the field's name; of ``reordered``, the path of the struct.
-    ``is_exact``: a duplicate has exactly the same name, and not only in another case."""
+    """One difference. ``path``: the names in the table from the column down, with ``element``, ``key`` and ``value`` in
+    lists and maps; for an extra field including its name; for ``reordered`` the path of the struct. ``is_exact``:
+    whether a duplicate has exactly the same name, rather than one in a different case."""
 
     kind: ChangeKind
     path: tuple[str, ...]
@@ -30,19 +30,19 @@ class Change:
 
     @property
     def is_nested(self) -> bool:
-        """Below a column."""
+        """Whether the change is below a column."""
         return len(self.path) > (0 if self.kind == "reordered" else 1)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows with columns that differ from those of a table by ``changes``; none where nothing differs."""
+    """Rows whose columns differ from those of a table by ``changes``, which may be empty."""
 
     table: pa.Table
     changes: tuple[Change, ...]
 
     def having(self, *kinds: ChangeKind) -> list[Change]:
-        """The changes of these kinds."""
+        """The changes of the given kinds."""
         return [change for change in self.changes if change.kind in kinds]
 
 
@@ -53,8 +53,8 @@ def random_source(
     kinds: Collection[ChangeKind] = ALL_KINDS,
     often: float = _OFTEN,
 ) -> Source:
-    """Rows for a table of ``schema``. The key stays as it is. ``kinds``: the changes that may occur. ``often``: how
-    often each does, at each struct and at the top."""
+    """Rows for a table with ``schema``. The key is unchanged. ``kinds``: the possible changes. ``often``: their
+    frequency per struct and at the top level."""
     changes: list[Change] = []
     columns = _varied(chance, fields_of(schema), (), False, kinds, often, changes)
     return Source(random_table(chance, pa.schema(columns), ids), tuple(changes))

@@ -1,4 +1,4 @@
-"""Random values of nested types as Arrow arrays, and rows that can be compared."""
+"""Random values of nested types as Arrow arrays, and comparable rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tests.support.nested.schemas import fields_of
 
-#: Rows by their ids: structs as dicts, lists as lists, maps as lists of pairs in the order of their keys.
+# : Rows by id: structs as dicts, lists as lists, maps as lists of pairs sorted by key.
 Rows = dict[int, dict[str, Any]]
 
 _UTC = dt.timezone.utc
@@ -35,14 +35,14 @@ _NULLS, _MOST_ITEMS = 0.2, 3
 
 
 def random_table(chance: random.Random, schema: pa.Schema, ids: Iterable[int]) -> pa.Table:
-    """A row for each id, with nulls at every level. Fields of the same name have values of their own."""
+    """One row per id, with nulls at all levels. Fields of the same name have different values."""
     keys = [*ids]
     columns = [random_array(chance, field.type, len(keys)) for field in fields_of(schema)[1:]]
     return pa.Table.from_arrays([pa.array(keys, schema.field(0).type), *columns], schema=schema)
 
 
 def random_array(chance: random.Random, kind: pa.DataType, length: int, nulls: float = _NULLS) -> pa.Array:
-    """``nulls``: how often a value is null, at the top and below."""
+    """``nulls``: the frequency of nulls at all levels."""
     absent = pa.array([chance.random() < nulls for _ in range(length)], pa.bool_())
     if pa.types.is_struct(kind):
         children = [random_array(chance, field.type, length) for field in fields_of(kind)]
@@ -67,8 +67,7 @@ def _values_of(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def rows_by_id(table: pa.Table) -> Rows:
-    """The rows of a table, by ``id``; the names of its columns as they are. Raises AssertionError where an id occurs
-    twice."""
+    """The rows of a table by ``id``, with unchanged column names. Raises AssertionError if an id occurs twice."""
     columns = {field.name: [plain(each) for each in table.column(i)] for i, field in enumerate(table.schema)}
     ids = columns["id"]
     assert len(set(ids)) == len(ids), f"ids that occur twice in {sorted(ids, key=str)}"
@@ -76,7 +75,7 @@ def rows_by_id(table: pa.Table) -> Rows:
 
 
 def plain(value: pa.Scalar) -> Any:
-    """An Arrow scalar as values of Python that are equal where the values are."""
+    """Convert an Arrow scalar to Python values that compare equal if and only if the scalars do."""
     if not value.is_valid:
         return None
     kind = value.type

@@ -1,4 +1,4 @@
-"""A catalog as it was at some moment, and brought back to that later: what a restored backup is."""
+"""Catalogs that can be backed up and restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Restore = Callable[[], Coordinator]
 
 
 class Backups:
-    """A catalog of its own; ``backup`` gives what restores it, and opens it anew."""
+    """A new catalog. ``backup`` returns a function that restores the catalog and reopens it."""
 
     coordinator: Coordinator
 
@@ -38,7 +38,7 @@ class InMemory(Backups):
 
 
 class OnSQLite(Backups):
-    """By SQLite's backup call, as docs/transactions.md says."""
+    """Uses SQLite's backup API, as docs/transactions.md recommends."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "catalog.db"
@@ -59,7 +59,8 @@ class OnSQLite(Backups):
 
 
 class OnDynamoDB(Backups):
-    """Item by item, since the server has no backups: all items of one moment, which is what a restored table has."""
+    """Copies item by item, because the server has no backups. The items are consistent, like those of a restored
+    table."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -80,7 +81,7 @@ class OnDynamoDB(Backups):
         return restore
 
     def items(self) -> list[dict[str, Any]]:
-        """What the table holds."""
+        """The items of the table."""
         pages = client(self._server).get_paginator("scan").paginate(TableName=self.name, ConsistentRead=True)
         return [item for page in pages for item in page["Items"]]
 

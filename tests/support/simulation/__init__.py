@@ -1,19 +1,19 @@
-"""Simulations of several clients and of faults, judged by ``deltalog.testing.checker`` and the judges here.
+"""Simulations of concurrent clients and of faults, judged by ``deltalog.testing.checker`` and the judges here.
 
 - ``scheduler``, ``simulation``: seeded schedules of several clients, every store call a step.
-- ``row_simulation``, ``rows``: the same for deletes, restores and the like, judged by the rows of every version.
-- ``seeds``: what the tests of these share.
-- ``transactions``, ``bank``, ``client_commits``, ``jobs``: transactions over several tables by seed.
-- ``transaction_judge``: the judge of their logs and of the reported outcomes.
+- ``row_simulation``, ``rows``: the same for deletes, restores and other row changes, judged by the rows.
+- ``seeds``: helpers shared by the tests of seeded schedules.
+- ``transactions``, ``bank``, ``client_commits``, ``jobs``: seeded schedules of transactions over several tables.
+- ``transaction_judge``: judges their logs and the reported outcomes.
 - ``exhaustive``: every interleaving of two writers.
 - ``sweep``, ``sweep_operations``, ``sweep_bench``: every store call of every operation fails, in every way.
 - ``model``: the library beside a small model, driven by Hypothesis.
-- ``crash``, ``writers``: real processes, killed, stopped, or many at once (need ``os.fork``).
-- ``mutants``: defects that all of this must find: ``commit_mutants``, ``row_mutants``, ``transaction_mutants``.
-- ``python -m tests.support.simulation.soak``: all of it, for a given time.
+- ``crash``, ``writers``: real processes that are killed, stopped or run in large numbers (need ``os.fork``).
+- ``mutants``: defects that the simulations must find: ``commit_mutants``, ``row_mutants``, ``transaction_mutants``.
+- ``python -m tests.support.simulation.soak``: runs all of it for a fixed time.
 """
 
 from pathlib import Path
 
-#: Where Python must be started to import this package.
+#: The directory from which Python must be started to import this package.
 ROOT = Path(__file__).resolve().parents[3]

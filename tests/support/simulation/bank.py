@@ -1,4 +1,4 @@
-"""Tables whose files stand for amounts, in memory, with their manager and the processes that use them.
+"""In-memory tables whose files stand for amounts, with their transaction manager and the client processes.
 
 The path of a file states its amount, so a transfer replaces files, and the sum over all tables must never change.
 """
@@ -40,7 +40,7 @@ NAMES = ("bank.a", "bank.b", "bank.c")
 
 
 class SimulatedManager(TransactionManager):
-    """One whose tables are in the stores that ``open_store`` gives."""
+    """A transaction manager that gets the store of a table from ``open_store``."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class _Tables(ManagedTables):
 
 
 class Bank:
-    """Tables in memory whose files state amounts, and their ratified commits. ``coordinator``: an empty one. ``like``:
-    one that was just made, with a catalog of the same id; making one anew takes longer than most schedules."""
+    """In-memory tables whose files state amounts, and their ratified commits. ``coordinator``: an empty one. ``like``:
+    a new Bank to copy, whose catalog has the same id; creating the tables takes longer than most schedules."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Bank:
         self.ratified.clear()
 
     def _create(self, name: str, paths: Sequence[str], environment: Environment) -> None:
-        """The first table is made in the catalog, the others are taken over by it."""
+        """Create the first table in the catalog; create the others outside and register them."""
         url = f"memory://{name}"
         if name == self.names[0]:
             table = self.clean.create_table(name, url, SCHEMA)
@@ -118,7 +118,7 @@ class Bank:
 
     def _see(self, proposal: Proposal, record: TransactionRecord | None) -> None:
         if not hasattr(self, "table_names"):
-            return  # the tables are being made
+            return  # called while the tables are created
         if record is not None and record.status is not TransactionStatus.COMMIT_IN_PROGRESS:
             self.wrong.append(f"{record.id} was {record.status.value}, and was ratified")
         commits = {
@@ -137,7 +137,7 @@ class Bank:
         return log_of(self.stores[f"memory://{name}"])
 
     def sums(self, manager: TransactionManager) -> dict[str, frozenset[str]]:
-        """The paths of each table at the instant of a new transaction."""
+        """The paths of each table as a new transaction sees them."""
         transaction = manager.transaction(transaction_type="READ_ONLY")
         seen = {name: paths_of(transaction.table(name)) for name in self.names}
         with contextlib.suppress(StoreError, TransactionStateError, EntityNotFoundError):
@@ -145,7 +145,7 @@ class Bank:
         return seen
 
     def left(self, manager: TransactionManager) -> list[str]:
-        """What recovery should not have left, when it is over."""
+        """Leftovers that recovery should have cleaned up: unpublished versions, staged commits, open transactions."""
         left = []
         for table in self.coordinator.tables():
             head = self.coordinator.head(table.table_id)
@@ -170,7 +170,7 @@ class Bank:
         return {url: {path: store.get(path) for path in store.paths()} for url, store in self.stores.items()}
 
     def world(self, **told: Any) -> World:
-        """The data for the judge, at the end."""
+        """The data for the judge, at the end of the run."""
         sightings = {name: self.stores[f"memory://{name}"].sightings for name in self.names}
         logs = {name: self.log(name) for name in self.names}
         return World(
@@ -183,7 +183,7 @@ def paths_of(table: DeltaTable, version: int | None = None) -> frozenset[str]:
 
 
 class ClientProcess:
-    """What dies together: stores and a coordinator."""
+    """The stores and the coordinator of one process, which die together."""
 
     def __init__(self, client: Client, injected: list[collections.Counter[Fault]]) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""How a client of ``transactions`` commits and cancels, and what it learns of the outcome."""
+"""How a client of ``transactions`` commits and cancels, and which outcome it learns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.simulation.transaction_judge import ClientTransaction
 
 
 def commit_settled(client: Client, transaction: Transaction, token: str) -> bool:
-    """Commit, and ask once more where the outcome is not known. Whether the commit itself said that it landed; raises
-    CommitStateUnknownError where nothing did."""
+    """Commit, and resolve an unknown outcome once. Returns whether the commit call itself succeeded. Raises
+    CommitStateUnknownError if the outcome stays unknown."""
     try:
         transaction.commit(user_metadata=token)
         return True
@@ -41,8 +41,8 @@ def commit_client_transaction(
     client_transaction: ClientTransaction,
     after_failure: Callable[[], None] | None = None,
 ) -> str:
-    """Commit a transaction, four times at most: ``ok``, ``failed`` or ``unknown``. ``after_failure`` is called when an
-    attempt failed, unless an earlier one may have committed the transaction."""
+    """Try at most four times to commit a transaction. Returns ``ok``, ``failed`` or ``unknown``. ``after_failure`` is
+    called after a failed attempt, unless an earlier attempt may have committed the transaction."""
     for _ in range(4):
         try:
             status = manager.commit_transaction(client_transaction.token)
@@ -50,7 +50,7 @@ def commit_client_transaction(
             client_transaction.outcomes.add("aborted")
             return "failed"
         except (OperationTimeoutError, TransactionCommitInProgressError):
-            after_failure = None  # it may be committed as it is
+            after_failure = None  # the transaction may already be committed in its present form
             client.sleep(client.random.choice((0.1, 100.0)))
             continue
         except (ConcurrentModificationError, StoreError):
@@ -65,7 +65,7 @@ def commit_client_transaction(
 
 
 def cancel_client_transaction(manager: TransactionManager, client_transaction: ClientTransaction) -> str:
-    """Cancel a transaction: ``failed``, whether it was canceled or had been committed."""
+    """Cancel a transaction. Returns ``failed`` in both cases: canceled now, or committed before."""
     try:
         manager.cancel_transaction(client_transaction.token)
     except TransactionCommittedError:

@@ -29,12 +29,12 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.simulation import KINDS, run_schedule
 
-# Of modules whose inside is looked into, which mypy need not follow.
+# The mutants patch private attributes of these modules, so mypy sees them as Any.
 checkpoint: Any = checkpoint_module
 attempts: Any = attempts_module
 commit: Any = commit_module
 transaction: Any = transaction_module
-# The library as it is, for mutants that change only a part of a call.
+# The original functions, for mutants that change only a part of a call.
 REAL_SETTLE: Any = CommitLoop._settle
 REAL_CHECK_ADDED: Any = conflicts._check_added
 REAL_REBASE: Any = commit.rebase
@@ -44,7 +44,7 @@ MUTANTS: list[Mutant] = []
 
 mutant = adding_to(MUTANTS, run_schedule)
 
-# --------------------------------------------------------------------------------- who has the version, and is it us?
+# --------------------------------------------------------------------------------------- outcomes of a commit attempt
 
 
 @mutant("I5", "I6", "I10")
@@ -53,7 +53,7 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
 
 
 def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
-    """One outcome of the committer is not settled: ``answer`` gives what is made of the attempt instead."""
+    """Replace the settlement of outcomes of the type ``mistaken`` by ``answer(attempt)``."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
@@ -81,7 +81,7 @@ def takes_unknown_for_failure(patch: Patch) -> None:
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
-    """As a client does that has one error for 409, 412 and a time-out."""
+    """Like a client that maps 409, 412 and a time-out to one error."""
     _answers(patch, Unknown, _conflict)
 
 
@@ -92,7 +92,8 @@ def takes_unknown_for_success(patch: Patch) -> None:
 
 @mutant("I2", "I6", "I7", remote=True)
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
-    """On a store over a network: elsewhere the check of the version before refuses the next one, since it is free."""
+    """Needs a remote store: on others, checking the previous version refuses the next one, because the previous is
+    free."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):
@@ -147,13 +148,13 @@ def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
 
 @mutant("I1")
 def looks_and_then_writes(patch: Patch) -> None:
-    """A store that tests for the name and then puts: two can pass the test before either writes."""
+    """The store tests whether the name exists and then puts: two writers can pass the test before either writes."""
     patch.options["wrap"] = lambda store: LookThenPut(store)
 
 
 @mutant("I3")
 def writes_in_two_parts(patch: Patch) -> None:
-    """A store that creates the name first and then the bytes."""
+    """The store creates the file first and writes its bytes later."""
     patch.options["wrap"] = lambda store: TwoParts(store)
 
 
@@ -329,19 +330,19 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
         return dataclasses.replace(real(self), transactions={})
 
     patch.setattr(CheckpointReader, "state", forget)
-    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # which would tell them too
+    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # checksums would restore the ids
 
 
 @mutant("I14", remote=True)
 def lists_through_a_cache(patch: Patch) -> None:
-    """What was listed once is listed so again. A handle on a local disk that knows a version asks for the next ones by
-    their names; over a network it lists them."""
+    """A cached listing is returned again. Handles on a remote store list the log for new versions; on a local disk they
+    ask for the next versions by name."""
 
     patch.options["wrap"] = lambda store: CachedListing(store)
 
 
 class LookThenPut(WrappedStore[LogStore]):
-    """What it saw is one round old: the time between the test and the write."""
+    """Decides by an outdated existence test, as if time had passed between the test and the write."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)
@@ -357,7 +358,7 @@ class LookThenPut(WrappedStore[LogStore]):
 
 
 class TwoParts(WrappedStore[LogStore]):
-    """The name is there before the bytes are."""
+    """The file exists before its bytes are complete."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         outcome = self.inner.put_if_absent(path, data[: len(data) // 2])
@@ -367,7 +368,7 @@ class TwoParts(WrappedStore[LogStore]):
 
 
 class CachedListing(WrappedStore[LogStore]):
-    """Every third listing is taken from the store."""
+    """Only every third listing is read from the store."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

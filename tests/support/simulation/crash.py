@@ -3,11 +3,11 @@
     report = run_kills("/tmp/some/table", Path("/tmp/records"), kills=300, seed=1)
     assert not report.problems, report.problems[0]
 
-A zygote (this module as a program) imports everything once, starts no thread, and forks the clients, so a new one
-costs no import. Some are killed by SIGKILL at any moment, others kill themselves between two calls of the
-kernel, and some are stopped by SIGSTOP for a while, in which others overtake them: they go on as if nothing had
-been. Each client writes what it is about to do and how it ended to a file of its own, which the kernel keeps when the
-client is killed. The independent checker judges the log. Needs ``os.fork``.
+A zygote (this module as a program) imports everything once, starts no thread, and forks the clients, so a new client
+costs no import. Some clients are killed by SIGKILL at any moment, others kill themselves between two kernel calls, and
+some are stopped by SIGSTOP while others overtake them, and then continue. Each client writes what it is about to do and
+how it ended to a file of its own, which the kernel keeps when the client is killed. The independent checker judges the
+log. Needs ``os.fork``.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tests.support.simulation import ROOT
 ROWS = 3
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"
-# Calls of the kernel at which a client may kill itself: between any two of them the disk looks different.
+# Kernel calls at which a client may kill itself; the disk looks different between any two of them.
 POINTS = ("open", "write", "fsync", "link", "replace", "unlink", "mkdir")
 _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a
-    stopped client sleeps; 0: none is stopped. ``points``: whether clients kill themselves between calls of the kernel
-    too. ``options``: of the store."""
+    """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a stopped
+    client sleeps; 0 stops none. ``points``: whether clients also kill themselves between kernel calls. ``options``:
+    options of the store."""
 
     url: str
     records: str
@@ -67,11 +67,11 @@ class Plan:
 
 @dataclass
 class KillReport:
-    """What happened, and what is wrong with it: ``problems`` has the violations first."""
+    """What happened, and the problems: violations come first in ``problems``."""
 
     kills: dict[str, int]
     outcomes: dict[str, int]
-    landed: int  # of the operations in flight when their client was killed
+    landed: int  # operations that landed although their client was killed
     versions: int
     reads: int
     sightings: int
@@ -85,7 +85,7 @@ class KillReport:
         return self.kills["timed"] + self.kills["at a point"]
 
     def line(self) -> str:
-        """The summary that reports quote."""
+        """The summary line of a report."""
         hidden = sum(name.startswith(".") for name in self.log_files)
         return (
             f"kills={self.killed} (timed {self.kills['timed']}, at a point {self.kills['at a point']}) "
@@ -108,8 +108,8 @@ def run_kills(
     points: bool = True,
     **options: Any,
 ) -> KillReport:
-    """Make a table at ``url``, let writers be killed until there were ``kills``, and judge. ``records`` is an empty
-    directory. ``seconds`` is a limit; by default it grows with ``kills``."""
+    """Create a table at ``url``, kill writers until ``kills`` is reached, and judge the log. ``records`` is an empty
+    directory. ``seconds`` is a time limit; by default it grows with ``kills``."""
     started = time.monotonic()
     limit = seconds or max(60.0, kills * 0.3)
     plan = Plan(
@@ -166,7 +166,7 @@ class Watcher(threading.Thread):
                 names = self._store.list_names("_delta_log", f"{following:020d}.json")
                 versions = [v for name in names if (v := version_of(f"_delta_log/{name}")) is not None]
                 for version in range(following, max(versions, default=-1) + 1):
-                    with contextlib.suppress(StoreError):  # where one is missing the checker will ask why
+                    with contextlib.suppress(StoreError):  # the checker reports missing versions
                         data = self._store.get(f"_delta_log/{version:020d}.json")
                         self.sightings.append(Sighting(time.monotonic_ns(), version, data))
                 following = max(following, *versions) + 1 if versions else following
@@ -174,7 +174,7 @@ class Watcher(threading.Thread):
 
 
 def judge(store: LogStore, records: Path, kills: dict[str, int], sightings: list[Sighting]) -> KillReport:
-    """Hold the log against what the clients wrote down."""
+    """Compare the log with the journals of the clients."""
     operations, reads, problems = _journals(records)
     metas = store.list_from("_delta_log")
     log_files = sorted(meta.name for meta in metas)
@@ -211,7 +211,7 @@ def judge(store: LogStore, records: Path, kills: dict[str, int], sightings: list
 
 
 def _journals(records: Path) -> tuple[list[Operation], list[Read], list[str]]:
-    """What the clients wrote down: operations (the last line of each counts), reads, errors of readers."""
+    """The journals of the clients: operations (the last line of each counts), reads, errors of readers."""
     operations: dict[str, Operation] = {}
     reads: list[Read] = []
     errors: list[str] = []
@@ -230,13 +230,13 @@ def _journals(records: Path) -> tuple[list[Operation], list[Read], list[str]]:
 
 
 def _leftovers(log_files: list[str]) -> list[str]:
-    """Only log files and hidden names."""
+    """Every leftover must be a log file or have a hidden name."""
     strange = [name for name in log_files if not _LOG_FILE.fullmatch(name) and not name.startswith(".")]
     return [f"{name} was left in the log" for name in strange]
 
 
 def _read_back(store: LogStore, history: History) -> list[str]:
-    """Data whole; versions readable; the next commit and checkpoint possible."""
+    """Check that data files are whole, that versions are readable, and that the next commit and checkpoint succeed."""
     problems: list[str] = []
     states = replay(history.log)
     rows: dict[str, list[int]] = {}
@@ -265,7 +265,7 @@ def _read_back(store: LogStore, history: History) -> list[str]:
 
 
 def rows_of(token: str) -> list[int]:
-    """The values that an operation writes. They name it, so every row tells where it came from."""
+    """The values that an operation writes. They identify the operation, so every row tells its origin."""
     client, number = re.findall(r"\d+", token)
     return [int(client) * 1_000_000 + int(number) * 10 + n for n in range(ROWS)]
 
@@ -274,18 +274,18 @@ def rows_of(token: str) -> list[int]:
 
 
 class Journal:
-    """Lines that survive a SIGKILL of this process."""
+    """A journal whose lines survive a SIGKILL of this process."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._write = os.write  # not counted as one of the points
+        self._write = os.write  # not counted as a point
 
     def add(self, line: str) -> None:
         self._write(self._descriptor, line.encode() + b"\n")
 
 
 def kill_at(number: int, after: bool) -> None:
-    """Let this process kill itself at the ``number``-th call of one of POINTS, before or after its effect."""
+    """Make this process kill itself at the ``number``-th call of one of POINTS, before or after its effect."""
     left = [number]
 
     def hooked(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,7 +305,7 @@ def kill_at(number: int, after: bool) -> None:
 
 
 def write(plan: Plan, client: str, rng: random.Random) -> None:
-    """One writer: operations until the end of its life, or until the file ``stop`` is there."""
+    """One writer: runs operations until its life ends or the file ``stop`` exists."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     point = (rng.randrange(1, 40), rng.random() < 0.5) if rng.random() < 0.75 else None
     table = DeltaTable.open(plan.url, **plan.options)
@@ -332,7 +332,7 @@ def write(plan: Plan, client: str, rng: random.Random) -> None:
 
 
 def choose(table: DeltaTable, rng: random.Random, record: Operation) -> Callable[[], Any]:
-    """What to do next. Declares in the record what it will be."""
+    """Choose the next operation and declare it in the record."""
     draw, token = rng.random(), record.token
     data = pa.table({"x": rows_of(token)}, SCHEMA)
     if draw < 0.70:
@@ -364,7 +364,7 @@ def remove_one(table: DeltaTable, rng: random.Random, token: str) -> Any:
 
 
 def read(plan: Plan, client: str, rng: random.Random) -> None:
-    """A reader: reads the latest version repeatedly, with a new handle or an old one."""
+    """A reader: repeatedly reads the latest version, with a new or an old handle."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     table = DeltaTable.open(plan.url, **plan.options)
     while not os.path.exists(f"{plan.records}/stop"):
@@ -389,7 +389,7 @@ def read(plan: Plan, client: str, rng: random.Random) -> None:
 
 
 def fork(body: Callable[..., None], *args: Any) -> int:
-    """A child that runs ``body``. It never returns to the caller's code."""
+    """Fork a child that runs ``body`` and never returns to the caller's code."""
     child = os.fork()
     if child:
         return child
@@ -406,7 +406,7 @@ def create(plan: Plan) -> None:
 
 
 def clients(plan: Plan) -> Iterator[int]:
-    """Process ids of ever new writers."""
+    """Start new writers without end; yields their process ids."""
     number = 0
     while True:
         number += 1
@@ -414,7 +414,7 @@ def clients(plan: Plan) -> Iterator[int]:
 
 
 class Fire:
-    """The writers that are alive, and what is done to them."""
+    """The living writers, and how they are killed and stopped."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -422,7 +422,7 @@ class Fire:
         self._random = random.Random(plan.seed)
         self._supply = clients(plan)
         self._alive: set[int] = set()
-        self._stopped: dict[int, float] = {}  # and when each goes on
+        self._stopped: dict[int, float] = {}  # process id -> when it continues
 
     @property
     def kills(self) -> int:
@@ -450,7 +450,7 @@ class Fire:
         self.done["timed" if os.WTERMSIG(status) == signal.SIGKILL else "failed"] += 1
 
     def end(self) -> None:
-        """Wait for the rest, which got the signal to stop."""
+        """Wait for the remaining writers, which were told to stop."""
         self._wake(float("inf"))
         for child in self._alive:
             _, status = os.waitpid(child, 0)
@@ -478,8 +478,8 @@ class Fire:
 
 
 def main(plan: Plan) -> dict[str, int]:
-    # Imports that come late take longer than a client lives.
-    pa.array(rows_of("w1-1"))  # looks for pandas
+    # Import these before forking: a late import takes longer than a client lives.
+    pa.array(rows_of("w1-1"))  # imports pandas
     open_store(plan.url, **plan.options)
     deadline = time.monotonic() + plan.seconds
     _, status = os.waitpid(fork(create, plan), 0)

@@ -1,15 +1,15 @@
-"""Every interleaving of two writers that each append once, with no fault or one at any call.
+"""Every interleaving of two writers that append once each, with no fault or one fault at any call.
 
     totals, bad = explore(max_switches=2)
     assert not bad, bad[0]
 
-A schedule is a list of choices: who makes the next call, and whether and how it fails. All lists are tried, in the
-order of their choices: a run repeats the given choices and then takes the first one at each further
-choice; the next list raises the last choice that has a next one. So nothing is missed and nothing tried twice.
+A schedule is a list of choices: which writer makes the next call, and whether and how it fails. All lists are tried in
+order: a run repeats the prefix it was given and then takes the first option at every further choice; the next list
+increments the last choice that has another option. So no schedule is missed or tried twice.
 
-The writers are real library code on one MemoryStore; their handles are open before. ``max_switches`` bounds how often
-a writer that could go on has to wait for the other (most defects of this kind need one or two such switches);
-None does not bound it. ``faults`` bounds the number of faults in one schedule.
+The writers are real library code on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
+often a writer that could go on has to wait for the other (most defects of this kind need one or two such switches);
+None sets no bound. ``faults`` bounds the number of faults in one schedule.
 """
 
 from __future__ import annotations
@@ -63,20 +63,21 @@ class ExhaustiveTotals:
         self.faults += other.faults
 
     def line(self) -> str:
-        """The summary that reports quote."""
+        """The summary line of a report."""
         outcomes = " ".join(f"{name}={count}" for name, count in sorted(self.outcomes.items()))
         return f"interleavings={self.schedules} steps={self.steps} faults={sum(self.faults.values())} {outcomes}"
 
 
 class Choices:
-    """The choices of one run: those given, then always the first. Remembers how many there were each time."""
+    """The choices of one run: the given prefix, then always the first option. Records every choice and its number of
+    options."""
 
     def __init__(self, given: Sequence[int] = ()) -> None:
         self._given = given
         self.taken: list[tuple[int, int]] = []
 
     def take(self, number: int) -> int:
-        """One of 0 to ``number`` - 1."""
+        """Choose an option from 0 to ``number`` - 1."""
         if number == 1:
             return 0
         at = len(self.taken)
@@ -85,7 +86,7 @@ class Choices:
         return chosen
 
     def following(self, fixed: int = 0) -> list[int] | None:
-        """The next list of choices, the first ``fixed`` kept; None when there is none."""
+        """The next list of choices, which keeps the first ``fixed``; None if there is none."""
         for at in range(len(self.taken) - 1, fixed - 1, -1):
             chosen, number = self.taken[at]
             if chosen + 1 < number:
@@ -96,10 +97,11 @@ class Choices:
 def explore(
     table: str = "plain", *, faults: int = 1, max_switches: int | None = None, processes: int = 1
 ) -> tuple[ExhaustiveTotals, list[str]]:
-    """Run all schedules within the bounds: the totals, and a report for each one that broke an invariant."""
+    """Run all schedules within the bounds. Returns the totals, and a report for each schedule that broke an
+    invariant."""
     totals, bad = ExhaustiveTotals(), list[str]()
     run = functools.partial(_explore_from, table, faults, max_switches)
-    # Enough parts that processes with easy ones do not wait long for the others.
+    # Enough parts that no process waits long for another with harder schedules.
     parts = _prefixes(table, faults, max_switches, 6 if processes > 1 else 0)
     if processes == 1:
         results = map(run, parts)
@@ -115,7 +117,7 @@ def explore(
 
 
 def _prefixes(table: str, faults: int, max_switches: int | None, length: int) -> list[list[int]]:
-    """Lists of at most ``length`` choices with which all schedules begin, each with one of them."""
+    """Lists of at most ``length`` choices such that every schedule begins with exactly one of them."""
     found: list[list[int]] = []
     given: list[int] | None = []
     while given is not None:
@@ -160,7 +162,7 @@ class Race:
         self.shared = WatchedStore(self.scheduler.time_ms, lambda: self.scheduler.step, _prepared(table))
 
     def run(self) -> list[str]:
-        """Run to the end; what is wrong."""
+        """Run to the end. Returns the violations."""
         with quiet():
             for name in WRITERS:
                 self.scheduler.spawn(name, self._append)
@@ -171,7 +173,7 @@ class Race:
         return [str(violation) for violation in check(history)]
 
     def _open(self, clients: Sequence[Client]) -> None:
-        """Handles are opened before the race: no client waits and nothing fails outside a client's turn."""
+        """Open the handles before the race, so that no client waits and nothing fails outside a client's turn."""
         self._tables = {}
         for client in clients:
             store = store_for(client, self.shared, self._how)
@@ -200,7 +202,7 @@ class Race:
         return record
 
     def _finish(self) -> list[Read]:
-        """When all is quiet a new process reads the table and commits."""
+        """When all is quiet, a new process reads the table and commits."""
         client = Client(self.scheduler, "last", lambda _: None)
         store = store_for(client, self.shared)
         self.stores.append(store)
@@ -217,7 +219,7 @@ class Race:
     def _who(self, names: Sequence[str], last: str) -> int:
         if last not in names:
             return self._choices.take(len(names))
-        # The first choice is that the same one goes on.
+        # The first option: the same client goes on.
         order = [last, *(name for name in names if name != last)]
         chosen = self._choices.take(len(order)) if self._switches is None or self._switches > 0 else 0
         if chosen and self._switches is not None:

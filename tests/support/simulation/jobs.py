@@ -1,7 +1,7 @@
-"""Jobs that name objects, write and add them, and retries that use the same names, for the schedules of
-``tests.support.simulation.transactions``; and what the stores hold of them at the end.
+"""Jobs that name, write and add objects, and retry with the same names, for the schedules of
+``tests.support.simulation.transactions``; and a check of the objects left in the stores at the end.
 
-Their files have the amount 0, so ``transaction_judge`` need not know of them.
+The files of jobs have the amount 0, so ``transaction_judge`` ignores them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.support.simulation.transaction_judge import ClientTransaction
 
 # Jobs take the first name that is not in the table, so that they collide.
 _PREFIX = "run-"
-_BYTES = b"r"  # as many as an add action of ``file_action`` says
+_BYTES = b"r"  # the size that ``file_action`` declares
 
 
 def run_job(bank: Bank, client_transactions: list[ClientTransaction], client: Client, manager: SimulatedManager) -> Any:
-    """Name objects in a transaction, write them, and add them in it or by a commit of its own; perhaps again. Or add
-    those of another job."""
+    """Name objects in a transaction, write them, and add them in it or in a separate commit; perhaps retry. Some jobs
+    add the objects of another job instead."""
     rng = client.random
     name = rng.choice((bank.names[0], *bank.names))
     taken = sum(path.startswith(_PREFIX) for path in _files(manager.table(name).snapshot()))
@@ -60,7 +60,7 @@ def _attempt(
     client_transactions.append(client_transaction)
     store = manager.plain_store(url)
     try:
-        if rng.random() < 0.4:  # it takes what another job has left, and has named nothing
+        if rng.random() < 0.4:  # it takes the objects of another job and names none
             is_there = _are_there(store, paths)
             return (
                 _add(client_transactions, client, manager, client_transaction, name, paths, rng.random() < 0.5)
@@ -70,7 +70,7 @@ def _attempt(
         manager.delete_objects_on_cancel(transaction.id, name, [VirtualObject(f"{url}/{path}") for path in paths])
         if rng.random() < 0.1:
             cancel_client_transaction(manager, client_transaction)
-            _write(store, paths)  # late: the writer was not informed
+            _write(store, paths)  # a late write that the writer does not know of
             return "failed"
         _write(store, paths)
         end = rng.choice(("commit", "commit", "alone", "cancel", "cancel", "leave"))
@@ -79,7 +79,7 @@ def _attempt(
         if end != "cancel" and _are_there(store, paths):
             return _add(client_transactions, client, manager, client_transaction, name, paths, end == "alone")
     except (ConcurrentModificationError, CommitConflictError):
-        pass  # another job has them, or deletes them
+        pass  # another job has added or deletes the objects
     return cancel_client_transaction(manager, client_transaction)
 
 
@@ -124,7 +124,7 @@ def _commit(
     client_transaction.change(name, paths, [])
     with table.transaction() as transaction:
         assert transaction.snapshot is not None
-        if not _files(transaction.snapshot).isdisjoint(paths):  # another was faster
+        if not _files(transaction.snapshot).isdisjoint(paths):  # another job was faster
             raise ConcurrentModificationError(f"{name} has {paths} by now.")
         transaction.add(*(file_action(path, client.clock()) for path in paths))
         commit_settled(client, transaction, client_transaction.token)
@@ -135,7 +135,7 @@ def _files(snapshot: Snapshot) -> set[str]:
 
 
 def misplaced(logs: Mapping[str, Mapping[int, bytes]], stores: Mapping[str, LogStore]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the objects at the end, when all is decided and cleaned up: the invariant, and what it is."""
+    """Check the objects after all transactions are decided and cleaned up: yields (invariant, problem)."""
     for name, log in logs.items():
         added = {path for version, data in log.items() for path in parse_commit(version, data).paths("add")}
         there = {path for path in stores[f"memory://{name}"].list_names("") if path.startswith(_PREFIX)}

@@ -1,21 +1,21 @@
-"""Seeded schedules in which the table is deleted under the handles of its writers, file by file, and then created again
-with other columns, or restored from a copy that is some versions old, after which others may commit to it.
+"""Seeded schedules in which the table is deleted, file by file, while writers hold handles on it. Then it may be
+created again with other columns, or restored from a copy, perhaps an old one; others may commit to it afterwards.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
 
-Half of the schedules are on a store without a network, the others on one behind a network, where a commit is preceded
-by a check of the version before it, but not followed by one: what happens between that and the commit is not
-judged there. The invariants:
+Half of the schedules run on a local store, half on a remote one. On a remote store a commit is preceded by a check of
+the previous version but not followed by one: what happens between the check and the commit is not judged there. The
+invariants:
 
 ====  =======================================================================================================
-L1    No gaps: at the end the log has the versions from 0 on, or none.
-L2    Not mistaken: no operation that began before another table was created is in the log of that.
+L1    No gaps: at the end the log has all versions from 0 on, or none.
+L2    Not mistaken: no operation that began before a new table was created is in the log of the new table.
 L3    Acknowledged: what was acknowledged was written; what was written after the restored or new table was complete is
       in its log.
 L4    Honest failure: what failed for certain is not in the log.
 L5    Whole: no commit removes a file that is not live, or adds one that is.
-L6    Usable: a new process reads the table that is there and commits to it, and all old handles see the same.
+L6    Usable: a new process reads the final table and commits to it, and all old handles see the same.
 ====  =======================================================================================================
 """
 
@@ -49,7 +49,7 @@ from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore
 from tests.support.simulation.scheduler import Client, store_for
 from tests.support.simulation.simulation import ScheduleResult, Simulation
 
-#: What becomes of the table.
+#: What happens to the table.
 EVENTS = ("deleted", "created again", "created again", "rolled back", "rolled back", "restored")
 LOST_KINDS: Mapping[str, int] = {
     "append": 8,
@@ -60,12 +60,12 @@ LOST_KINDS: Mapping[str, int] = {
     "property": 4,
 }
 _OTHER = pa.schema([pa.field("other", pa.string())])
-# Not LATE: a request that is still under way when the table is restored arrives there.
+# Not LATE: a late request would arrive in the restored table.
 _SURVIVED = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.OWN_EXISTS)
 
 
 class LostTableSimulation(Simulation):
-    """One schedule. ``event`` (of EVENTS) and ``far`` narrow what the seed would choose; other options as of
+    """One schedule. ``event`` (of EVENTS) and ``far`` fix what the seed would choose; other options as in
     Simulation."""
 
     def __init__(self, seed: int, *, event: str | None = None, far: bool | None = None, **options: Any) -> None:
@@ -73,7 +73,7 @@ class LostTableSimulation(Simulation):
         drawn = rng.choice(EVENTS), rng.random() < 0.5
         self.event = drawn[0] if event is None else event
         self.far = drawn[1] if far is None else far
-        self._lost: tuple[int, int] | None = None  # the first and the last step of what becomes of the table
+        self._lost: tuple[int, int] | None = None  # the first and the last step of the loss of the table
         self._heads: dict[str, list[int]] = {}
         self._tables: list[DeltaTable] = []
         given = {"table": rng.choice(("on", "off")), "writers": 2, "fault_rate": rng.choice((0.0, 0.05)), **options}
@@ -96,12 +96,12 @@ class LostTableSimulation(Simulation):
         self._stores.append(store)
         try:
             self._tables.append(DeltaTable.open(store, environment=client.environment(self._retry)))
-        except (TableNotFoundError, CorruptTableError) as error:  # it is being deleted
+        except (TableNotFoundError, CorruptTableError) as error:  # the table is being deleted
             raise StoreError(str(error), path="") from error
         return self._tables[-1]
 
     def _reader(self, client: Client) -> None:
-        """In its place the owner of the table."""
+        """Runs the owner of the table in place of the reader."""
         store = store_for(client, self.shared)
         rng = client.random
         for _ in range(rng.randrange(25)):
@@ -121,7 +121,7 @@ class LostTableSimulation(Simulation):
             kept = latest if self.event == "restored" else rng.randrange(latest + 1)
             for path, data in copied.items():
                 if (version_of(path) or 0) <= kept and not path.endswith(("_last_checkpoint", ".crc", ".parquet")):
-                    self.shared.put(path, data)  # in one step: who writes between two of them is lost on any disk
+                    self.shared.put(path, data)  # in one step: a commit between two copies would be lost on any store
             last = self.scheduler.step
             with contextlib.suppress(CorruptTableError):  # judged at the end
                 self._commit_some(DeltaTable.open(store, environment=client.environment()), client, rng.randrange(3))
@@ -136,7 +136,7 @@ class LostTableSimulation(Simulation):
         while True:
             try:
                 return DeltaTable.create(store, _OTHER, environment=client.environment())
-            except (TableExistsError, CommitConflictError):  # a commit came in just then
+            except (TableExistsError, CommitConflictError):  # a writer committed in between
                 self._delete(store, client.random)
 
     def _commit_some(self, table: DeltaTable, client: Client, number: int) -> None:
@@ -182,20 +182,20 @@ class LostTableSimulation(Simulation):
         return found
 
     def _is_excused(self, record: Operation) -> bool:
-        """Whether nothing could be known of its commit: it was not answered, or stays in another table's log with an
-        error that says so, or, over a network, was written after a check of a log that was deleted since."""
+        """Whether the outcome of this commit cannot be judged: it was not answered; it stays in another table's log and
+        the error says so; or, on a remote store, it was written after a check of a log that was deleted since."""
         landed = self._landed(record)
         if record.outcome in ("unknown", "killed") or record.error == CommitStateUnknownError.__name__:
             return True
         if not self.far or landed is None or self._lost is None:
             return False
         looks = [step for step in self._heads.get(record.client, ()) if step < landed]
-        # Checks that are made in threads are not steps.
+        # Checks made in threads are not steps.
         look = max([record.invoked, *looks])
         return self._lost[0] <= landed and self._lost[1] >= look
 
     def _landed(self, record: Operation) -> int | None:
-        """The step at which its commit was created."""
+        """The step at which the commit of this operation was created."""
         seen = (each for each in self.shared.sightings if _token(each.data) == record.token)
         return min((int(each.at) for each in seen), default=None)
 
@@ -260,5 +260,5 @@ def _torn(log: Mapping[int, bytes]) -> list[Violation]:
 
 
 def run_lost_table(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as of LostTableSimulation."""
+    """Run and judge one schedule; options as in LostTableSimulation."""
     return LostTableSimulation(seed, **options).run()

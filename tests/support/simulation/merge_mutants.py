@@ -23,7 +23,7 @@ from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_mutants import without_ids
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# Of modules whose inside is looked into, which mypy need not follow.
+# The mutants patch private attributes of these modules, so mypy sees them as Any.
 merge: Any = merge_module
 condition: Any = condition_module
 scan: Any = scan_module
@@ -36,27 +36,27 @@ MUTANTS: list[Mutant] = []
 mutant = adding_to(MUTANTS, run_row_schedule)
 
 
-def _planned(patch: Patch, **changes: Any) -> None:
-    """A merge whose plan has other facts, each made of the real plan."""
-    real = merge._Plan.of
+def _change_plan(patch: Patch, **changes: Any) -> None:
+    """Change fields of the merge plan; each value is computed from the real plan."""
+    real = merge._Plan.compile
 
-    def of(*given: Any) -> Any:
+    def compile_plan(*given: Any) -> Any:
         plan = real(*given)
         return dataclasses.replace(plan, **{name: change(plan) for name, change in changes.items()})
 
-    patch.setattr(merge._Plan, "of", of)
+    patch.setattr(merge._Plan, "compile", compile_plan)
 
 
-def _uncounted(patch: Patch) -> None:
-    """Without the comparison of the rows that are written with those that were found."""
+def _skip_row_count_check(patch: Patch) -> None:
+    """Skip the comparison of the rows written with the rows found."""
     real = RowWriter.write_updates
     patch.setattr(RowWriter, "write_updates", lambda self, rows, _, rules: real(self, rows, None, rules))
 
 
-def _found(patch: Patch, change: Any) -> None:
-    """``change`` makes of what a merge has found what it stages."""
-    real = scan.TargetScan.found
-    patch.setattr(scan.TargetScan, "found", lambda self, *given: change(real(self, *given)))
+def _change_found(patch: Patch, change: Any) -> None:
+    """Stage ``change(found)`` instead of what the merge has found."""
+    real = scan.TargetScan.result
+    patch.setattr(scan.TargetScan, "result", lambda self, *given: change(real(self, *given)))
 
 
 # ---------------------------------------------------------------------------------------------- what was read
@@ -64,8 +64,8 @@ def _found(patch: Patch, change: Any) -> None:
 
 @mutant("R1", kinds=MERGES, writers=3)
 def inserts_without_having_read_the_keys(patch: Patch) -> None:
-    """As who takes rows that are only inserted for an append."""
-    real = merge._Plan.found
+    """Treats a merge with inserted rows only as an append."""
+    real = merge._Plan.find_rows
 
     def unread(self: Any, transaction: Any) -> Any:
         found = real(self, transaction)
@@ -73,7 +73,7 @@ def inserts_without_having_read_the_keys(patch: Patch) -> None:
             transaction.staged._predicates.clear()
         return found
 
-    patch.setattr(merge._Plan, "found", unread)
+    patch.setattr(merge._Plan, "find_rows", unread)
 
 
 @mutant("R1", kinds=MERGES, writers=3)
@@ -111,7 +111,7 @@ def lets_a_later_clause_decide_again(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
-    """Forgets the matches of earlier blocks; a block is one batch here."""
+    """Forgets the matches of earlier blocks; here each block is one batch."""
     real = scan.TargetScan._matches
 
     def matches(self: Any, *given: Any) -> Any:
@@ -141,7 +141,7 @@ def matches_null_keys(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def leaves_rows_alone_that_no_row_of_the_source_matches(patch: Patch) -> None:
-    _planned(patch, sides=lambda plan: dataclasses.replace(plan.sides, by_source=[]))
+    _change_plan(patch, sides=lambda plan: dataclasses.replace(plan.sides, by_source=[]))
 
 
 # --------------------------------------------------------------------------------------------- what is staged
@@ -154,19 +154,19 @@ def mixes_up_the_rows_of_the_source(patch: Patch) -> None:
         known = pc.fill_null(source, 0)
         return dataclasses.replace(found, changed=found.changed.set_column(1, "source", known))
 
-    _found(patch, reverse)
+    _change_found(patch, reverse)
 
 
 @mutant("R1", kinds=MERGES)
 def leaves_the_old_rows_of_updates(patch: Patch) -> None:
-    """Where all rows of a file change."""
+    """For files in which all rows change."""
 
     def keep(found: Any) -> Any:
         deletion = dataclasses.replace(found.deletion, whole=found.deletion.whole.slice(0, 0))
         return dataclasses.replace(found, deletion=deletion)
 
-    _found(patch, keep)
-    _uncounted(patch)
+    _change_found(patch, keep)
+    _skip_row_count_check(patch)
 
 
 @mutant("R1", kinds=MERGES, features=[])
@@ -177,7 +177,7 @@ def loses_the_other_rows_of_rewritten_files(patch: Patch) -> None:
         return real(snapshot, [dataclasses.replace(each, kept=BitMap64()) for each in changes], *given)
 
     patch.setattr(merge.matched_rows, "moved_rows", without_kept)
-    _uncounted(patch)
+    _skip_row_count_check(patch)
 
 
 @mutant("R2", kinds={"merge": 3, "add constraint": 2})
@@ -193,7 +193,7 @@ def merges_rows_past_a_constraint(patch: Patch) -> None:
 
 @mutant("R3", features=["row ids"], kinds=MERGES)
 def leaves_merged_rows_the_version_that_added_them(patch: Patch) -> None:
-    _planned(patch, commit_versions=lambda plan: None)
+    _change_plan(patch, commit_versions=lambda plan: None)
 
 
 @mutant("R3", features=["row ids"], kinds=MERGES)
@@ -223,7 +223,7 @@ def does_not_record_a_merge_that_found_nothing_to_do(patch: Patch) -> None:
     def merged(transaction: Any, asked: Any, user_metadata: Any, txn: Any) -> Any:
         if (
             not write_steps.is_recorded(transaction, txn)
-            and merge._Plan.of(transaction, asked).found(transaction).is_empty
+            and merge._Plan.compile(transaction, asked).find_rows(transaction).is_empty
         ):
             return skipped(transaction)
         return real(transaction, asked, user_metadata, txn)

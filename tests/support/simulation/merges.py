@@ -1,8 +1,8 @@
 """Merges of the schedules of ``row_simulation``: what clients draw, and what each merge means for plain rows.
 
 It shares no code with the library's merge: every row of the table is compared with every row of the source, and the
-first clause whose condition is true decides. Rows that are inserted have numbers that no row had before, so that row
-ids can be distinguished; rows match by an old number, by values, or by partition.
+first clause whose condition is true decides. Inserted rows have numbers that no row had before, so that row ids can be
+distinguished; rows match by an old number, by values, or by partition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SOURCE = pa.schema([
 
 
 class Given(NamedTuple):
-    """A row of the source. ``x``: the number of the row that is inserted for it; ``k``: that of a row it may match."""
+    """A row of the source. ``x``: the number of the row to insert for it; ``k``: the number of a target row it may
+    match."""
 
     x: int
     k: int | None
@@ -48,7 +49,8 @@ def _every(*verdicts: bool | None) -> bool | None:
 
 @dataclass(frozen=True)
 class On:
-    """A condition as SQL, what it means, and what of a row of the source decides which rows it matches."""
+    """A merge condition: as SQL, as a predicate on rows, and the part of a source row that decides which rows it
+    matches."""
 
     sql: str
     holds: Holds
@@ -74,7 +76,7 @@ ON: Sequence[On] = (
     On("s.k = t.x AND s.v > 0", lambda t, s: _every(compare(t.x, "=", s.k), compare(s.v, ">", 0)), lambda s: s.k),
     On("t.x = s.k AND t.v <= s.v", lambda t, s: _every(compare(t.x, "=", s.k), compare(t.v, "<=", s.v)), lambda s: s.k),
 )
-#: Without an equality of the sides: for merges in which rows may match several times.
+#: Without an equality between the sides, for merges in which a row may match several times.
 WIDE = On("t.v > s.v AND t.p <> s.p", lambda t, s: _every(compare(t.v, ">", s.v), compare(t.p, "<>", s.p)), lambda s: s)
 
 _CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {
@@ -97,8 +99,7 @@ _CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A clause: the method of TableMerger with its arguments, and what it makes of a row of each side; None: the row
-    is deleted."""
+    """A clause: a method of TableMerger with its arguments, and its effect on a pair of rows; None deletes the row."""
 
     group: str
     method: str
@@ -156,7 +157,7 @@ class DrawnMerge:
     cases: Sequence[Case]
 
     def run(self, table: DeltaTable, token: str, txn: tuple[str, int] | None) -> CommitResult:
-        """The merge by the library."""
+        """Run the merge with the library."""
         merger = table.merge(_as_table(self.source), self.on.sql, "s", "t", user_metadata=token, txn=txn)
         for case in self.cases:
             condition = None if case.condition is None else case.condition[0]
@@ -164,8 +165,8 @@ class DrawnMerge:
         return merger.execute()
 
     def merged(self, rows: Rows) -> Merged | None:
-        """What it changes in these rows; None where a row is matched by several, of which one would have to be
-        taken."""
+        """The effect of the merge on these rows; None if several source rows match a row and one would have to be
+        chosen."""
         of_group = {group: [case for case in self.cases if case.group == group] for group in _ACTIONS}
         lone = of_group["matched"]
         may_repeat = not lone or (len(lone) == 1 and lone[0].change is None and lone[0].condition is None)
@@ -190,7 +191,7 @@ class DrawnMerge:
 
 
 def draw_merge(rng: random.Random, first: int, rows: Rows) -> DrawnMerge:
-    """``first``: the least number that a new row may have; ``rows``: drawn values, with numbers from ``first`` on."""
+    """Draw a merge. ``first``: the least number of a new row; ``rows``: drawn values, numbered from ``first``."""
     on, wanted = rng.choice(ON), {"matched": 2, "not matched": 2, "not matched by source": 1}
     form = rng.random()
     if form < 0.2:
@@ -204,7 +205,7 @@ def draw_merge(rng: random.Random, first: int, rows: Rows) -> DrawnMerge:
         on = WIDE
     if not cases:
         cases = [Case("not matched", *_ACTIONS["not matched"][0])]
-    # Old rows, those of the operations before, and those that others may be adding.
+    # Old rows, rows of earlier operations, and rows that others may be adding.
     numbers = [100 * n + at for n in range(1, 5) for at in range(4)]
     numbers += [1000 * n + at for n in range(1, first // 1000 + 3) if n != first // 1000 for at in range(2)]
     source = [

@@ -1,10 +1,10 @@
-"""The library beside a small model of a table, driven by Hypothesis: whatever the steps, both say the same.
+"""The library beside a small model of a table, driven by Hypothesis: both must agree after any sequence of steps.
 
     TestTable = state_machine(examples=300, steps=50)
 
-``Model`` says in plain Python what a table is: rows, columns, properties, application versions, and a time for each
-version. It shares no code with the library. ``TableMachine`` does each step to both and compares what they answer;
-between the steps its clock jumps by up to a day, handles are opened anew, and hints, checkpoints and checksums are
+``Model`` describes a table in plain Python: rows, columns, properties, application versions, and a time for each
+version. It shares no code with the library. ``TableMachine`` applies each step to both and compares the answers;
+between the steps its clock jumps by up to a day, handles are reopened, and hints, checkpoints and checksums are
 damaged or deleted, none of which may change an answer. Needs hypothesis.
 """
 
@@ -33,7 +33,7 @@ DAY_MS = 86_400_000
 ENABLE = "delta.enableInCommitTimestamps"
 KEYS = ("custom.a", "custom.b")
 APPS = ("app0", "app1")
-#: How often each step was made, for reports.
+#: How often each step was taken, for reports.
 STEPS: collections.Counter[str] = collections.Counter()
 
 Row = dict[str, Any]
@@ -41,14 +41,14 @@ Row = dict[str, Any]
 
 @dataclass
 class Version:
-    """A table at one version: rows by their ``x``, which no two rows ever written share."""
+    """A table at one version: rows keyed by ``x``, which is unique among all rows ever written."""
 
     rows: dict[int, Row]
     columns: list[str]
     properties: dict[str, str]
     apps: dict[str, int]
-    timed: bool  # in-commit timestamps are on
-    timed_since: int  # the version from which on they have been, when they are
+    timed: bool  # whether in-commit timestamps are enabled
+    timed_since: int  # the version that enabled them, if they are enabled
     ict_ms: int | None
     file_ms: int
 
@@ -64,7 +64,7 @@ class Model:
         return self.versions[-1]
 
     def commit(self, clock_ms: int, timed: bool | None = None, **changes: Any) -> Version:
-        """The next version: as the last one, but for ``changes``."""
+        """Append a version: a copy of the latest one with ``changes``."""
         last, number = self.latest, len(self.versions)
         new = copy.copy(last)
         for name, value in changes.items():
@@ -80,8 +80,8 @@ class Model:
         return new
 
     def times(self) -> list[int]:
-        """The time that counts for each version, increasing: in-commit timestamps from where they are on, and file
-        times before that, each at least 1 ms after the last."""
+        """The effective time of each version, strictly increasing: in-commit timestamps once they are enabled, file
+        times before that, each at least 1 ms after the previous."""
         if not self.latest.timed:
             return self._file_times()
         since = self.latest.timed_since
@@ -89,7 +89,7 @@ class Model:
         return self._file_times()[:since] + [stamp for stamp in stamps if stamp is not None]
 
     def at(self, timestamp_ms: int) -> int | None:
-        """The version that was current then; None before the first."""
+        """The version that was current at this time; None before the first."""
         found = [number for number, time in enumerate(self.times()) if time <= timestamp_ms]
         return found[-1] if found else None
 
@@ -101,14 +101,14 @@ class Model:
 
 
 class TableMachine(RuleBasedStateMachine):
-    """Each rule is a step. A new operation of the library is a new rule here and what it does to the model."""
+    """Each rule is a step. A new operation of the library needs a rule here with its effect on the model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock_ms = START_MS
         self.model = Model()
         self.next_x = 0
-        self.damaged: dict[int, str] = {}  # checkpoints, by version
+        self.damaged: dict[int, str] = {}  # checkpoints by version
         self.store = WatchedStore(lambda: self.clock_ms)
         self.environment = seeded_environment("model", lambda: self.clock_ms)
 
@@ -136,7 +136,7 @@ class TableMachine(RuleBasedStateMachine):
         return pa.Table.from_pylist(list(rows.values()), pa.schema(types)), rows
 
     def do(self, run: Any, **changes: Any) -> Any:
-        """A step of the library that must make the commit ``changes``."""
+        """Run a step that must commit ``changes``."""
         with quiet():
             result = run()
         expected = self.model.commit(self.clock_ms, **changes)
@@ -145,7 +145,7 @@ class TableMachine(RuleBasedStateMachine):
         return result
 
     def nothing(self, run: Any) -> None:
-        """A step of the library that must find that there is nothing to do."""
+        """Run a step that must find nothing to do."""
         with quiet():
             assert run().skipped
 
@@ -205,7 +205,7 @@ class TableMachine(RuleBasedStateMachine):
         if not wanted:
             return
         x = wanted[choice % len(wanted)]
-        # The new row must fulfil the condition too, so it is above all others.
+        # The new row must satisfy the condition too, so its number is the greatest.
         data, rows = self.new_rows(1, self.model.latest.columns)
         left = {key: row for key, row in self.model.latest.rows.items() if key != x}
         where = f"x = {x} or x = {next(iter(rows))}"
@@ -247,7 +247,7 @@ class TableMachine(RuleBasedStateMachine):
         try:
             self.table.checkpoint()
         except InvalidCheckpointError:
-            # Only where a damaged one lies: then what the error says to do must help.
+            # Only if a checkpoint is damaged: then the remedy that the error names must work.
             self.store.delete(self.damaged.pop(len(self.model.versions) - 1))
             self.table.checkpoint()
 
@@ -263,7 +263,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(damage=st.sampled_from(["delete", "cut", "garbage"]), what=st.sampled_from(["hint", "checkpoint", "crc"]))
     def damage(self, damage: str, what: str) -> None:
-        """Of files that only make things faster the newest is damaged; then a new process looks."""
+        """Damage the newest of the files that only speed up reading; then a new process reads the table."""
         ending = {"hint": "_last_checkpoint", "checkpoint": ".checkpoint.parquet", "crc": ".crc"}[what]
         paths = sorted(path for path in self.store.paths() if path.endswith(ending))
         if not paths:
@@ -301,7 +301,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.snapshot(timestamp=wanted).version == expected
 
     def compare(self, version: int, table: DeltaTable) -> None:
-        """What the library says about a version against what the model says."""
+        """Compare what the library and the model say about a version."""
         expected = self.model.versions[version]
         with quiet():
             snapshot = table.snapshot(version)
@@ -322,7 +322,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.version == len(self.model.versions) - 1
 
     def teardown(self) -> None:
-        """A new process sees every version as the model does, and the checker has nothing against the log."""
+        """A new process sees every version as the model does, and the checker finds no violation in the log."""
         if not self.model.versions:
             return
         STEPS["examples"] += 1
@@ -337,7 +337,7 @@ class TableMachine(RuleBasedStateMachine):
 
 
 def state_machine(examples: int, steps: int, *, derandomize: bool = True, shrink: bool = True) -> Any:
-    """TableMachine as a unittest.TestCase. ``derandomize``: the same examples in each run. ``shrink``: look for a
+    """TableMachine as a unittest.TestCase. ``derandomize``: the same examples in every run. ``shrink``: look for a
     shorter example of a failure, which may take minutes."""
     case = TableMachine.TestCase
     case.settings = settings(

@@ -1,12 +1,12 @@
-"""Faults put into the real commit code on purpose: what does not find them proves little.
+"""Faults put into the real commit code on purpose: a simulation that does not find them proves little.
 
-Every mutant replaces a function or a method of the library (or wraps the store) in a way that a writer of such code
-might have got wrong, and that real ones have. It must be found within MAX_SEEDS schedules, by an invariant that says
-what is wrong, and the same schedules of the unchanged code must be clean.
+Every mutant replaces a function or a method of the library (or wraps the store) by a mistake that writers of such code
+could make, and have made. An invariant that names the mistake must find it within MAX_SEEDS schedules, and the same
+schedules must be clean with the unchanged code.
 
     seed, violations = find(commit_mutants.MUTANTS[0])
 
-They reach into the library's inside, so they belong to one version of it.
+Mutants patch private code, so they have to follow its changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SEEDS = 400
 
 @functools.cache
 def known_seeds() -> dict[str, list[int]]:
-    """By name of a mutant, the seeds that have found it."""
+    """The seeds that have found each mutant, by its name."""
     lines = Path(__file__).with_name("mutant_seeds.txt").read_text().splitlines()
     known: dict[str, list[int]] = {}
     for name, seed in (line.split() for line in lines if not line.startswith("#")):
@@ -36,7 +36,7 @@ def known_seeds() -> dict[str, list[int]]:
 
 
 class Patch:
-    """Attributes that are put back, and what the schedules of this mutant are run with."""
+    """Attributes that are restored afterwards, and the options of the schedules for this mutant."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``apply`` makes the change; ``invariants``: any of these must be found broken, in schedules that ``run`` runs."""
+    """``apply`` installs the defect. ``run`` must find one of ``invariants`` broken."""
 
     name: str
     apply: Callable[[Patch], None]
@@ -63,7 +63,7 @@ class Mutant:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[dict[str, Any]]:
-        """The library with this defect, inside the block; what schedules are to be run with."""
+        """Install the defect for the duration of the block; yields the options for its schedules."""
         patch = Patch(dict(self.options))
         try:
             self.apply(patch)
@@ -77,8 +77,7 @@ Run = Callable[..., ScheduleResult]
 
 
 def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Apply], Apply]]:
-    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``, with ``run=`` where its schedules are not
-    the usual ones."""
+    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``; ``run=`` replaces the usual schedules."""
 
     def mutant(*invariants: str, run: Run = usual, **options: Any) -> Callable[[Apply], Apply]:
         def register(apply: Apply) -> Apply:
@@ -91,13 +90,13 @@ def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Appl
 
 
 def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]] | None:
-    """A seed that finds the mutant and what it finds: the known one, else the first; None when none does."""
+    """A seed that finds the mutant, and the violations: the known seed, else the first; None if no seed finds it."""
     with each.applied() as options:
         for seed in [*known_seeds().get(each.name, ()), *range(max_seeds)]:
             try:
                 result = each.run(seed, **options)
             except ScheduleStuckError:
-                continue  # it hangs, but nothing is known to be wrong yet
+                continue  # the schedule hangs, which is no violation yet
             if each.invariants & {violation.invariant for violation in result.violations}:
                 return seed, result.violations
     return None

@@ -15,7 +15,7 @@ from deltalog.write.staged_actions import StagedActions
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# Of modules whose inside is looked into, which mypy need not follow.
+# The mutants patch private attributes of these modules, so mypy sees them as Any.
 optimize: Any = optimize_module
 conflicts: Any = conflicts_module
 KINDS = {"append": 2, "delete": 3, "update": 2, "optimize": 6}
@@ -25,8 +25,8 @@ MUTANTS: list[Mutant] = []
 mutant = adding_to(MUTANTS, run_row_schedule)
 
 
-def _uncounted(patch: Patch) -> None:
-    """Without the comparison of the rows that are written with those that are live."""
+def _skip_row_count_check(patch: Patch) -> None:
+    """Skip the comparison of the rows written with the live rows."""
     patch.setattr(BinWriter, "check_rows", lambda *given: None)
 
 
@@ -34,7 +34,7 @@ def _uncounted(patch: Patch) -> None:
 def loses_the_last_rows_of_a_bin(patch: Patch) -> None:
     real = BinWriter.conformed
     patch.setattr(BinWriter, "conformed", lambda self, batches: real(self, list(batches)[:-1]))
-    _uncounted(patch)
+    _skip_row_count_check(patch)
 
 
 @mutant("R1", kinds=KINDS, features=["vectors"])
@@ -47,7 +47,7 @@ def brings_back_rows_that_vectors_delete(patch: Patch) -> None:
         return real(writer, files.set_column(column, field, pa.nulls(files.num_rows, field.type)))
 
     _replaced(patch, rewritten)
-    _uncounted(patch)
+    _skip_row_count_check(patch)
 
 
 def _replaced(patch: Patch, rewritten: Any) -> None:
@@ -56,7 +56,7 @@ def _replaced(patch: Patch, rewritten: Any) -> None:
 
 @mutant("R1", kinds=KINDS, writers=3)
 def does_not_see_that_another_writer_has_changed_its_files(patch: Patch) -> None:
-    """Neither by the conflict rules."""
+    """The conflict rules do not see it either."""
     patch.setattr(optimize._Batch, "_leave_out_changed", lambda self, latest: None)
     real = conflicts._check_removed
 
@@ -92,7 +92,7 @@ def leaves_the_old_files(patch: Patch) -> None:
 
 @mutant("R1", kinds=KINDS)
 def puts_rows_of_several_partitions_into_one(patch: Patch) -> None:
-    """As who bins files by size alone."""
+    """Bins files by size alone."""
     real = optimize.small_or_sparse
 
     def alone(files: pa.Table, target_bytes: int) -> Any:
@@ -108,8 +108,8 @@ def puts_rows_of_several_partitions_into_one(patch: Patch) -> None:
 
 
 def _without_ids(patch: Patch) -> None:
-    """Rows are read, and so written, without the columns that keep their ids: to leave these out of the new file alone
-    is refused, since they would be lost."""
+    """Read and write rows without the columns that materialize their ids. Leaving these out of the new file alone is
+    refused, since the ids would be lost."""
     real = BinWriter.of
 
     def of(*given: Any) -> BinWriter:

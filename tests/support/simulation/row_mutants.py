@@ -29,14 +29,14 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
-# Of modules whose inside is looked into, which mypy need not follow.
+# The mutants patch private attributes of these modules, so mypy sees them as Any.
 commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
 update: Any = update_module
 table_verbs: Any = table_module
 scan: Any = scan_module
-# The library as it is, for mutants that change only a part of a call.
+# The original functions, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
 REAL_CHECK_REMOVED: Any = conflicts._check_removed
 REAL_REBASE: Any = commit.rebase
@@ -45,12 +45,12 @@ REAL_REBASE: Any = commit.rebase
 MUTANTS: list[Mutant] = []
 
 _adding = adding_to(MUTANTS, run_row_schedule)
-# Those of merges and of optimizations are in merge_mutants and optimize_mutants.
+# Mutants of merges and of optimizations are in merge_mutants and optimize_mutants.
 OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
-# Of a race that few schedules have: three writers that survive, and take turns at random.
+# For a race that few schedules have: three writers that survive and take turns at random.
 CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
 
 
@@ -80,7 +80,7 @@ def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
 
 @mutant("R1", features=["vectors"], kinds={"delete": 3, "update": 2}, **CROWDED)
 def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
-    """As who merges vectors when planning, and lets a file that only lost rows pass."""
+    """Merges deletion vectors when planning, and accepts a file that has only lost rows since."""
 
     def unmasked(winner: Any) -> Any:
         masked = {add.path for add in winner.adds if add.deletion_vector is not None}
@@ -198,14 +198,14 @@ def plans_on_what_it_remembers(patch: Patch) -> None:
 UPDATES = {"append": 1, "update": 3}
 
 
-def _changed(patch: Patch, change: Any) -> None:
-    """``change`` makes of what an update is to do what it does."""
-    real = update._RowUpdate.of
-    patch.setattr(update._RowUpdate, "of", lambda *given: change(real(*given)))
+def _change_update(patch: Patch, change: Any) -> None:
+    """Replace the plan of an update by ``change(plan)``."""
+    real = update._RowUpdate.compile
+    patch.setattr(update._RowUpdate, "compile", lambda *given: change(real(*given)))
 
 
 def without_ids(patch: Patch) -> None:
-    """Rows with new values are written without the columns that keep their ids."""
+    """Write rows with new values without the columns that materialize their ids."""
     real = matched_rows.moved_rows
 
     def moved(snapshot: Any, changes: Any, new_rows: Any = None, *given: Any) -> Any:
@@ -217,8 +217,8 @@ def without_ids(patch: Patch) -> None:
     patch.setattr(matched_rows, "moved_rows", moved)
 
 
-def _uncounted(patch: Patch) -> None:
-    """Without the comparison of the rows that are written with those that were found."""
+def _skip_row_count_check(patch: Patch) -> None:
+    """Skip the comparison of the rows written with the rows found."""
     real = RowWriter.write_copies
     patch.setattr(RowWriter, "write_copies", lambda self, rows, _: real(self, rows, None))
 
@@ -233,7 +233,7 @@ def updates_all_rows_of_a_file(patch: Patch) -> None:
         return dataclasses.replace(found, matches=matches)
 
     patch.setattr(rewrite, "plan", plan)
-    _uncounted(patch)
+    _skip_row_count_check(patch)
 
 
 @mutant("R1", kinds=UPDATES)
@@ -244,17 +244,17 @@ def leaves_the_rows_of_whole_files_out_of_an_update(patch: Patch) -> None:
         return real(snapshot, [each for each in changes if each.changed is not None], *given)
 
     patch.setattr(matched_rows, "moved_rows", of_parts)
-    _uncounted(patch)
+    _skip_row_count_check(patch)
 
 
 @mutant("R2", kinds={"update": 3, "add constraint": 2})
 def updates_rows_past_a_constraint(patch: Patch) -> None:
-    _changed(patch, lambda found: dataclasses.replace(found, rules=NO_RULES))
+    _change_update(patch, lambda found: dataclasses.replace(found, rules=NO_RULES))
 
 
 @mutant("R3", features=["row ids"], kinds=UPDATES)
 def leaves_updated_rows_the_version_that_added_them(patch: Patch) -> None:
-    _changed(patch, lambda found: dataclasses.replace(found, commit_versions=None))
+    _change_update(patch, lambda found: dataclasses.replace(found, commit_versions=None))
 
 
 @mutant("R3", features=["row ids"], kinds=UPDATES)

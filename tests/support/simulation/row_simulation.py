@@ -3,9 +3,9 @@
     result = run_row_schedule(seed=7)
     assert not result.violations, result.report()
 
-As ``simulation``, of which this is a variant: several clients delete, update, merge, replace, restore, move rows,
-alter the table and tidy its log, on a small partitioned table with real rows. The seed says which table features are
-on. The judge is ``rows``, beside the checker.
+A variant of ``simulation``: several clients delete, update, merge, replace, restore and move rows, alter the table and
+clean up its log, on a small partitioned table with real rows. The seed chooses the table features. ``rows`` judges the
+result, beside the checker.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from tests.support.simulation.simulation import ScheduleResult, Simulation
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])
 PARTITIONS = ("a", "b", None)
 VALUES, RARE_VALUES = (0.0, 1.0, 2.0, 3.0, None), (4.0, float("nan"))
-#: What any client may add, by name. Rows that break the first are rare, so that most tables can have it.
+#: Constraints that any client may add, by name. Rows that break the first are rare, so that most tables can have it.
 CONSTRAINTS: Mapping[str, Where] = {
     "small": either(compared("v", "<=", 3), is_null("v")),
     "other": either(compared("v", "<>", 2), is_null("v")),
 }
-#: What clients do, and how often in proportion.
+#: What clients do: operations and their weights.
 ROW_KINDS: Mapping[str, int] = {
     "append": 16,
     "delete": 16,
@@ -77,7 +77,7 @@ ROW_KINDS: Mapping[str, int] = {
     "compact log": 2,
     "clean up log": 2,
 }
-#: Properties of new tables, each on in half of the schedules.
+#: Properties of new tables; each is set in half of the schedules.
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "vectors": {"delta.enableDeletionVectors": "true"},
     "changes": {"delta.enableChangeDataFeed": "true"},
@@ -88,12 +88,12 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 }
 _TABLES = ("on", "late", "off")
 DAY_MS = 86_400_000
-# What the table may refuse: rows that break a rule, columns that are gone, versions whose log was cleaned up.
+# Errors that the table may raise: rows that break a rule, dropped columns, versions whose log was cleaned up.
 _REFUSALS = (CallError, NotFoundError, MissingVersionError)
 
 
 class RowSimulation(Simulation):
-    """One schedule. ``features`` (of FEATURES) narrows what the seed would choose; the rest as Simulation."""
+    """One schedule. ``features`` (of FEATURES) fixes what the seed would choose; other options as in Simulation."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class RowSimulation(Simulation):
         return len(self._before)
 
     def _fill(self, table: DeltaTable, rng: random.Random) -> None:
-        """Some versions with rows, the first three of them days old and with a checkpoint, so that the log can be
+        """Write some versions with rows; the first three are days old and have a checkpoint, so that the log can be
         cleaned up."""
         for number in range(4):
             if number == 2:
@@ -178,7 +178,7 @@ class RowSimulation(Simulation):
             def once(table: DeltaTable) -> CommitResult | None:
                 return operation(table, record.token)
 
-            record.repeated = again or kind == "optimize"  # commits again without what others have changed
+            record.repeated = again or kind == "optimize"  # commits again without the files that others have changed
             result = table.retrying(once, retry_count=2) if again else once(table)
             if result is not None and result.skipped:
                 record.read_version = result.version
@@ -187,7 +187,7 @@ class RowSimulation(Simulation):
         self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
 
     def _crash(self, client: Client, error: str, kind: str = "read") -> None:
-        # Of a version that was read while the log was cleaned up.
+        # The version was read while the log was cleaned up.
         of_lost = ("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")
         if kind != "read" or not error.startswith(of_lost):
             super()._crash(client, error, kind)
@@ -196,7 +196,7 @@ class RowSimulation(Simulation):
 
     def _history(self) -> History:
         history = super()._history()
-        # What was cleaned up counts as well: rows are judged from the first version on.
+        # Versions that were cleaned up count as well: rows are judged from the first version on.
         history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
         return history
 
@@ -206,11 +206,11 @@ class RowSimulation(Simulation):
             return violations + self._judge_rows()
         except Exception:
             if violations:
-                return violations  # of a log that is broken the rows need not make sense
+                return violations  # the rows of a broken log need not make sense
             raise
 
     def _content(self, path: str) -> bytes:
-        """A file of any version."""
+        """The bytes of a file of any version."""
         return self.shared.get(path)
 
     def _first_readable(self) -> int:
@@ -230,13 +230,13 @@ class RowSimulation(Simulation):
                     if rows != sorted(map(str, seen[version].rows)):
                         found.append(Violation("R5", f"a scan gives {rows}", version))
             if "changes" in self.features and first == 0:
-                with contextlib.suppress(SchemaMismatchError):  # a column that was restored away
+                with contextlib.suppress(SchemaMismatchError):  # a restore has removed the column
                     found += [Violation("R4", wrong) for wrong in check_changes(seen, 0, _changes(table))]
         return found
 
 
 class Turn:
-    """What one operation draws. ``plan`` is None where rows do not matter."""
+    """What one operation draws. ``plan`` is None if rows do not matter."""
 
     def __init__(self, rng: random.Random, first: int, features: Sequence[str]) -> None:
         self.random = rng
@@ -276,7 +276,7 @@ def _append(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _append_last(turn: Turn, table: DeltaTable) -> Operate:
-    """A row that no table refuses."""
+    """Append a row that no table refuses."""
     rows = frozenset([Row(turn.first, "a", 0.0)])
     turn.plan = Plan("append", rows)
     return lambda table, token: table.append(_as_table(rows).drop(["e"]), user_metadata=token)
@@ -290,7 +290,7 @@ def _delete(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
 
 
-#: What an update makes of a row: the arguments of ``update``, and what they mean for a row.
+#: Updates: the arguments of ``update``, and their effect on a row.
 UPDATES: Sequence[tuple[Mapping[str, Any], Callable[[Row], Row]]] = (
     ({"updates": {"v": "v + 1"}}, lambda row: row._replace(v=row.v + 1 if isinstance(row.v, float) else row.v)),
     ({"updates": {"V": "CASE WHEN v > 1 THEN 0 ELSE 3 END"}}, lambda row: row._replace(v=_swapped(row.v))),
@@ -345,7 +345,7 @@ def _restore(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _move(turn: Turn, table: DeltaTable) -> Operate:
-    """Rows of some files written together, as OPTIMIZE does."""
+    """Write the rows of some files together, as OPTIMIZE does."""
     where = turn.where().sql
 
     def move(table: DeltaTable, token: str) -> CommitResult | None:
@@ -371,7 +371,7 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _optimize(turn: Turn, table: DeltaTable) -> Operate:
-    """Small files combined, or vectors purged, of some partitions; what others change meanwhile is left out."""
+    """Combine small files or purge deletion vectors in some partitions; files changed meanwhile are left out."""
     where = turn.random.choice((None, None, "p = 'a'", "p <> 'a' OR p IS NULL"))
     size = turn.random.choice((None, None, 2000))
 
@@ -394,7 +394,7 @@ def _add_constraint(turn: Turn, table: DeltaTable) -> Operate:
 
 def _drop_constraint(turn: Turn, table: DeltaTable) -> Operate:
     def drop(table: DeltaTable, token: str) -> CommitResult | None:
-        """The first that is there."""
+        """Drop the first of these that exists."""
         dropped = (table.drop_constraint(name, if_exists=True, user_metadata=token) for name in CONSTRAINTS)
         return next((result for result in dropped if not result.skipped), None)
 
@@ -414,7 +414,7 @@ def _alter(turn: Turn, table: DeltaTable) -> Operate:
     if "row ids later" in turn.features:
         row_ids = {"delta.enableRowTracking": "true"}
         choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
-    if "mapped" in turn.features and "changes" not in turn.features:  # whose reader needs one schema
+    if "mapped" in turn.features and "changes" not in turn.features:  # its reader needs one schema
         choices += [
             lambda table, token: table.rename_column("e", "e2", user_metadata=token),
             lambda table, token: table.rename_column("e2", "e", user_metadata=token),
@@ -438,7 +438,7 @@ def _clean_up_log(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _beside(tidy: Callable[[], object]) -> None:
-    """Not a commit: it may fail, but must do no harm."""
+    """Runs an operation that is not a commit: it may fail, but must do no harm."""
     try:
         tidy()
     except StoreError:
@@ -474,7 +474,7 @@ def _draw(rng: random.Random, first: int, number: int, rare: float) -> Rows:
 
 
 def drawn(rng: random.Random, first: int, number: int, rare: float) -> pa.Table:
-    """Rows as a table has them, of which the first has the id ``first``; ``rare``: how often a value is a rare one."""
+    """Rows of a table, the first with the id ``first``; ``rare``: the probability of a rare value."""
     return _as_table(_draw(rng, first, number, rare))
 
 
@@ -502,5 +502,5 @@ def _changes(table: DeltaTable) -> dict[int, list[tuple[str, Row]]]:
 
 
 def run_row_schedule(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as of RowSimulation."""
+    """Run and judge one schedule; options as in RowSimulation."""
     return RowSimulation(seed, **options).run()

@@ -1,26 +1,26 @@
-"""Judges the rows of a table: what each operation means for a plain list of rows, and what the log and the files say.
+"""Judges the rows of a table: compares the effect of each operation on a plain list of rows with the log and the files.
 
-As ``deltalog.testing.checker`` it shares no code with the library: commits are JSON, data files are read by pyarrow
-alone, deletion vectors are decoded here. A row is a number that no other row has, with a partition, a value that
-predicates use and a column that may be renamed or dropped.
+Like ``deltalog.testing.checker`` it shares no code with the library: commits are JSON, data files are read by pyarrow
+alone, deletion vectors are decoded here. A row has a unique number, a partition, a value that predicates use, and a
+column that may be renamed or dropped.
 
     violations = judge_rows(initial, log, store.get, plans, results)
 
 The invariants, beside those of the checker:
 
 ====  =======================================================================================================
-R1    Serial: the rows of each version are those of the version before, changed as its operation says. At
-      WriteSerializable rows of blind appends that the operation need not have read may be left as they are, but for
-      a restore. What is restored has the metadata domains of then.
-R2    Rules: no version has a row that breaks a constraint which the version has.
-R3    Row ids: every live row has one that no other has, not above the high-water mark, which never falls. A row keeps
-      it and the version that added or updated it wherever it is moved, also when it comes back.
-R4    Changes: those that the change data feed tells of a version make its rows of the rows before, and do not tell
-      of rows that were only moved.
-R5    Scans: the library reads the rows that are there.
-R6    Nothing to do: an operation that made no commit had nothing to do at a version it can have read, nor a run to
-      record. A merge that was refused found a row that several match.
-R7    A commit that calls itself a blind append is one, and one whose operation moves rows changes none.
+R1    Serial: the rows of each version are the rows of the previous version, changed by its operation. At
+      WriteSerializable an operation other than a restore may leave rows of blind appends alone that it need not have
+      read. A restore also brings back the metadata domains of its version.
+R2    Rules: no version has a row that breaks one of its constraints.
+R3    Row ids: every live row has a unique id, not above the high-water mark, which never falls. A row keeps its id and
+      the version that added or updated it wherever it is moved, also when it is restored.
+R4    Changes: the change data feed of a version turns the previous rows into its rows, and omits rows that were only
+      moved.
+R5    Scans: the library reads exactly the live rows.
+R6    Nothing to do: if an operation committed nothing, it had nothing to do at a version it can have read, and no
+      application version to record. If a merge was refused, several source rows matched a row.
+R7    Operations: a commit that claims to be a blind append is one, and an operation that moves rows changes none.
 ====  =======================================================================================================
 """
 
@@ -56,7 +56,7 @@ Value = float | str | None
 
 
 class Row(NamedTuple):
-    """``v`` is a number, None, or "nan", so that rows that are alike are equal."""
+    """``v`` is a number, None, or "nan", so that equal rows compare equal."""
 
     x: int
     p: str | None
@@ -64,12 +64,12 @@ class Row(NamedTuple):
 
 
 Rows = frozenset[Row]
-EXTRA_FACTOR = 7  # what the column that comes and goes has, where it is there: x times this
+EXTRA_FACTOR = 7  # the value of the column that comes and goes, if it exists: x times this
 
 
 @dataclass(frozen=True)
 class Where:
-    """A condition as SQL text, and as what it means: true, false or None for a row."""
+    """A condition as SQL, and as a predicate: true, false or None for a row."""
 
     sql: str
     holds: Callable[[Row], bool | None] = field(compare=False)
@@ -79,14 +79,14 @@ class Where:
 
 
 def compared(column: str, operator: str, value: float | str) -> Where:
-    """A comparison as SQL has it: null compares to nothing, NaN is equal to itself and above all numbers."""
+    """A comparison with SQL semantics: null compares to nothing; NaN is equal to itself and greater than any number."""
     literal = f"'{value}'" if isinstance(value, str) else str(value)
 
     return Where(f"{column} {operator} {literal}", lambda row: compare(getattr(row, column), operator, value))
 
 
 def compare(one: Value, operator: str, other: Value) -> bool | None:
-    """The verdict of a comparison of two values."""
+    """The result of comparing two values."""
     if one is None or other is None:
         return None
     left, right = _order(one), _order(other)
@@ -120,7 +120,7 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge does to rows. ``updated``: by old row, the new one."""
+    """The effect of a merge on rows. ``updated``: the new row by old row."""
 
     updated: Mapping[Row, Row]
     deleted: Rows
@@ -129,8 +129,9 @@ class Merged:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operation is to do. ``version``: the one that a restore brings back. ``txn``: as the verbs have it.
-    ``change``: what an update makes of a row. ``merge``: what a merge does to rows, None where it must refuse them."""
+    """What an operation is to do. ``version``: the version a restore brings back. ``txn``: as in the public methods.
+    ``change``: the effect of an update on a row. ``merge``: the effect of a merge on rows, None if it must refuse
+    them."""
 
     kind: Kind
     rows: Rows = frozenset()
@@ -142,12 +143,12 @@ class Plan:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the new rows are what they may be."""
+        """Whether all new rows satisfy the condition of a replace."""
         where = self.where
         return self.kind != "replace where" or where is None or where.matching(self.rows) == self.rows
 
     def replaced(self, rows: Rows) -> Rows:
-        """Those of ``rows`` that go."""
+        """The rows of ``rows`` that the operation removes."""
         if self.kind in ("append", "keep"):
             return frozenset()
         if self.kind == "replace partitions":
@@ -156,8 +157,7 @@ class Plan:
         return rows if self.where is None else self.where.matching(rows)
 
     def after(self, rows: Rows, then: Rows) -> Rows | None:
-        """The rows after the operation, None where it must refuse these; ``then`` are those of the version that is
-        brought back."""
+        """The rows after the operation, None if it must refuse these; ``then``: the rows of the restored version."""
         if self.kind == "merge":
             merged = self.merge(rows)
             if merged is None:
@@ -171,9 +171,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Seen:
-    """A version as the log and the files have it. ``ids``: row id and commit version of each row, by its number;
-    ``came_with``: which commit versions it may have, by its number; ``mark``: the high-water mark, None before there is
-    one; ``domains``: the metadata domains of users; ``kind``: of the operation that made it, None if not known."""
+    """A version according to the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
+    the commit versions that a row may have, by row number; ``mark``: the high-water mark, None if there is none yet;
+    ``domains``: the user metadata domains; ``kind``: of the operation that committed it, None if not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -195,9 +195,9 @@ def judge_rows(
     constraints: Mapping[str, Where],
     level: str,
 ) -> tuple[list[Violation], dict[int, Seen]]:
-    """All broken invariants but R4 and R5, and the readings of each version.
+    """All broken invariants but R4 and R5, and the state of each version.
 
-    The first ``initial`` versions are taken as they are. ``plans`` by token of the operation; ``constraints`` are all
+    The first ``initial`` versions are not judged. ``plans`` by token of the operation; ``constraints`` are all
     that any operation may add, by name; ``level`` is the isolation level of the table.
     """
     judge = _Judge(initial, log, get, plans, operations, constraints, level)
@@ -209,7 +209,7 @@ def judge_rows(
 
 
 def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Sequence[tuple[str, Row]]]) -> list[str]:
-    """R4: what is wrong with the changes of each version after ``first``: (kind of change, row)."""
+    """Check R4 for each version after ``first``, whose changes are (kind of change, row)."""
     wrong = []
     for version in range(first + 1, max(seen) + 1):
         rows = set(seen[version - 1].rows)
@@ -220,7 +220,7 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and kind != "restore"  # which tells of whole files
+        moved = set(deleted) & set(inserted) and kind != "restore"  # the version changes whole files
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
             wrong.append(f"version {version}: changes of kinds that are not those of a {kind}")
@@ -292,8 +292,8 @@ class _Judge:
         return frozenset(rows), ids
 
     def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
-        """Which versions may have added or updated each row of a version. There are several where an update may have
-        left a row as it is, or not have read it."""
+        """The versions that may have added or updated each row of a version. There are several if an update may have
+        left a row unchanged or need not have read it."""
         plan = self._plans.get(commit.token or "")
         before = self.seen.get(version - 1)
         known = {} if before is None else dict(before.came_with)
@@ -314,7 +314,7 @@ class _Judge:
         if self._level != "WriteSerializable":
             known.update({row.x: frozenset((version,)) for row in (() if merged is None else merged.updated)})
             return
-        # Which rows were matched depends on which it need not have read.
+        # Which rows matched depends on the appends it need not have read.
         known.update({row.x: known[row.x] | {version} if row in rows else frozenset((version,)) for row in before})
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7
@@ -367,7 +367,7 @@ class _Judge:
         self.blame("R1", f"{what} lost {lost} and has left or made {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
-        """The newest version that the operation must have read: what was acknowledged before it began."""
+        """The newest version that the operation must have read: the last one acknowledged before it began."""
         done = [
             each.version
             for each in self._operations
@@ -414,7 +414,7 @@ class _Judge:
                 if all(plan.merge(self.seen[each].rows) is not None for each in read):
                     self.blame("R6", f"{operation.kind} {operation.token} was refused though no row matches twice")
             if plan is None or not plan.is_valid or version is None or version not in self.seen:
-                continue  # read_version is set where nothing was committed
+                continue  # read_version is set if nothing was committed
             seen = self.seen[version]
             recorded = plan.txn is not None and seen.apps.get(plan.txn[0], -1) >= plan.txn[1]
             then = self.seen[plan.version].rows if plan.kind == "restore" else frozenset()
@@ -426,7 +426,7 @@ class _Judge:
 
 
 class _Files:
-    """Data files, read once each."""
+    """Data files; each is read once."""
 
     def __init__(self, get: Callable[[str], bytes]) -> None:
         self._get = get
@@ -436,7 +436,7 @@ class _Files:
     def rows(
         self, key: str, add: Mapping[str, Any], metadata: Mapping[str, Any]
     ) -> list[tuple[Row, tuple[int | None, int | None]]]:
-        """The live rows of a file, each with its id and commit version."""
+        """The live rows of a file, with the id and commit version of each."""
         if key not in self._vectors:
             self._vectors[key] = self._deleted(add.get("deletionVector"))
         columns = self._columns(urllib.parse.unquote(add["path"]))
@@ -486,7 +486,7 @@ class _Files:
 
 
 def as_row(x: int, p: str | None, v: float | None) -> Row:
-    """A row as the judge has it."""
+    """A row in the judge's form."""
     return Row(x, p, "nan" if v is not None and math.isnan(v) else v)
 
 

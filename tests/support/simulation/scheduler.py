@@ -31,20 +31,20 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 
-#: How the next client is chosen. ``random``: all alike. ``sticky``: mostly the same client, which makes long runs
-#: of one client. ``priority``: the highest of random priorities, lowered at a few random steps (the PCT method:
-#: finds bugs that need few but well-placed switches).
+#: How the next client is chosen. ``random``: all clients alike. ``sticky``: mostly the same client, which makes long
+#: runs of one client. ``priority``: the highest of random priorities, lowered at a few random steps (the PCT method,
+#: which finds bugs that need few but well-placed switches).
 POLICIES = ("random", "sticky", "priority")
 
 START_MS = 1_760_000_000_000
 
 
 class ScheduleStuckError(Exception):
-    """The schedule did not end within the allowed steps: a client loops without end."""
+    """The schedule did not end within the allowed steps: a client loops forever."""
 
 
 class SkewedClock:
-    """Virtual time with an offset that changes now and then. ``readings`` holds what was shown."""
+    """Virtual time with an offset that changes now and then. ``readings`` holds the times it has shown."""
 
     def __init__(self, true_ms: Callable[[], int], rng: random.Random, *, jump_rate: float = 0.05) -> None:
         self._true_ms = true_ms
@@ -119,9 +119,9 @@ class Client:
 class Scheduler:
     """Runs clients in an order that ``seed`` fixes.
 
-    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` takes the place of both: of the names of
-    those who could go on and the name of who went last it gives the number of who does. ``step`` numbers the steps;
-    ``trace`` holds one line for each. ``watchers`` are called after every step.
+    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` replaces both: it gets the names of the
+    clients that could go on and the name of the client that went last, and returns the index of the next one. ``step``
+    numbers the steps; ``trace`` holds one line for each. ``watchers`` are called after every step.
     """
 
     def __init__(
@@ -151,11 +151,12 @@ class Scheduler:
         self._changes = {self.random.randrange(1, 250) for _ in range(self.random.randrange(1, 6))}
 
     def time_ms(self) -> int:
-        """True virtual time. It goes on by 0 to 3 ms for each step, and over sleeps when all clients sleep."""
+        """True virtual time. Each step adds 0 to 3 ms; when all clients sleep, time jumps to the end of the shortest
+        sleep."""
         return self._now_ms
 
     def spawn(self, name: str, body: Callable[[Client], None]) -> Client:
-        """Add a client, which begins when ``run`` gives it its first turn."""
+        """Add a client, which starts at its first turn in ``run``."""
         client = Client(self, name, body)
         self.clients.append(client)
         self._alive.append(client)
@@ -163,23 +164,23 @@ class Scheduler:
         return client
 
     def defer(self, label: str, action: Callable[[], object]) -> None:
-        """Carry out ``action`` at a later step of the scheduler's choice: a request still under way."""
+        """Run ``action`` at a later step of the scheduler's choice, like a request that is still in flight."""
         self._deferred.append((label, action))
         self._priorities[label] = self.random.random()
 
     def in_client(self) -> bool:
-        """Whether the caller is the client whose turn it is (and not a thread that it started)."""
-        current = self.current  # read once: in a thread it may change meanwhile
+        """Whether the caller is the client whose turn it is (and not a thread it started)."""
+        current = self.current  # read once: the scheduler may change it while a thread is here
         return current is not None and greenlet.getcurrent() is current.greenlet
 
     def pause(self, label: str) -> None:
-        """Let others run. Called by clients; returns when the caller has its next turn."""
+        """Let others run. Called by clients; returns at the caller's next turn."""
         if not self.in_client():
             return
         self._hub.switch(label)
 
     def run(self) -> None:
-        """Give turns until every client has ended and every deferred action is done.
+        """Give turns until every client has ended and every deferred action has run.
 
         Raises ScheduleStuckError after ``max_steps``, and whatever a client's body raised.
         """
@@ -254,9 +255,9 @@ def _name(turn: Client | tuple[str, Callable[[], object]]) -> str:
 
 
 def store_for(client: Client, shared: LogStore, decide: Decider = no_faults) -> FaultyStore:
-    """``shared`` as ``client`` sees it: every call is a scheduling point, and ``decide`` says what goes wrong.
+    """``shared`` as ``client`` sees it: every call is a scheduling point, and ``decide`` chooses the faults.
 
-    Late requests land at a later step, also when the client is dead by then. Faults appear in the trace.
+    Late requests land at a later step, even if the client is dead by then. Faults appear in the trace.
     """
     scheduler = client.scheduler
 

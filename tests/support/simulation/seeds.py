@@ -1,4 +1,5 @@
-"""What the tests of seeded schedules share: a range of seeds run and judged, and the same seeds in another process."""
+"""Helpers shared by the tests of seeded schedules: run and judge a range of seeds, and repeat them in another
+process."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 def run_and_print(
     capsys: pytest.CaptureFixture[str], name: str, schedules: int, run: Callable[..., ScheduleResult]
 ) -> Totals:
-    """Run schedules from DELTALOG_FIRST_SEED on, and print their totals. Fails with the report of the first that broke
-    an invariant."""
+    """Run schedules from DELTALOG_FIRST_SEED on, and print their totals. Fails with the report of the first schedule
+    that broke an invariant."""
     seeds = range(_FIRST_SEED, _FIRST_SEED + schedules)
     started = time.monotonic()
     totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run)
@@ -34,8 +35,8 @@ def run_and_print(
 
 
 def assert_seeds_decide(run: Callable[..., ScheduleResult], seeds: Sequence[int], *hash_seeds: int) -> None:
-    """The digest of a seed is the same in this process and in others, for each of ``hash_seeds`` (PYTHONHASHSEED),
-    which order sets differently; two seeds have different ones."""
+    """Assert that a seed has the same digest in this process and in others, for each of ``hash_seeds`` (PYTHONHASHSEED,
+    which changes the order of sets), and that two seeds have different digests."""
     here = [run(seed).digest for seed in seeds]
     assert here == [run(seed).digest for seed in seeds]
     assert len(set(here)) == len(seeds)

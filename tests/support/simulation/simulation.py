@@ -50,11 +50,11 @@ from tests.support.simulation.scheduler import START_MS, Client, Scheduler, stor
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"
-#: How a table stands to in-commit timestamps: on from version 0; turned on during the run; turned on and off again
-#: and again; never on. ``created``: the writers themselves race to create it.
+#: In-commit timestamps of a table: enabled from version 0; enabled during the run; enabled, disabled and enabled again;
+#: or never enabled. ``created``: the writers race to create the table.
 TABLES = ("on", "late", "late", "toggled", "off", "created")
 
-#: What writers do, and how often in proportion.
+#: What writers do: operations and their weights.
 KINDS: Mapping[str, int] = {
     "append": 34,
     "append rows": 6,
@@ -67,14 +67,14 @@ KINDS: Mapping[str, int] = {
 }
 _SHARE = 100  # schedules
 _NEVER = 1_000_000  # versions between two checkpoints
-_KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than what a client survives
-# Faults belong where they hurt most; there are some ten reads for each write.
+_KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than faults that a client survives
+# Writes get more faults, since there are about ten reads for each write.
 _FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9}
 
 
 @dataclass
 class ScheduleResult:
-    """One schedule: what happened and what is wrong with it."""
+    """One schedule: what happened, and its violations."""
 
     seed: int
     table: str
@@ -87,7 +87,7 @@ class ScheduleResult:
     checkpoints: int
     violations: list[Violation]
     trace: list[str] = field(repr=False)
-    digest: str = ""  # equal for equal runs: of the trace and all bytes of the log
+    digest: str = ""  # a digest of the trace and the whole log; equal for equal runs
 
     def report(self) -> str:
         """Seed, violations, operations and the whole trace, for people."""
@@ -108,13 +108,13 @@ class Totals:
     reads: int = 0
     checkpoints: int = 0
     violations: int = 0
-    unknown_raised: int = 0  # CommitStateUnknownError, also where resolve() then settled it
+    unknown_raised: int = 0  # CommitStateUnknownError, also if resolve() then settled it
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     tables: collections.Counter[str] = field(default_factory=collections.Counter)
     policies: collections.Counter[str] = field(default_factory=collections.Counter)
     kinds: collections.Counter[str] = field(default_factory=collections.Counter)
-    errors: collections.Counter[str] = field(default_factory=collections.Counter)  # of those that failed
+    errors: collections.Counter[str] = field(default_factory=collections.Counter)  # of the failed operations
 
     def add(self, result: ScheduleResult) -> None:
         self.schedules += 1
@@ -138,7 +138,7 @@ class Totals:
             setattr(self, name, getattr(self, name) + value)
 
     def line(self, seconds: float, seeds: str) -> str:
-        """The summary that reports quote."""
+        """The summary line of a report."""
         kinds = ", ".join(f"{fault.value} {self.faults[fault]}" for fault in Fault)
         return (
             f"schedules={self.schedules} seeds={seeds} steps={self.steps} faults={sum(self.faults.values())} "
@@ -152,11 +152,11 @@ class Totals:
 class Simulation:
     """One schedule of ``writers`` with ``operations`` each, and a reader.
 
-    ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) narrow what the seed would
-    choose. ``checkpoints`` is the share of schedules whose commits write checkpoints every few versions, which takes
-    longer than all else (the operation ``checkpoint`` is among the kinds of every schedule). ``wrap`` puts another
-    store between the clients and the common one, for mutants of a store. ``remote``: the clients take the store for
-    one over a network, whose log they list, and check otherwise.
+    ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) fix what the seed would choose.
+    ``checkpoints`` is the share of schedules whose commits write checkpoints every few versions, which takes longer
+    than everything else (all schedules have the operation ``checkpoint``). ``wrap`` puts another store between the
+    clients and the shared one, for mutants of a store. ``remote``: the clients see a remote store, whose log they list,
+    and run the checks for remote stores.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Simulation:
     # -------------------------------------------------------------------------------------------- the table
 
     def _prepare(self) -> int:
-        """The table before the run, made without faults: two versions with some files, or none at all."""
+        """Create the table without faults: two versions with some files, or no table at all."""
         if self.table == "created":
             return 0
         environment = seeded_environment(f"{self.seed}/prepare", self.scheduler.time_ms)
@@ -243,7 +243,7 @@ class Simulation:
         return properties
 
     def _open(self, client: Client) -> DeltaTable:
-        """A new process's handle. Its store may fail, so it tries some times. Raises StoreError."""
+        """Open a new process's handle. Its store may fail, so it retries a few times. Raises StoreError."""
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -279,7 +279,7 @@ class Simulation:
         return self._opened(client, store, environment)
 
     def _opened(self, client: Client, store: LogStore, environment: Environment) -> DeltaTable:
-        """A handle at what is the latest version when it is opened: callers take its ``version`` for that."""
+        """Open a handle at the latest version; callers rely on its ``version`` being the latest."""
         invoked = self.scheduler.step
         table = DeltaTable.open(store, environment=environment)
         self.reads.append(Read(client.name, invoked, self.scheduler.step, table.version, is_opened=True))
@@ -295,7 +295,7 @@ class Simulation:
                 self._write(client, number, left)
             finally:
                 if left[0] > 0 and len(self.scheduler.clients) < 12 and self.random.random() < 0.5:
-                    successor = f"{name}'"  # the job is started again
+                    successor = f"{name}'"  # the job is restarted
                     self.scheduler.spawn(successor, self._writer(successor, number, left[0]))
 
         return body
@@ -316,7 +316,7 @@ class Simulation:
                 continue
             kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "property":
-                # Few keys and values: setting what is set already must not lose against a winner either.
+                # Few keys and values: setting a property to its present value must not lose against a winner either.
                 key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
                 self._set_property(client, table, kind, {key: value})
             elif kind == "append rows":
@@ -327,7 +327,7 @@ class Simulation:
                 self._change_files(client, table, kind)
 
     def _switch(self, client: Client, number: int, left: int) -> str | None:
-        """Whether this operation turns in-commit timestamps on or off."""
+        """Whether this operation enables or disables in-commit timestamps."""
         if self.table == "late" and number == 0 and left == self._operations // 2:
             return "true"
         if self.table == "toggled" and client.random.random() < 0.35:
@@ -383,7 +383,7 @@ class Simulation:
 
     def _checkpoint(self, client: Client, table: DeltaTable) -> None:
         def run(record: Operation) -> None:
-            # Not a commit: it may fail (also with what the store did to the checkpoint), but must do no harm.
+            # Not a commit: it may fail (also because of a fault in the checkpoint), but must do no harm.
             with contextlib.suppress(StoreError):
                 table.checkpoint()
 
@@ -392,7 +392,7 @@ class Simulation:
     def _record(
         self, client: Client, kind: str, run: Callable[[Operation], CommitResult | None], **declared: Any
     ) -> None:
-        """Carry out an operation and write down how it ended."""
+        """Run an operation and record how it ended."""
         token = f"op{len(self.records)}"
         record = Operation(token, client.name, kind, self.scheduler.step, **declared)
         self.records.append(record)
@@ -439,7 +439,8 @@ class Simulation:
             self.reads.append(read)
 
     def _travel(self, client: Client, table: DeltaTable, read: Read) -> None:
-        """In-commit timestamps that only grow name exactly one version each, whatever is committed meanwhile."""
+        """Strictly increasing in-commit timestamps identify exactly one version each, whatever is committed
+        meanwhile."""
         assert read.ict_ms is not None
         found = table.version_at(read.ict_ms)
         if (found.version, found.timestamp_ms) != (read.version, read.ict_ms):
@@ -453,7 +454,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------- the judge
 
     def _finish(self) -> None:
-        """When all is quiet: new processes without faults read some versions, and one can still commit."""
+        """When all is quiet: new processes without faults read some versions, and one commits."""
         scheduler = self.scheduler
         if not log_of(self.shared):
             return
@@ -493,7 +494,7 @@ class Simulation:
 
 
 def run_schedule(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as of Simulation."""
+    """Run and judge one schedule; options as in Simulation."""
     return Simulation(seed, **options).run()
 
 
@@ -505,13 +506,14 @@ def run_schedules(
     run: Callable[..., ScheduleResult] = run_schedule,
     **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
-    """Run many schedules: their totals, and of each share of the seeds the first ``keep`` that broke an invariant.
+    """Run many schedules. Returns the totals and, for each share of the seeds, the first ``keep`` results with
+    violations.
 
     ``run`` runs one. ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
-        # Small ones, after which a process notices that its parent has ended.
+        # Small chunks, after which a process notices that its parent has ended.
         shares = [seeds[start : start + _SHARE] for start in range(0, len(seeds), _SHARE)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:

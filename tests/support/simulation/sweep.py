@@ -1,13 +1,13 @@
-"""Every store call of every operation fails once, in every way it can, until the operation passes untouched.
+"""Every store call of every operation fails once, in every way it can.
 
     totals, failures = sweep(OPERATIONS)
     assert not failures, failures[0]
 
-An operation is one row of OPERATIONS. It is run on small tables (without and with in-commit timestamps), alone, on a
-handle that another writer has overtaken, and with another writer that commits just before it. First untouched, which
-tells its calls; then once for each call and each fault that this call can have, once for each call from which on the
-store is out of order altogether, and once for each creation of a file that is not answered before such an end.
-After each run late requests arrive, and then:
+An operation is one row of OPERATIONS. It runs on small tables (without and with in-commit timestamps): alone, on a
+handle that another writer has overtaken, and against another writer that commits just before it. The first run has no
+faults and counts the calls. Then the operation runs once for each call and each fault that the call can have, once for
+each call from which on the store stays down, and once for each file creation whose answer is lost before the store goes
+down. After each run late requests arrive, and then:
 
 - the independent checker judges the log, with the results of the caller;
 - ``CommitStateUnknownError.resolve()`` agrees with the log;
@@ -19,6 +19,7 @@ After each run late requests arrive, and then:
 from __future__ import annotations
 
 import collections
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault
 from tests.support.simulation.sweep_bench import Bench, Case
 from tests.support.simulation.sweep_operations import OPERATIONS, Swept
 
-#: Half of the combinations of TABLES and SETTINGS, each of either at least once.
+#: Half of the combinations of TABLES and SETTINGS; each table and each setting is in at least one.
 HALF = (("plain", "alone"), ("timed", "behind"), ("timed", "raced"))
 _UNANSWERED = (Fault.LOST_ACK, Fault.OWN_EXISTS, Fault.LATE, Fault.UNKNOWN_NOT_WRITTEN)
 
@@ -53,25 +54,25 @@ class SweepTotals:
             self.calls[name] = self.calls.get(name, 0) + calls
 
     def line(self) -> str:
-        """The summary that reports quote."""
+        """The summary line of a report."""
         outcomes = " ".join(f"{name}={count}" for name, count in sorted(self.outcomes.items()))
         return f"cases={self.cases} operations={len(self.calls)} calls={sum(self.calls.values())} {outcomes}"
 
 
 def sweep(
-    operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = ()
+    operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = (), every: int = 1
 ) -> tuple[SweepTotals, list[str]]:
-    """Run every case of these operations (all by default): the totals, and what went wrong, a text for each case that
-    failed. ``combinations`` limits the tables and settings; an operation for which none of them makes sense is run in
-    its first one."""
+    """Run every case of these operations (all by default). Returns the totals, and a text for each failed case.
+    ``combinations`` limits the tables and settings; an operation for which none of them makes sense runs in its first
+    one. ``every``: run only every n-th case."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
-        every = [(table, setting) for table in operation.tables for setting in operation.settings]
-        chosen = [each for each in every if each in combinations] if combinations else every
-        for table, setting in chosen or every[:1]:
+        places = [(table, setting) for table in operation.tables for setting in operation.settings]
+        chosen = [each for each in places if each in combinations] if combinations else places
+        for table, setting in chosen or places[:1]:
             untouched = _run(Case(operation, table, setting), totals, failures)
             totals.calls[operation.name] = totals.calls.get(operation.name, 0) + len(untouched.calls)
-            for case in _cases(Case(operation, table, setting), untouched.calls):
+            for case in itertools.islice(_cases(Case(operation, table, setting), untouched.calls), None, None, every):
                 _run(case, totals, failures, untouched.answer)
     return totals, failures
 
@@ -91,7 +92,7 @@ def pairs(operations: Sequence[Swept], seed: int, number: int) -> tuple[SweepTot
             continue
         first, second = rng.randrange(len(calls)), rng.randrange(len(calls) + 4)
         faults = {first + 1: rng.choice(POSSIBLE_FAULTS[calls[first].method])}
-        # What the second call is depends on the first fault, so any fault is drawn that most calls can have.
+        # The first fault decides what the second call is, so the faults that most calls can have are drawn.
         faults.setdefault(second + 1, rng.choice(POSSIBLE_FAULTS["put_if_absent"]))
         drawn = Case(operation, case.table, case.setting, tuple(sorted(faults.items())))
         _run(drawn, totals, failures, untouched[key].answer)

@@ -33,7 +33,7 @@ _OUTAGE = "out of order from here on"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``faults`` by the number of the call, from 1; ``outage`` is the first call that fails for good."""
+    """One run. ``faults`` by call number, from 1; ``outage`` is the call from which on the store stays down."""
 
     operation: Swept
     table: str
@@ -52,7 +52,7 @@ class Case:
 
 
 class Bench:
-    """One run of one operation, and its judge."""
+    """Runs one operation once, and judges it."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -82,7 +82,7 @@ class Bench:
         self.records.append(self.record)
 
     def run(self) -> None:
-        """Carry out the operation with its faults, then let what is late arrive."""
+        """Run the operation with its faults, then let late requests arrive."""
         case = self.case
         numbered = len(self.calls)
 
@@ -102,7 +102,7 @@ class Bench:
         self.record.returned = None if self.store.dead else self._now
 
     def judge(self, expected: Any) -> list[str]:
-        """What is wrong, in words."""
+        """The problems of the run, as texts."""
         wrong: list[str] = []
         if self.case.operation.reads and self.answer is not None and expected is not None and self.answer != expected:
             wrong.append(f"answered {self.answer!r} instead of {expected!r}")
@@ -118,7 +118,7 @@ class Bench:
                 wrong.append(f"a new process cannot open the table: {type(error).__name__}: {error}")
         stores = [self.store]
         history = history_of(self.shared, stores, self.records, initial=self._initial)
-        history.attempts = [] if self.records[1:] else history.attempts  # the rival's are not all recorded
+        history.attempts = [] if self.records[1:] else history.attempts  # not all commits of the rival are recorded
         history.sightings = [s for s in history.sightings if s.version >= self._initial]
         wrong += map(str, check(history))
         mine = [v for v, data in log.items() if any(i.encode() in data for i in self.txn_ids)]
@@ -136,7 +136,7 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # The verb tells no more than this, and new tables have no in-commit timestamps by default.
+            # The method reports no more than this, and new tables have no in-commit timestamps by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer
@@ -149,7 +149,7 @@ class Bench:
         return error.resolve()
 
     def _use(self, table: DeltaTable, who: str, log: Mapping[int, bytes], wrong: list[str]) -> None:
-        """Read the latest version as a client that knows nothing of faults."""
+        """Read the latest version as a client without faults."""
         try:
             snapshot = table.snapshot()
             state = replay(log)[max(log)]
@@ -168,7 +168,7 @@ class Bench:
             wrong.append(f"{who} fails: {type(error).__name__}: {error}")
 
     def _commit(self, token: str, run: Callable[[Operation], CommitResult], **facts: Any) -> None:
-        """Another client's commit, without concurrency."""
+        """A commit of another client, not concurrent."""
         self._now += 1
         record = Operation(token, token, "append", self._now, removes=[], **facts)
         self.records.append(record)
@@ -212,7 +212,7 @@ class Bench:
 
 
 def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault | None]:
-    """A fault that the call cannot have becomes the plainest one."""
+    """Replace a fault that the call cannot have by the plainest one."""
 
     def possible(call: Call) -> Fault | None:
         fault = decide(call)
@@ -225,7 +225,7 @@ def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault 
 def _prepared(
     kind: str, properties: tuple[tuple[str, str], ...], setup: Callable[[DeltaTable], Any] | None
 ) -> WatchedStore:
-    """Three versions with rows; the next one but none before it is due for a checkpoint. ``timed`` has in-commit
+    """Three versions with rows; the next version is the first that is due for a checkpoint. ``timed`` has in-commit
     timestamps and a checkpoint."""
     now = [0]
 

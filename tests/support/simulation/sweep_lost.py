@@ -1,12 +1,12 @@
-"""Before every store call of every operation of the sweep the table is deleted, or another one is created there that
-has as many versions, until the operation ends before that.
+"""Before every store call of every operation of the sweep the table is deleted or replaced by another one with as many
+versions, until the operation ends before that call.
 
     cases, failures = sweep_lost(OPERATIONS, "deleted", far=False)
     assert not failures, failures[0]
 
-After each run nothing of the operation is in a log that is not its table's, no error is one that a caller cannot know,
-and a new process finds what it should. Over a network a check of the log counts for two seconds: what happens between
-that and the commit is not judged.
+After each run no log of another table has a commit of the operation, every error is a declared one, and a new process
+finds what it should. On a remote store a check of the log is valid for two seconds: what happens between the check and
+the commit is not judged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _OTHER = pa.schema([("other", pa.string())])
 
 
 def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int, list[str]]:
-    """The number of runs, and what went wrong, a text for each run that failed. Operations that begin without a handle
-    are left out."""
+    """Returns the number of runs, and a text for each failed run. Operations that begin without a handle are left
+    out."""
     cases, failures = 0, list[str]()
     for operation in operations:
         number, is_over = 1, operation.opens or operation.new
@@ -50,7 +50,7 @@ def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int,
 
 
 class _Run:
-    """One run. ``fired``: when the table was lost, as a number of calls; None where the operation has fewer."""
+    """One run. ``fired``: the number of calls after which the table was lost; None if the operation has fewer."""
 
     def __init__(self, operation: Swept, number: int, event: str, far: bool) -> None:
         self.operation, self.number, self.event, self.far = operation, number, event, far
@@ -88,7 +88,7 @@ class _Run:
         self._is_armed = False
 
     def judge(self) -> str:
-        """What is wrong, in words; empty if nothing is."""
+        """The problems of the run, as texts; empty if there are none."""
         if self.outcome.startswith("crashed"):
             return "no error of this library"
         if self.fired is None:

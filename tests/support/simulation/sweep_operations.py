@@ -1,6 +1,6 @@
-"""The operations of which every store call fails in ``sweep``: one row of OPERATIONS each.
+"""The operations whose store calls fail in ``sweep``: one row of OPERATIONS each.
 
-A new verb of ``DeltaTable`` needs a row here.
+A new public method of ``DeltaTable`` needs a row here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from tests.support.simulation.scheduler import START_MS
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string()), ("p", pa.string())])
 ENABLE = "delta.enableInCommitTimestamps"
-#: ``alone``; ``behind``: another writer has committed since the handle was opened; ``raced``: another writer
-#: commits between what the operation read and its own commit.
+#: ``alone``; ``behind``: another writer has committed since the handle was opened; ``raced``: another writer commits
+#: between the reads of the operation and its own commit.
 SETTINGS = ("alone", "behind", "raced")
 TABLES = ("plain", "timed")
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A row of the table. ``run`` gets the handle and the token that the commit is to carry where the verb takes one.
+    """A row of OPERATIONS. ``run`` gets the handle, and the token for the commit if the method accepts one.
 
-    ``declared``: facts of checker.Operation. ``reads``: it only reads, and what it returns must not depend on faults.
-    ``opens``: it gets the store and the environment instead of a handle. ``tables``, ``settings``: where it makes
-    sense; ``new``: there is no table before. ``properties``: of the tables, besides the usual ones;
-    ``setup``: what is done to them before.
+    ``declared``: fields of checker.Operation. ``reads``: it only reads, and its result must not depend on faults.
+    ``opens``: it gets the store and the environment instead of a handle. ``tables``, ``settings``: where the operation
+    makes sense; ``new``: there is no table before. ``properties``: properties of the tables, besides the usual ones;
+    ``setup``: runs on the tables first.
     """
 
     name: str
@@ -73,7 +73,7 @@ def create(store: LogStore, environment: Environment, token: str) -> CommitResul
 
 
 def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaTable:
-    """One file, which was there before: by one thread each, calls come in the same order."""
+    """Convert one existing file, with one thread so that calls come in the same order."""
     with store.inner.open_output("p=one/x.parquet") as file:
         pq.write_table(example_rows("one").drop_columns("p"), file)
     return DeltaTable.convert(store, user_metadata=token, environment=environment)
@@ -81,7 +81,7 @@ def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaT
 
 @functools.cache
 def _cloned() -> LogStore:
-    """A table of one file and two versions, in memory."""
+    """An in-memory table of one file and two versions, to be cloned."""
     store = open_store("memory://cloned-by-the-sweep")
     environment = seeded_environment("cloned", lambda: START_MS)
     DeltaTable.create(store, SCHEMA, partition_by=["p"], environment=environment, data=example_rows("a").slice(0, 2))
@@ -143,17 +143,17 @@ def _first(table: DeltaTable, token: str) -> Any:
 
 
 def _delete_some(table: DeltaTable, token: str) -> CommitResult:
-    """One of the two rows in some files, so that files are rewritten or rows masked."""
+    """Delete one of the two rows in some files, so that files are rewritten or rows masked."""
     return table.delete("x = 3220 or x = 3461", user_metadata=token)
 
 
 def _update_some(table: DeltaTable, token: str) -> CommitResult:
-    """New values in a row of each of two files."""
+    """Update one row in each of two files."""
     return table.update({"x": "x + 0"}, "x = 3220 or x = 3461", user_metadata=token)
 
 
 def _merge_some(table: DeltaTable, token: str) -> CommitResult:
-    """One row deleted and one changed, of two files, and one inserted."""
+    """Delete one row and change another, in two files, and insert one."""
     source = pa.table({"x": [3220, 3461, 5], "y": ["", "m", "m"], "p": ["a", "b", "b"]}, SCHEMA)
     return (
         table.merge(source, "target.x = source.x", user_metadata=token)
@@ -165,7 +165,7 @@ def _merge_some(table: DeltaTable, token: str) -> CommitResult:
 
 
 def _compact(table: DeltaTable, token: str) -> CommitResult:
-    """Of three partitions; by one thread, so that calls come in the same order each time."""
+    """Compact three partitions, with one thread so that calls come in the same order."""
     return table.optimize.compact(max_concurrent_tasks=1, user_metadata=token).commits[0]
 
 
@@ -174,7 +174,7 @@ def _purge(table: DeltaTable, token: str) -> CommitResult:
 
 
 def _without_statistics(table: DeltaTable) -> CommitResult:
-    """One file that has none: by one thread, calls come in the same order each time."""
+    """Add one file without statistics, with one thread so that calls come in the same order."""
     with table.transaction() as transaction:
         add = add_actions(table.snapshot().files())[0]
         transaction.add(msgspec.structs.replace(add, stats=None, data_change=False), known=True)
@@ -224,7 +224,7 @@ _FIRST: dict[str, Any] = {"opens": True, "new": True, "tables": ["plain"], "sett
 _SETTING: Mapping[str, Any] = {"adds": [], "removes": []}
 _CHANGED_FEED = {"delta.enableChangeDataFeed": "true"}
 
-#: One row is one operation; a new verb is swept by adding its row.
+#: One row is one operation; add a row to sweep a new method.
 OPERATIONS: tuple[Swept, ...] = (
     Swept("create", _create_with_rows, _ONE, **_FIRST),
     Swept("create by a transaction", create, _ONE, opens=True, new=True, tables=["plain"], settings=["raced"]),

@@ -1,23 +1,22 @@
 """Judges transactions over several tables by the raw bytes of the logs and by the results of clients.
 
-The path of each file states an amount (``amount-40-…``). Every transaction of a client moves amounts between tables,
-and keeps their sum.
-As ``deltalog.testing.checker``, whose reading of a log this uses, it shares no code with the library.
+The path of each file states an amount (``amount-40-…``). Every transaction of a client moves amounts between tables and
+keeps their sum. The judge reads logs like ``deltalog.testing.checker`` and shares no code with the library.
 
 ====  =======================================================================================================
 X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
-X2    Correct results: what was reported as committed is in the logs; as aborted, or what was never finished, is not.
-X3    Kept sum: the amounts of all tables have the sum that they had, at the end and in all that is read at one instant.
+X2    Correct results: what was reported as committed is in the logs; what was aborted or never finished is not.
+X3    Kept sum: the sum of all amounts never changes, neither at the end nor in what is read at one instant.
 X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
-X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions lie side by side.
-X6    Serializable: nothing that such a transaction had opened changed before it was ratified.
-X7    Recovered: at the end nothing is unpublished or undecided, and recovering again changes nothing.
-X8    Cut: whatever the point in time, a consistent cut has all of a transaction or nothing.
-X10   Kept: each object that a version added is there (``tests.support.simulation.jobs``); X7 besides: no other is.
-X9    Only errors that the library declares reach the caller, and own changes are visible.
+X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions are consecutive.
+X6    Serializable: no table that a transaction had opened changed before the transaction was ratified.
+X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
+X8    Cut: a consistent cut at any time contains a transaction wholly or not at all.
+X9    Errors: only errors that the library declares reach the caller, and own changes are visible.
+X10   Kept: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other object does.
 ====  =======================================================================================================
 
-I1, I2, I3, I8 and I10 are those of the checker, of each table.
+I1, I2, I3, I8 and I10 are invariants of the checker, applied to each table.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from dataclasses import dataclass, field
 from deltalog.testing.checker import Commit, State, Violation, check, parse_commit, replay
 from deltalog.testing.history import History, Sighting
 
-#: The invariants of the checker that apply to a table of which not all operations are recorded.
+#: The invariants of the checker that hold for a table even if not all its operations are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
-Change = tuple[frozenset[str], frozenset[str]]  # what is added, what is removed
+Change = tuple[frozenset[str], frozenset[str]]  # (added, removed)
 
 
 @dataclass
@@ -39,9 +38,9 @@ class ClientTransaction:
     """What one client did, in one transaction or in one commit of one table.
 
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
-    ``opened``: the version of each table that it read. ``complete``: all that it was to do was done, so that it could
-    be committed. ``in_doubt``: whether its change is part of it is not known. ``outcomes``: how it
-    ended, as reported to any client: committed, aborted.
+    ``opened``: the version of each table that it read. ``complete``: all its changes were made, so it could be
+    committed. ``in_doubt``: it is not known whether the last change is part of it. ``outcomes``: how it ended, as
+    reported to any client: committed, aborted.
     """
 
     token: str
@@ -56,7 +55,7 @@ class ClientTransaction:
 
     @property
     def is_due(self) -> bool:
-        """Whether the logs must have it once it is committed."""
+        """Whether the logs must contain it once it is committed."""
         return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -65,7 +64,7 @@ class ClientTransaction:
 
 @dataclass(frozen=True)
 class Ratified:
-    """Commits that were accepted at once: by table, each version with its bytes as they were staged."""
+    """Commits ratified together: by table, each version with its staged bytes."""
 
     at: float
     commits: Mapping[str, Sequence[tuple[int, bytes]]]
@@ -73,7 +72,7 @@ class Ratified:
 
 @dataclass(frozen=True)
 class Cut:
-    """Versions that were said to be those of a point in time; ``final``: when nothing more was committed."""
+    """Versions that were returned for a point in time; ``final``: nothing was committed afterwards."""
 
     at_ms: int
     versions: Mapping[str, int]
@@ -85,8 +84,8 @@ class World:
     """All that is known at the end.
 
     ``initial``: how many versions of each table came before the clients' transactions. ``reads``: what was read at one
-    instant, with its reader. ``left``: what recovery failed to do. ``wrong``: what was ratified though
-    its transaction was decided, or had not begun to commit.
+    instant, with its reader. ``left``: what recovery failed to do. ``wrong``: transactions that were ratified after
+    their decision or before they began to commit.
     """
 
     logs: Mapping[str, Mapping[int, bytes]]
@@ -110,15 +109,15 @@ class _Part:
 
 
 def total_amount(paths: frozenset[str]) -> int:
-    """The sum of the amounts that paths state; other paths state none."""
+    """The sum of the amounts in paths; paths without an amount are ignored."""
     return sum(int(path.split("-")[1]) for path in paths if path.startswith("amount-"))
 
 
 def judge(world: World) -> list[Violation]:
-    """All that is wrong; empty when good."""
+    """All violations; empty if there are none."""
     judge = _Judge(world)
     judge.check_tables()
-    if not judge.violations:  # of logs that are broken the rest need not make sense
+    if not judge.violations:  # other results of broken logs need not make sense
         judge.check_client_transactions()
         judge.check_sum()
         judge.check_ratified()
@@ -249,7 +248,7 @@ class _Judge:
         return None if state is None else state.ict_ms
 
     def _is_split(self, name: str, version: int, at_ms: int) -> bool:
-        """Whether a version is of a transaction that was not complete at a point in time."""
+        """Whether a version belongs to a transaction that was incomplete at a point in time."""
         token = str(_token(self.commits[name][version])) if version >= self.world.initial[name] else ""
         return any(part.ict_ms > at_ms for part in self.found.get(token, {}).get(name, ()))
 
@@ -259,6 +258,6 @@ def _change(commit: Commit) -> Change:
 
 
 def _token(commit: Commit) -> str | None:
-    """Whose commit it is: of which transaction, or with which userMetadata."""
+    """The token of a commit: its transaction id or its userMetadata."""
     told = ((commit.body("commitInfo") or {}).get("deltalog") or {}).get("transaction") or {}
     return told.get("id") or commit.token

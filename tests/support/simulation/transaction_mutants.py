@@ -1,5 +1,5 @@
-"""Faults put into the catalog's code on purpose, as ``mutants`` does with the commit loop. Each must
-be found in the schedules of ``transactions``.
+"""Faults put into the catalog's code on purpose, as ``mutants`` does with the commit loop. The schedules of
+``transactions`` must find each of them.
 
     seed, violations = find(MUTANTS[0])
 """
@@ -31,7 +31,7 @@ from deltalog.transactions.transaction import ManagedTransaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.transactions import run_transactions
 
-# Of modules whose inside is looked into, which mypy need not follow.
+# The mutants patch private attributes of these modules, so mypy sees them as Any.
 branch: Any = branch_module
 commit: Any = commit_module
 records: Any = records_module
@@ -46,7 +46,7 @@ REAL_CATCH_UP: Any = Branch.catch_up
 REAL_COMMIT: Any = commit.commit
 
 MUTANTS: list[Mutant] = []
-#: Schedules in which much happens at once, and little fails.
+#: Schedules with many concurrent calls and few faults.
 BUSY: dict[str, Any] = {"policy": "random", "clients": 4, "fault_rate": 0.01}
 
 
@@ -70,7 +70,7 @@ def ratifies_without_looking_at_the_heads(patch: Patch) -> None:
 
 @mutant("X1", "X2", "X7")
 def ratifies_without_the_record(patch: Patch) -> None:
-    """The transaction's record is changed afterwards, and not at all when the process dies."""
+    """The transaction's record is changed afterwards, and not at all if the process dies."""
 
     def is_ratified(coordinator: Any, record: Any, proposal: Any, environment: Any) -> bool:
         bare = dataclasses.replace(proposal, before=None, after=None)
@@ -112,7 +112,7 @@ def takes_a_time_out_for_a_failure(patch: Patch) -> None:
 
 @mutant("X2", "X1", "X7", kinds={"transfer": 3, "interfere": 4, "recover": 2}, **BUSY)
 def aborts_what_is_ratified(patch: Patch) -> None:
-    """A record is replaced whatever it has become: a sweep ends a commit that was ratified meanwhile."""
+    """A record is replaced without a comparison, so a sweep can abort a commit that was ratified meanwhile."""
 
     def replace(self: Any, record: Any) -> bool:
         self._records[record.id] = record
@@ -123,7 +123,7 @@ def aborts_what_is_ratified(patch: Patch) -> None:
 
 @mutant("X2", "X1", "X7", "X4", kinds={"transfer": 2, "interfere": 3, "recover": 3}, **{**BUSY, "fault_rate": 0.04})
 def does_not_ask_whether_the_transaction_is_still_on(patch: Patch) -> None:
-    """Its end is not part of what is ratified: a cancelled one is committed all the same."""
+    """The proposal ignores whether the transaction has ended, so a canceled one is committed all the same."""
     real = MemoryCoordinator.ratify
 
     def ratify(self: Any, proposal: Any) -> Any:
@@ -146,7 +146,7 @@ def catches_up_without_looking(patch: Patch) -> None:
 
 @mutant("I10", "X3", attempts=1, kinds={"transfer": 1, "single": 1}, files_per_table=3, isolation="SNAPSHOT", **BUSY)
 def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
-    """After a commit that lost its races a change is compared with what came after that only."""
+    """After lost races a change is compared only with the commits since the last one."""
     real = Branch.add
 
     def add(self: Any, attempt: Any) -> None:
@@ -317,7 +317,7 @@ def deletes_objects_that_were_added_and_not_yet_committed(patch: Patch) -> None:
 
 @mutant("X1", "X2")
 def commits_what_this_process_knows_of(patch: Patch) -> None:
-    """Another process that takes a transaction up commits only the first table of it."""
+    """Another process that resumes a transaction commits only its first table."""
     real = ManagedTransaction.targets
 
     def targets(self: Any, record: Any) -> Any:
@@ -330,7 +330,7 @@ def commits_what_this_process_knows_of(patch: Patch) -> None:
 
 @mutant("X2", kinds={"shared": 4, "interfere": 6}, **BUSY)
 def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
-    """If it found nothing to commit it ends the transaction, in the state in which a later process may find it."""
+    """A process that found nothing to commit ends the transaction, although another may have added changes since."""
 
     def end(self: Any, record: Any) -> Any:
         def ended(latest: Any) -> Any:

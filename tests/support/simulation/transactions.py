@@ -5,7 +5,7 @@
 
 Clients move amounts between tables, in transactions and in single commits, commit and cancel each other's transactions,
 read sums at one instant, and recover what others left; processes die, stores and the coordinator fail, clocks jump. As
-in ``simulation`` one seed fixes everything, and every call of a store or of the coordinator is a step.
+in ``simulation``, one seed fixes everything, and every call of a store or of the coordinator is a step.
 
 ``python -m tests.support.simulation.transactions --runs 20000`` runs many of them.
 """
@@ -56,21 +56,21 @@ from tests.support.simulation.scheduler import START_MS, Client, Scheduler
 from tests.support.simulation.simulation import ScheduleResult, run_schedules
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, judge, total_amount
 
-#: What clients do, and how often in proportion.
+#: What clients do: operations and their weights.
 KINDS: Mapping[str, int] = {"transfer": 10, "shared": 2, "single": 4, "sum": 3, "cut": 2, "interfere": 3, "recover": 2}
-#: The same for schedules of jobs that use the same object names, see ``tests.support.simulation.jobs``.
+#: The weights of schedules whose jobs use the same object names, see ``tests.support.simulation.jobs``.
 JOBS: Mapping[str, int] = {"job": 8, "interfere": 1, "recover": 1}
-#: How a client_transaction ends.
+#: How a client's transaction ends.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
 _KILL_WEIGHT = 0.25
-# Faults belong where they hurt most; there are some ten reads for each write.
+# Writes get more faults, since there are about ten reads for each write.
 _FACTORS = {"put_if_absent": 2.0, "ratify": 8.0, "replace": 3.0, "put_parts": 1.5, "published": 3.0, "*": 0.4}
 _DAY_MS = 86_400_000
 _CATALOG_ID = "a catalog in memory"
-_PREPARED_MS = 10  # what the tables' first commits took, at 1 ms each
+_PREPARED_MS = 10  # the time of the tables' first commits, at 1 ms each
 _IDLE_TIMEOUTS = (datetime.timedelta(minutes=30), datetime.timedelta(hours=3), datetime.timedelta(days=3))
-# What a client may meet, besides CommitStateUnknownError; everything else that escapes is a defect.
+# Errors that a client may get besides CommitStateUnknownError; any other error is a defect.
 _DECLARED = (
     StoreError, TransactionStateError, ConcurrentModificationError, EntityNotFoundError, CommitConflictError,
     CommitAttemptsExhaustedError,
@@ -79,8 +79,7 @@ _DECLARED = (
 
 class TransactionSimulation:
     """One schedule of ``clients`` with ``operations`` each. ``kinds`` (as KINDS), ``isolation``, ``policy`` and
-    ``attempts`` (how often a commit tries) narrow what the seed would choose. ``files_per_table``: of each
-    table at first."""
+    ``attempts`` (how often a commit tries) fix what the seed would choose. ``files_per_table``: the initial number."""
 
     def __init__(
         self,
@@ -155,12 +154,12 @@ class TransactionSimulation:
                     self._act(client, manager)
             finally:
                 if left[0] > 0 and len(self.scheduler.clients) < 10:
-                    self._spawn(f"{name}'", left[0])  # the job is started again
+                    self._spawn(f"{name}'", left[0])  # the job is restarted
 
         self.scheduler.spawn(name, body)
 
     def manager(self, client: Client) -> SimulatedManager:
-        """What a new process of a client has."""
+        """The manager of a new process of a client."""
         rates = {method: self._fault_rate * factor for method, factor in _FACTORS.items()}
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -220,7 +219,7 @@ class TransactionSimulation:
         )
 
     def _shared(self, client: Client, manager: SimulatedManager) -> Any:
-        """A transaction that others may end at any time: its acknowledged changes before that are part of it."""
+        """A transaction that others may end at any time; it must contain all changes acknowledged before that."""
         transaction = manager.transaction()
         client_transaction = ClientTransaction(transaction.id, client.name, complete=True, in_doubt=True)
         self.client_transactions.append(client_transaction)
@@ -239,7 +238,7 @@ class TransactionSimulation:
     def _after_failure(
         self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable
     ) -> None:
-        """A conflict or a failed request ended an attempt to commit: perhaps one more change, before the next."""
+        """After a conflict or a failed request, perhaps make one more change before the next attempt to commit."""
         if client_transaction not in self._adoptable and client.random.random() < 0.5:
             client_transaction.complete = False
             self._split(client, client_transaction, name, table)
@@ -269,7 +268,7 @@ class TransactionSimulation:
         self._write(client, client_transaction, target, tables[target], [moved], [])
 
     def _split(self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable) -> None:
-        """Replace a file of a table by two, as the transaction reads it: often one of its own."""
+        """Replace a file of a table by two, as the transaction reads it: often one of its own files."""
         paths = sorted(paths_of(table))
         own = [path for path in paths if client_transaction.token[:8] in path]
         path = client.random.choice(own if own and client.random.random() < 0.5 else paths)
@@ -329,7 +328,7 @@ class TransactionSimulation:
             self._split(client, client_transaction, name, manager.table(name))
         except (CommitStateUnknownError, OperationTimeoutError):
             raise
-        except (*_DECLARED, InvalidActionError):  # the latter when the file is gone by the time it is to be changed
+        except (*_DECLARED, InvalidActionError):  # InvalidActionError if the file is gone before the change
             client_transaction.outcomes.add("aborted")
             return "failed"
         client_transaction.outcomes.add("committed")
@@ -357,12 +356,12 @@ class TransactionSimulation:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _finish(self, client: Client) -> None:
-        """When all is quiet: a process recovers, when all leftovers are overdue."""
+        """When all is quiet and all leftovers are overdue, one process recovers."""
         passed = [5 * _DAY_MS]
         later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)
         try:
-            for days in (0, 2, 2):  # objects are looked for again
+            for days in (0, 2, 2):  # unreferenced objects are looked for again
                 passed.append(days * _DAY_MS)
                 manager.recover(datetime.timedelta(days=365))
             self.left = self.bank.left(manager)
@@ -419,7 +418,7 @@ def _later(environment: Environment, clock_ms: Callable[[], int]) -> Environment
 
 
 def run_transactions(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as of TransactionSimulation."""
+    """Run and judge one schedule; options as in TransactionSimulation."""
     return TransactionSimulation(seed, **options).run()
 
 

@@ -1,18 +1,18 @@
-"""Seeded schedules of vacuums, full and lite, beside operations on rows, with faults.
+"""Seeded schedules of full and lite vacuums beside operations on rows, with faults.
 
     result = run_vacuum_schedule(seed=7)
     assert not result.violations, result.report()
 
-As ``row_simulation``, whose judge of rows reads files from before they were deleted. The commits of vacuums carry no
+Like ``row_simulation``, but its judge of rows also reads files that were deleted. The commits of vacuums carry no
 token, so the checker of the log does not judge these schedules. The invariants of files:
 
 ====  =======================================================================================================
-V1    Needed: all files are there that a version within the retention of each vacuum names, for its rows or for its
-      change feed.
-V2    Complete: after a last full vacuum, days later, only those of the latest version are there, and what is not the
-      table's: hidden files, and another table.
-V3    By the log: after a last lite vacuum before that, none is there that a commit removed; and what no commit named
-      is.
+V1    Needed: at each vacuum, every file exists that a version within the retention needs for its rows or its change
+      feed.
+V2    Complete: after a last full vacuum, days later, only the files of the latest version are left, and files that are
+      not the table's: hidden files, and another table.
+V3    By the log: after a last lite vacuum before that, no file is left that a commit removed; files that no commit
+      named are left.
 ====  =======================================================================================================
 """
 
@@ -41,7 +41,7 @@ from tests.support.simulation.scheduler import Client
 from tests.support.simulation.simulation import ScheduleResult
 from tests.support.vacuum_model import VacuumModel
 
-#: What clients do, and how often in proportion.
+#: What clients do: operations and their weights.
 VACUUM_KINDS: Mapping[str, int] = {
     "append": 8,
     "delete": 12,
@@ -59,7 +59,7 @@ _FOREIGN = frozenset({"_own/kept", ".hidden", "nested/_delta_log/000000000000000
 
 
 class Graveyard(WrappedStore[LogStore]):
-    """Keeps what is deleted, for the judge."""
+    """A store that keeps deleted files for the judge."""
 
     def __init__(self, inner: LogStore, buried: dict[str, bytes]) -> None:
         super().__init__(inner)
@@ -72,8 +72,8 @@ class Graveyard(WrappedStore[LogStore]):
 
 
 class VacuumSimulation(RowSimulation):
-    """One schedule; options as of RowSimulation. With a retention of 0 hours nothing is restored: what is restored
-    while it is deleted may be lost, as docs/maintenance.md says."""
+    """One schedule; options as in RowSimulation. With a retention of 0 hours nothing is restored: a file that is
+    restored while it is deleted may be lost, see docs/maintenance.md."""
 
     def __init__(self, seed: int, *, kinds: Mapping[str, int] = VACUUM_KINDS, **options: Any) -> None:
         self._hours = random.Random(f"{seed}/vacuums").choice((0, 24))
@@ -85,7 +85,7 @@ class VacuumSimulation(RowSimulation):
         self._refusals = (*self._refusals, InvalidDataFileError)
 
     def _properties(self) -> dict[str, str]:
-        # Checkpoints forget what was removed days ago: a lite vacuum has to read the commits.
+        # Checkpoints drop tombstones after days, so a lite vacuum has to read the commits.
         return {**super()._properties(), "delta.deletedFileRetentionDuration": "interval 1 hours"}
 
     def _prepare(self) -> int:
@@ -94,7 +94,8 @@ class VacuumSimulation(RowSimulation):
         return versions
 
     def _fill(self, table: DeltaTable, rng: random.Random) -> None:
-        """Versions that are days old, of which one is restored; versions of today; and files that no version names."""
+        """Write versions that are days old and restore one; write versions of today; and add files that no version
+        names."""
         for number in range(3):
             table.append(drawn(rng, 100 * (number + 1), 4, 0.0))
         table.delete("v <= 1")
@@ -119,7 +120,7 @@ class VacuumSimulation(RowSimulation):
             super()._change_files(client, table, kind)
 
     def _vacuum(self, client: Client, table: DeltaTable) -> None:
-        """It may fail, but must do no harm."""
+        """A vacuum may fail, but must do no harm."""
         full = client.random.random() < 0.5
         try:
             with contextlib.suppress(StoreError, CommitStateUnknownError, VersionNotFoundError):
@@ -157,7 +158,7 @@ class VacuumSimulation(RowSimulation):
     def _judge_last(self, table: DeltaTable, model: VacuumModel) -> list[Violation]:
         found: list[Violation] = []
         latest, removed = max(model.live), set().union(*model.removed.values(), *model.changes.values())
-        table.checkpoint()  # which no longer has the tombstones
+        table.checkpoint()  # the snapshot no longer has the tombstones
         is_there = _STRAY in self._data()
         with contextlib.suppress(VersionNotFoundError):  # the log was cleaned up
             table.vacuum(0, False, enforce_retention_duration=False, full=False)
@@ -176,5 +177,5 @@ class VacuumSimulation(RowSimulation):
 
 
 def run_vacuum_schedule(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as of VacuumSimulation."""
+    """Run and judge one schedule; options as in VacuumSimulation."""
     return VacuumSimulation(seed, **options).run()

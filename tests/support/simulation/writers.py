@@ -1,4 +1,4 @@
-"""Many real processes on one table, and on one key: nothing is lost, and one creates.
+"""Many real processes on one table, and on one key: no commit is lost, and only one process creates a key.
 
     report = run_writers("/tmp/some/table", Path("/tmp/records"), processes=8, commits=50)
     assert not report.problems
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass
 class WritersReport:
-    """``problems`` is empty when every commit of every process is in the log, once."""
+    """``problems`` is empty if every commit of every process is in the log, once."""
 
     commits: int
     versions: int
@@ -55,7 +55,7 @@ class WritersReport:
     seconds: float
 
     def line(self) -> str:
-        """The summary that reports quote."""
+        """The summary line of a report."""
         return (
             f"commits={self.commits} versions={self.versions} problems={len(self.problems)} "
             f"seconds={self.seconds:.1f} commits_per_second={self.commits / self.seconds:.1f}"
@@ -65,7 +65,7 @@ class WritersReport:
 def run_writers(
     url: str, records: Path, *, processes: int = 8, commits: int = 50, timeout: float = 1000, **options: Any
 ) -> WritersReport:
-    """Make a table at ``url`` and let every process append ``commits`` times. ``records`` is an empty directory."""
+    """Create a table at ``url`` and let every process append ``commits`` times. ``records`` is an empty directory."""
     store = open_store(url, **options)
     DeltaTable.create(store, SCHEMA)
     started = time.monotonic()
@@ -86,8 +86,8 @@ def run_writers(
 def race_for_keys(
     url: str, records: Path, *, clients: int = 32, rounds: int = 500, timeout: float = 600, **options: Any
 ) -> list[str]:
-    """Let all clients create the same key at the same moment, ``rounds`` times; what is wrong: a key that not exactly
-    one of them was reported to have created, or that has another's bytes."""
+    """Let all clients create the same key at the same moment, ``rounds`` times. Returns the problems: a key that not
+    exactly one client was reported to have created, or that has another client's bytes."""
     problems = _run(Plan("create", url, str(records), clients, rounds, options), timeout)
     told = {path.name: path.read_text().split() for path in records.iterdir()}
     store = open_store(url, **options)
@@ -146,7 +146,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Imports that come late would be made by each process.
+    # Import these before forking, so that not each process does.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

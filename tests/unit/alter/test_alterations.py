@@ -79,8 +79,8 @@ def test_adding_brings_features_and_ids() -> None:
         (StructField("n", LONG, True, {"delta.generationExpression": "id"}), "a generation expression"),
         (StructField("p.first", LONG), "already"),
         (StructField("nope.x", LONG), "no column nope"),
-        (StructField("id.x", LONG), "meets long"),
-        (StructField("p.homes.x", LONG), r"meets array.*\.element"),
+        (StructField("id.x", LONG), "reaches long"),
+        (StructField("p.homes.x", LONG), r"reaches array.*\.element"),
         (StructField("a b", LONG), "column mapping"),
         (StructField("a.", LONG), "not the path"),
         (StructField("`a", LONG), "not the path"),
@@ -140,7 +140,7 @@ def test_dropped_columns_do_not_come_back() -> None:
     table.add_columns(pa.schema([("x", pa.int64()), ("p.first", pa.string())]))
     assert read(table) == [{"id": 1, "p": {"homes": [{"street": "High St"}], "first": None}, "x": None}]
     assert read(table, version=0)[0]["x"] == 5
-    assert table.snapshot().metadata.configuration[MAX_ID_KEY] == "8"  # six at first, two new ones
+    assert table.snapshot().metadata.configuration[MAX_ID_KEY] == "8"  # six before, two new ones
 
 
 def test_both_need_column_mapping() -> None:

@@ -129,7 +129,7 @@ def test_a_partitioned_table_is_not_clustered() -> None:
 
 def test_every_file_must_have_statistics_of_a_new_column() -> None:
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, data=rows(1))
-    with pytest.raises(CallError, match="1 files have no statistics of v"):
+    with pytest.raises(CallError, match="1 files lack statistics of v"):
         table.cluster_by(["v"])
     table.cluster_by(["x"])
     nulls = pa.table({"x": pa.nulls(3, pa.int64()), "v": ["a", "b", "c"]})
@@ -150,7 +150,7 @@ def test_files_that_are_added_meanwhile_conflict() -> None:
 
 @pytest.mark.parametrize("before", [[], ["x"]])
 def test_rows_that_were_written_for_other_columns_conflict(before: list[str]) -> None:
-    """Statistics of the column would be missing in their files."""
+    """Their files would have no statistics of the new column."""
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, cluster_by=before)
     other = DeltaTable.open(table._handle.reader.store, environment=environment())
     with other._handle._blind_append() as transaction:

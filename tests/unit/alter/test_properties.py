@@ -36,7 +36,7 @@ def test_setting_and_unsetting(store: Any, table: DeltaTable) -> None:
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
 def test_partition_values_beyond_the_calendar(kind: pa.DataType, store: Any) -> None:
-    """Delta has the years 1 to 9999."""
+    """Delta supports the years 1 to 9999."""
     schema = pa.schema([("p", kind), ("v", pa.int64())])
     table = DeltaTable.create(store, schema, partition_by=["p"], environment=environment())
     before = objects(store)
@@ -65,7 +65,7 @@ PEOPLE = pa.table(
 
 
 def with_bounds(table: DeltaTable) -> set[str]:
-    """The columns of which the newest file has bounds, inner ones with a dot."""
+    """The columns with bounds in the newest file; nested fields are dotted."""
     snapshot = table.snapshot()
     bounds = json.loads(snapshot.files()["stats"].to_pylist()[-1]).get("minValues", {})
     names = {

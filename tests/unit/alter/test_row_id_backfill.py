@@ -29,7 +29,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def create(store: Any = None, files: int = 5, **properties: str) -> DeltaTable:
-    """Two rows in each file."""
+    """A table with two rows in each file."""
     given = {f"delta.{name}": value for name, value in properties.items()}
     made = DeltaTable.create(
         memory() if store is None else store, rows().schema, properties=given, environment=environment()
@@ -44,7 +44,7 @@ def operations(table: DeltaTable) -> list[str]:
 
 
 def tracked(table: DeltaTable) -> dict[int, tuple[int, int]]:
-    """Row id and row commit version by the value of the column."""
+    """Row id and row commit version by column value."""
     found = table.snapshot().scan(["id", ID, VERSION]).to_arrow().to_pylist()
     assert len({row[ID] for row in found}) == len(found)
     return {row["id"]: (row[ID], row[VERSION]) for row in found}
@@ -97,7 +97,7 @@ def test_nothing_is_added_again_where_all_files_have_ids() -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any], times: int = 1) -> None:
-    """The change is committed by another writer while a batch is prepared."""
+    """Commit the change as another writer while a batch is prepared."""
     real, left = row_id_backfill._counted, [times]
 
     def counted(*given: Any) -> list[AddFile]:

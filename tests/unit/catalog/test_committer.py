@@ -1,4 +1,4 @@
-"""The catalog's committer stages, ratifies and publishes; its store shows what is ratified and writes no commit."""
+"""The catalog's committer stages, ratifies and publishes; its store shows ratified versions and writes no commit."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) 
 
 def test_a_head_that_cannot_be_read_before_a_proposal_is_no_unknown_outcome(manager: Any) -> None:
     store, attempt = store_of(manager), attempt_on(manager)
-    manager.table(A).append(rows((3, 7)))  # so that the log has the version
+    manager.table(A).append(rows((3, 7)))  # publish the version
     store.coordinator = FaultyCoordinator(store.coordinator, nth(1, Fault.UNKNOWN_NOT_WRITTEN, method="head"))
     with pytest.raises(CoordinatorError, match="Nothing was committed") as raised:
         committer_at(store).commit(attempt)

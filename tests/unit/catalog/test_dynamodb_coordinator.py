@@ -1,4 +1,4 @@
-"""DynamoDBCoordinator keeps the guarantees of a Coordinator, also where answers get lost."""
+"""DynamoDBCoordinator keeps the guarantees of a Coordinator, also if answers get lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Place:
-    """A catalog with one handle behind a proxy and one beside it."""
+    """A catalog with one handle behind a proxy and one that bypasses it."""
 
     def __init__(self, server: Server, proxy: Proxy, through: Server) -> None:
         self.server, self.proxy, self.time = server, proxy, FakeTime()
@@ -70,7 +70,7 @@ class Place:
             self.beside.register(table(number), 0)
 
     def break_(self, fault: Rule, which: str = "TransactWriteItems", *, times: int = 1) -> None:
-        """Let a fault happen to the next requests of a kind."""
+        """Apply a fault to the next requests of a kind."""
         left = [fault] * times
 
         def rule(request: Request, forward: Forward) -> Answer:
@@ -84,8 +84,8 @@ class Place:
 
 @pytest.fixture(scope="module", params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def line(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Proxy, Server]]:
-    """ministack knows the token of a request that comes again, as DynamoDB does for ten minutes; moto does not, as
-    DynamoDB after them."""
+    """A coordinator on ministack or moto. ministack recognizes the token of a repeated request, as DynamoDB does for
+    ten minutes; moto does not, as DynamoDB after that."""
     server = request.getfixturevalue(request.param)
     with proxied(server) as (proxy, through):
         yield server, proxy, through
@@ -221,7 +221,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
         lambda: place.through.insert(transaction("t")),
         lambda: place.through.register(table(3), 0),
     ):
-        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may later"):
+        with pytest.raises(OperationTimeoutError, match="may have taken effect, or may yet do so"):
             call()
     place.proxy.rule = reset_before
     with pytest.raises(OperationTimeoutError):
@@ -233,7 +233,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
 
 
 def after_lost(place: Place, meanwhile: Callable[[], object], *, takes_effect: bool) -> Rule:
-    """The answer is lost, and others act before the request is sent again."""
+    """Lose the answer, and let others act before the request is repeated."""
 
     def rule(request: Request, forward: Forward) -> Answer:
         if takes_effect:
@@ -284,7 +284,7 @@ def test_a_proposal_that_came_too_late_has_moved(place: Place, times: int) -> No
 
 
 def test_many_that_race_over_a_bad_line_get_one_winner_each(place: Place) -> None:
-    """Every second answer is lost: what the callers are told is what is there."""
+    """Every second answer is lost: what the callers are told must be what is stored."""
     alone, count = threading.Lock(), iter(range(10**6))
     handles = [place.through, place.beside]
 
@@ -360,7 +360,7 @@ def name(ministack: Server) -> str:
 
 
 def size_of_record(server: Server, name: str, transaction_id: str) -> int:
-    """The bytes of the item, near enough."""
+    """The approximate size of the item in bytes."""
     key = {"pk": {"S": f"transaction {transaction_id}"}, "sk": {"S": "record"}}
     return len(json.dumps(client(server).get_item(TableName=name, Key=key, ConsistentRead=True)["Item"]))
 
@@ -439,7 +439,7 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """It has kept no note of what has parts."""
+    """It has no record of the transactions with parts."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))
@@ -461,7 +461,7 @@ def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(minista
 
 
 def test_a_cut_over_many_tables_is_of_one_instant(ministack: Server, name: str) -> None:
-    """More than one request can ask for: two passes that agree."""
+    """They do not fit into one request: two passes must agree."""
     with proxied(ministack) as (proxy, through):
         catalog = DynamoDBCoordinator(name, through.options())
         for number in range(130):
@@ -539,7 +539,7 @@ def test_reads_are_consistent(ministack: Server, name: str) -> None:
 
 
 def test_more_than_a_page_of_everything(ministack: Server, name: str) -> None:
-    """DynamoDB answers with at most 1 MB at a time."""
+    """DynamoDB returns at most 1 MB at a time."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     records = [TableRecord(f"id-{n}", f"s.{n:03d}", f"file:///{n}" + "x" * 60_000, n) for n in range(40)]
     for record in records:
@@ -555,7 +555,7 @@ def test_more_than_a_page_of_everything(ministack: Server, name: str) -> None:
 @pytest.mark.parametrize("long", ["é" * 600, "x" * 1025])
 def test_a_name_too_long_for_a_key_is_refused(ministack: Server, name: str, long: str) -> None:
     catalog = DynamoDBCoordinator(name, ministack.options())
-    with pytest.raises(CallError, match="cannot keep"):
+    with pytest.raises(CallError, match="cannot store"):
         catalog.register(TableRecord("id-1", long, "file:///x", 0), 0)
     assert catalog.tables() == []
 

@@ -1,4 +1,4 @@
-"""What a commit through a catalog leaves in the files, and after a failure."""
+"""The files that a commit through a catalog leaves, and the files left after a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def log_files(root: Path, ending: str) -> list[str]:
 def test_a_version_that_is_not_published_has_no_crc(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
-    """A reader of the files would find a .crc that is younger than the log."""
+    """A reader of the files would find a .crc that is newer than the log."""
 
     def fail(*arguments: Any) -> None:
         raise deltalog.StoreError("the disk is full")
@@ -115,7 +115,7 @@ def test_what_was_staged_goes_when_it_is_refused(
 def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer is lost, and the record is forgotten before it is asked for."""
+    """An answer is lost, and the record is deleted before it is read."""
     transaction = manager.transaction()
     transaction.table("b.one").append(rows(1))
     real = manager.coordinator.ratify
@@ -140,7 +140,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 def test_requests_over_a_network_go_out_at_once_and_are_all_settled(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """Each waits for the others to have begun; one that fails leaves nothing of them."""
+    """Each request waits until the others have begun; if one fails, none leaves a file."""
     transaction = manager.transaction()
     for name in NAMES:
         transaction.table(name).append(rows(1))
@@ -195,7 +195,7 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
     log = tmp_path / "b.one" / "_delta_log"
     staged = sorted((log / "_staged_commits").iterdir())
     contents = [each.read_bytes() for each in staged]
-    (log / f"{1:020d}.json").write_bytes(contents[0])  # by a process that died then
+    (log / f"{1:020d}.json").write_bytes(contents[0])  # staged by a process that died then
     (log / f"{4:020d}.json").write_bytes(contents[0])
     with pytest.raises(deltalog.CorruptTableError, match="not written through the catalog"):
         manager.publish("b.one")
@@ -209,7 +209,8 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
 def test_what_is_told_waits_for_the_disk_also_after_a_note_that_does_not(
     manager: deltalog.TransactionManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FULL (2) is an fsync at each change, NORMAL (1) none: that of a decision, and of what came before it."""
+    """synchronous=FULL (2) calls fsync at each change and NORMAL (1) never; the fsync of a decision includes all
+    earlier changes."""
     waited: list[tuple[str, int]] = []
     real = SQLiteFile.writing
 

@@ -1,4 +1,4 @@
-"""The coordinator of the tests keeps the guarantees of a Coordinator."""
+"""MemoryCoordinator, which the tests use, keeps the guarantees of a Coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLiteCoordinator keeps the guarantees of a Coordinator, whatever processes and disks do."""
+"""SQLiteCoordinator keeps the guarantees of a Coordinator, under process and disk failures."""
 
 from __future__ import annotations
 
@@ -194,12 +194,12 @@ def test_connections_are_as_many_as_threads_at_once(catalog: SQLiteCoordinator) 
 
 @pytest.mark.parametrize("path", ["", ":memory:", "there/", "a\0b"])
 def test_what_is_no_file_is_refused(path: str) -> None:
-    with pytest.raises(CallError, match="not a file for a catalog"):
+    with pytest.raises(CallError, match="cannot be the file of a catalog"):
         SQLiteCoordinator(path)
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CallError, match="not a file for a catalog"):
+    with pytest.raises(CallError, match="cannot be the file of a catalog"):
         SQLiteCoordinator(tmp_path)
 
 
@@ -303,7 +303,7 @@ def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Pat
     with pytest.raises(CoordinatorError, match="Try again") as error:
         catalog.ratify(proposal({"id-1": 1}))
     assert not isinstance(error.value, OperationTimeoutError)
-    assert catalog.cut() == {"id-1": 0}  # reading does not wait
+    assert catalog.cut() == {"id-1": 0}  # readers do not wait
     holder.execute("ROLLBACK")
     assert catalog.ratify(proposal({"id-1": 1})) is RATIFIED
     holder.close()
@@ -325,7 +325,7 @@ def test_a_full_disk_changes_nothing(catalog: SQLiteCoordinator) -> None:
 
 
 def test_a_write_that_fails_at_the_end_of_a_change_is_not_called_done_nor_undone(catalog: SQLiteCoordinator) -> None:
-    """The kernel refuses to let the log grow, as a broken disk would."""
+    """The kernel refuses to extend the log, as a broken disk would."""
     catalog.register(table(1), 0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -382,7 +382,7 @@ def test_every_connection_waits_for_the_disk(catalog: SQLiteCoordinator) -> None
 
 
 def test_what_is_asked_often_goes_by_an_index(catalog: SQLiteCoordinator) -> None:
-    """With 100,000 transactions and 10,000 unpublished commits nothing is looked for one by one, nor sorted."""
+    """With 100,000 transactions and 10,000 unpublished commits no frequent query scans or sorts a table."""
     from deltalog.catalog import sqlite
 
     with catalog._file.connection() as connection:
@@ -401,7 +401,7 @@ def test_what_is_asked_often_goes_by_an_index(catalog: SQLiteCoordinator) -> Non
 def test_one_commit_more_among_thousands_writes_little(catalog: SQLiteCoordinator) -> None:
     catalog.register(table(1), 0)
     assert catalog.ratify(Proposal({"id-1": tuple(commit(version) for version in range(1, 10_001))})) is RATIFIED
-    catalog.close()  # the log is moved into the file
+    catalog.close()  # the log is checkpointed into the file
     assert catalog.ratify(proposal({"id-1": 10_001})) is RATIFIED
     assert os.path.getsize(f"{catalog.path}-wal") < 64 << 10
     head = catalog.head("id-1")

@@ -18,7 +18,7 @@ def cli() -> Cli:
 
 @pytest.fixture
 def late(tmp_path: Path) -> Path:
-    """Five commits a minute apart, in-commit timestamps on from version 2; file times 7 ms after the clock.
+    """Five commits a minute apart, in-commit timestamps enabled at version 2; file times 7 ms after the clock.
 
     Version 0 creates, 1 appends 2 rows, 2 enables, 3 appends 3 rows, 4 overwrites with 1 row.
     """

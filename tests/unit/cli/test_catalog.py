@@ -20,7 +20,7 @@ ROWS = pa.table({"id": [1, 2]})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    """The catalog's file; with the table bank.a, which has two rows."""
+    """The catalog's file; the catalog has the table bank.a with two rows."""
     made = tmp_path / "catalog.db"
     TransactionManager(str(made)).create_table("bank.a", str(tmp_path / "a"), ROWS.schema, data=ROWS)
     return made
@@ -206,7 +206,7 @@ def test_a_released_table_is_used_by_its_path(cli: Cli, catalog: Path, tmp_path:
     again = cli("tables", "release", catalog, "bank.a", "--json")
     assert (again.status, json.loads(again.err)["code"]) == (1, "ENTITY_NOT_FOUND")
     cli("tables", "register", catalog, "bank.a", url)
-    assert f"read and written by its path, {url}" in " ".join(cli("tables", "release", catalog, "bank.a").out.split())
+    assert f"read and write it by its path, {url}" in " ".join(cli("tables", "release", catalog, "bank.a").out.split())
     assert cli("tables", "list", catalog, "--json").out == ""
 
 

@@ -24,7 +24,7 @@ def document(*arguments: object) -> tuple[int, Any]:
 def test_a_healthy_table_exits_with_0(tmp_path: Path) -> None:
     tables.plain(tmp_path / "t")
     done = run(tmp_path / "t")
-    assert done.returncode == 0 and "Nothing was found." in done.stdout, done.stderr
+    assert done.returncode == 0 and "No findings." in done.stdout, done.stderr
     status, report = document(tmp_path / "t", "--deep")
     assert status == 0 and report["ok"] and report["examined"]["rows"] == 9
 

@@ -252,7 +252,8 @@ def test_resolve_outside_of_the_history(cli: Cli, late: Path, asked: int, clamp:
     error = json.loads(refused.err)
     assert (error["error"], error["code"]) == ("TimestampOutOfRangeError", "TIMESTAMP_OUT_OF_RANGE")
     option = " ".join(clamp)
-    assert error["message"] == re.sub(r"version_at takes .*", f"deltalog resolve takes {option}.", explained["refusal"])
+    clamping = f"pass {option} to deltalog resolve."
+    assert error["message"] == re.sub(r"pass \w+=.* to version_at\.", clamping, explained["refusal"])
 
     people = cli("resolve", late, "--timestamp-ms", asked)
     assert people.status == 1
@@ -281,7 +282,7 @@ def test_enable_ict(cli: Cli, tmp_path: Path) -> None:
     }
     again = document(cli("enable-ict", path, "--json"))
     assert again == {**first, "committed": False}
-    assert "on already" in cli("enable-ict", path).out
+    assert "already on" in cli("enable-ict", path).out
     assert DeltaTable.open(path).version == 1
 
 
@@ -313,7 +314,7 @@ def test_checkpoint(cli: Cli, tmp_path: Path) -> None:
 def test_compact(cli: Cli, tmp_path: Path) -> None:
     appended(tmp_path / "t")
     assert document(cli("compact", tmp_path / "t", "--from", "1", "--to", "2", "--json")) == {"from": 1, "to": 2}
-    assert cli("compact", tmp_path / "t").out.startswith("Versions 0 to 3 are in one file now")
+    assert cli("compact", tmp_path / "t").out.startswith("Versions 0 to 3 are now also in one file")
     cli("checkpoint", tmp_path / "t")
     assert document(cli("compact", tmp_path / "t", "--json")) == {"from": None, "to": None}
     assert "nothing was written" in cli("compact", tmp_path / "t").out

@@ -1,4 +1,4 @@
-"""Refusals: the line, the exit status, and that nothing else is printed."""
+"""Refusals: the message, the exit status, and no other output."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def test_a_page_that_cannot_be_written_is_named_as_it_was_given(
 
 def test_how_to_clamp_is_said_in_words_of_the_command_line(cli: Cli, late: Path) -> None:
     assert (
-        "deltalog resolve takes --before earliest" in error(cli("rows", late, "--timestamp-ms", 1, "--json"))["message"]
+        "pass --before earliest to deltalog resolve"
+        in error(cli("rows", late, "--timestamp-ms", 1, "--json"))["message"]
     )
 
 
@@ -247,7 +248,7 @@ HOSTILE = "\x1b[31mred\x07\r\nerror: forged\u202e\u2028[bold]x[/bold]\x9b2J"
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A table whose log has control sequences wherever text may stand."""
+    """A table whose log has control sequences in every text field."""
     path = tmp_path / "hostile"
     data = pa.table({"a": [HOSTILE], "b": [1]})
     table = DeltaTable.create(path, data.schema, name=HOSTILE, description=HOSTILE, data=data)
@@ -283,7 +284,7 @@ def test_json_is_ascii(cli: Cli, hostile: Path, command: str) -> None:
 
 
 def texts(value: Any) -> list[str]:
-    """Every text in a document."""
+    """Every string in a document."""
     if isinstance(value, dict):
         return [each for item in value.items() for each in texts(list(item))]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The entry point, which is there without the extra `cli`."""
+"""The entry point, which works without the extra `cli`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltalog import __version__
 
 
 def deltalog(*arguments: str, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The command in a process in which some modules cannot be imported."""
+    """Run the command in a process that cannot import some modules."""
     code = f"import sys; sys.modules |= dict.fromkeys({missing!r}); from deltalog.cli.main import main; main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
 

@@ -1,4 +1,4 @@
-"""Escaping, numbers, and what operation metrics say."""
+"""Escaping, numbers, and the display of operation metrics."""
 
 from __future__ import annotations
 

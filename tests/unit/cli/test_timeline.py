@@ -1,4 +1,4 @@
-"""The timeline page: its data against the library's answers, and that nothing in a log can act in it."""
+"""The timeline page: its data against the library's answers, and no log content can become active in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOSTILE += "\u2028\u202e\x1b[31m \" ' \\ ${1}"
 
 
 class Elements(html.parser.HTMLParser):
-    """What a browser's parser would see: elements with attributes, and the text of scripts and of the title."""
+    """A browser's view of the page: elements with attributes, and the text of scripts and of the title."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -62,7 +62,7 @@ def data_of(text: str) -> Any:
 
 
 def resolved(data: Any, ms: int) -> tuple[int, int] | None:
-    """The rule of the page's script, over the page's numbers: version and time, or None for a refusal."""
+    """Resolve a time as the page's script does, from the page's data: version and time, or None for a refusal."""
     found = data["resolution"]
     in_era = data["in_commit_timestamps"]["enabled"] and (found["from_ms"] is None or ms >= found["from_ms"])
     candidates = found["in_commit"] if in_era and found["in_commit"] else found["file"] or found["in_commit"]
@@ -103,7 +103,7 @@ def test_the_page_of_a_table_with_both_eras(late: Path) -> None:
 
 
 def test_the_page_of_a_copy(late: Path, tmp_path: Path) -> None:
-    """All file times later than the enablement: no instant leads to the versions before it."""
+    """All file times are later than the enablement: no timestamp resolves to an earlier version."""
     shutil.copytree(late, tmp_path / "copy", copy_function=shutil.copyfile)
     assert_page_is_true(DeltaTable.open(tmp_path / "copy"))
 
@@ -296,8 +296,8 @@ def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
 
 # -------------------------------------------------------------------------------------------------- a browser
 
-if BROWSER is not None:  # What is above needs none, and tests everything that does not need eyes.
-    # Pages in frames of each width, measured from outside: their own policy lets no other script run.
+if BROWSER is not None:  # the tests above need no browser
+    # Pages in frames of several widths, measured from outside, since the page's own policy lets no other script run.
     FRAMES = """<!doctype html><body><script>
     const box = (node) => node.getBoundingClientRect();
     const within = (a, b) => a.left >= b.left && a.right <= b.right;

@@ -1,4 +1,4 @@
-"""A commit that has landed is reported as one, whatever comes after it, and the handle goes on from it."""
+"""A landed commit is reported as a success, whatever fails after it, and the handle continues from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
 from tests.support.transactions import A, B, Clock, bank, content
 from tests.support.transactions import rows as accounts
 
-# What is called after a commit has landed, and nowhere before.
+# Functions that are called only after a commit has landed.
 AFTERWARDS: dict[str, tuple[type, str]] = {
     "the next snapshot": (LogSnapshot, "after"),
     "the first snapshot": (Transaction, "_following"),
@@ -144,7 +144,7 @@ def test_a_warning_of_a_store_that_is_an_error_deletes_no_file_of_the_commit() -
 
 
 class Broken(WrappedCoordinator):
-    """Fails in a way that nobody foresaw."""
+    """Fails with an unforeseen error."""
 
     methods: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""A committer makes one version and answers how that ended; the loop settles what is not known."""
+"""A committer writes one version and reports the outcome; the commit loop settles unknown outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.core import NOW, SCHEMA, environment, memory
 
 
 def attempt_on(store: LogStore, txn_id: str = "mine") -> Attempt:
-    """An empty commit of the version after the latest one."""
+    """An empty commit of the next version."""
     snapshot = DeltaTable.open(store, environment=environment()).snapshot()
     return build_attempt(Prepared(txn_id, "TEST"), base_of(snapshot.log), NOW)
 
@@ -70,7 +70,7 @@ def test_a_store_that_does_not_answer(store: LogStore, fault: Fault, outcome: Co
 
 
 class Scripted(Committer):
-    """Answers what it is given, and makes the version where that is Committed or Exists."""
+    """Returns the given outcome, and writes the version if it is Committed or Exists."""
 
     def __init__(self, store: LogStore, *answers: CommitOutcome) -> None:
         self.store, self.answers, self.attempts = store, list(answers), list[Attempt]()

@@ -100,7 +100,7 @@ def test_a_winner_that_did_nothing_to_rows_is_passed(prepared: Prepared) -> None
         (DELETE, winner(adds=[add("b")]), None),
         (DELETE, winner(removes=[remove("b")]), None),
         (DELETE, winner(removes=[remove("a")]), ConcurrentDeleteDeleteError),
-        (DELETE, winner(removes=[remove("a", V1)]), ConcurrentDeleteDeleteError),  # whichever its vector
+        (DELETE, winner(removes=[remove("a", V1)]), ConcurrentDeleteDeleteError),  # whatever its deletion vector
         (OVERWRITE, winner(adds=[add("b")]), ConcurrentAppendError),
         (OVERWRITE, winner(removes=[remove("b")]), ConcurrentDeleteReadError),
         (OVERWRITE, winner(removes=[remove("a")]), ConcurrentDeleteDeleteError),
@@ -109,7 +109,7 @@ def test_a_winner_that_did_nothing_to_rows_is_passed(prepared: Prepared) -> None
         (ours(reads=Reads(True)), winner(adds=[add("b")]), ConcurrentAppendError),
         (ours(reads=Reads(True)), winner(removes=[remove("b")]), ConcurrentDeleteReadError),
         # metadata
-        (APPEND, winner(metadata=metadata()), None),  # the same again
+        (APPEND, winner(metadata=metadata()), None),  # set to its present value
         (APPEND, winner(metadata=metadata(delta__appendOnly="true")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(x="y")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(delta__enableDeletionVectors="true")), None),

@@ -1,4 +1,4 @@
-"""What follows a commit can fail in any way; the commit stands."""
+"""Everything that follows a commit may fail in any way; the commit stands."""
 
 from __future__ import annotations
 

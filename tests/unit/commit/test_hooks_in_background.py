@@ -1,4 +1,4 @@
-"""On a store over a network a commit does not wait for its derived files, and they are all written."""
+"""On a remote store a commit does not wait for its derived files, and all of them are written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _NUMBERS = itertools.count()
 
 
 class FarStore(MemoryStore):
-    """Memory behind a network. Derived files arrive when ``gate`` is open; ``order`` has the names of all objects."""
+    """A memory store that counts as remote. Derived files are written when ``gate`` is open; ``order`` lists the names
+    of all objects."""
 
     is_remote = True
 
@@ -88,7 +89,7 @@ def test_a_handle_that_has_moved_on_continues_from_the_checkpoint(store: FarStor
     table.append(rows(1))
     if opened:
         table.flush()
-        table = DeltaTable.open(store, environment=environment())  # whose commits are not in memory
+        table = DeltaTable.open(store, environment=environment())  # its commits are not in memory
     store.gate.clear()
     for number in range(2, 6):
         table.append(rows(number))
@@ -144,7 +145,7 @@ def test_a_handle_that_is_faster_than_its_hooks_waits(store: FarStore) -> None:
     thread.start()
     while table.version <= background.MAX_WAITING:
         thread.join(0.001)
-    thread.join(0.1)  # time to go on, if it did not wait
+    thread.join(0.1)  # time to continue, if it did not wait
     assert table.version == background.MAX_WAITING + 1
     store.gate.set()
     thread.join(60)
@@ -212,10 +213,10 @@ def test_a_store_without_latency_has_no_background(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def stores() -> Iterator[dict[str, FarStore]]:
-    """Of two tables, by name."""
+    """The stores of two tables, by name."""
     stores = {name: FarStore() for name in ("bank.a", "bank.b")}
     yield stores
-    for store in stores.values():  # a hook that waits would hold up the end of the process
+    for store in stores.values():  # a waiting hook would delay the end of the process
         store.gate.set()
 
 

@@ -1,4 +1,5 @@
-"""The kit finds wrong engines. deltalog itself passes every case (test_cases.py), so what fails here is the defect."""
+"""The kit finds wrong engines. deltalog itself passes every case (test_cases.py), so a failure here is due to the
+defect."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from deltalog.conformance import Engine, all_cases, run
 from tests.support.conformance.mutants import MUTANTS
 
-# What the code of a mutant itself does wrong is no defect that the kit has found.
+# An error in a mutant's own code is not a defect that the kit has found.
 OWN_DEFECT = re.compile(r"\b(Key|Type|Attribute|Index|Name|Value|JSONDecode|FileNotFound)Error: |StopIteration")
 
 

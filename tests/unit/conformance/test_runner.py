@@ -1,4 +1,4 @@
-"""Running: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
+"""Running the kit: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_case(*steps: Any) -> Case:
 
 
 class Answers(Engine):
-    """An engine whose rows are given, or an error."""
+    """An engine that returns the given rows or raises the given error."""
 
     def __init__(self, found: Any) -> None:
         self.found = found
@@ -207,7 +207,7 @@ def test_the_matrix_counts_by_area() -> None:
 
 
 def test_exported_cases_need_nothing_else(tmp_path: Path) -> None:
-    """The tables are those that the cases build, and rows are the same in both forms."""
+    """The exported tables equal the tables that the cases build, and both forms have the same rows."""
     chosen = [LATE["ict-late-exact-enablement"], LATE["ict-late-before-first"]]
     assert export_cases(tmp_path / "out", chosen) == 2
     index = json.loads((tmp_path / "out/index.json").read_text())

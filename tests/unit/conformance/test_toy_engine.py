@@ -1,4 +1,4 @@
-"""An adapter written from the page alone, for a toy reader: the cases that it passes and those that it fails."""
+"""An adapter for a toy reader, written from the documentation alone: which cases it passes and which it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A version as a table of its own: the same rows, nothing shared but the files of a shallow one, nothing lost."""
+"""A version cloned as a table: it has the same rows; only a shallow clone shares files with its source."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_clone_of_a_clone(tmp_path: Path) -> None:
 
 
 def test_files_of_two_places_under_one_name(tmp_path: Path) -> None:
-    """The clone has a file of its own and one of its source, of the same relative name."""
+    """The clone has a file of its own and a file of its source with the same relative name."""
     table = DeltaTable.create(tmp_path / "s", SCHEMA, data=rows(1))
     clone = table.clone(tmp_path / "c", shallow=True)
     (name,) = [each.name for each in (tmp_path / "s").glob("*.parquet")]

@@ -1,4 +1,5 @@
-"""A directory of Parquet files as a table: every file, no other, with the rows, columns and partitions that it has."""
+"""A directory of Parquet files converted to a table: it has exactly these files, with their rows, columns and
+partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged footers, some of which end the process that asks pyarrow for their column chunks: they are findings."""
+"""Damaged footers are findings, even if they would crash a process that asks pyarrow for their column chunks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def lost(report: CheckReport) -> list[str]:
 
 
 def readable(path: Path) -> list[int]:
-    """The versions that can be read, by reading them."""
+    """The versions that can be read, found by reading each."""
     table, found = DeltaTable.open(path), []
     for version in range(table.version + 1):
         try:
@@ -48,7 +48,7 @@ def in_ms(later_ms: int) -> Environment:
 
 @pytest.fixture
 def rewritten(tmp_path: Path) -> DeltaTable:
-    """The file of version 0 is live until version 2, and that of version 1 to the end."""
+    """A table whose version 0 file is live until version 2, and whose version 1 file is live to the end."""
     table = DeltaTable.create(tmp_path / "t", SCHEMA, data=rows(1, 2))
     table.append(rows(10))
     table.append(rows(20))
@@ -81,7 +81,7 @@ def test_a_tombstone_that_has_expired_needs_nothing(rewritten: DeltaTable, tmp_p
     assert lost(check(tmp_path / "t", environment=later)) == []
     table = DeltaTable.open(tmp_path / "t", environment=later)
     table.set_properties({"delta.deletedFileRetentionDuration": "interval 30 days"})
-    assert lost(check(tmp_path / "t", environment=later)) == []  # it had expired under the retention of its time
+    assert lost(check(tmp_path / "t", environment=later)) == []  # it had expired under the retention of that time
 
 
 def test_a_deletion_vector_is_gone(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_is_live_again_is_no_lost_version(rewritten: DeltaTable, tmp
 
 
 def test_versions_before_a_checkpoint_without_its_commits(rewritten: DeltaTable, tmp_path: Path) -> None:
-    """The log begins at version 1, so that version 0 is none that could be read."""
+    """The log begins at version 1, so version 0 does not count as lost."""
     path = tmp_path / "t"
     DeltaTable.open(path).snapshot(1)
     rewritten.checkpoint()

@@ -1,4 +1,4 @@
-"""Repairs: shown first, then carried out; commits that are in the log stay as they are."""
+"""Repairs are shown first, then carried out; commits in the log stay as they are."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_can_be_repaired_is(tmp_path: Path, name: str) -> None:
     assert DeltaTable.open(path).snapshot().num_files > 0
 
 
-# What remains is said of commits that time travel does not use any more.
+# The remaining findings concern commits that time travel no longer uses.
 _PAST = {
     "commit-info-missing", "commit-info-not-first", "ict-missing", "ict-not-increasing", "ict-in-future",
     "ict-at-largest", "ict-property-without-feature", "multi-part-checkpoint-incomplete",

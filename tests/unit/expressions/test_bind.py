@@ -80,7 +80,7 @@ def verdicts(where: object) -> list[bool | None]:
         (col("f") == math.nan, [False, True, None, False]),
         (col("f") < math.nan, [True, False, None, True]),
         (~(col("i") == 1) & col("s").startswith("ab"), [False, True, None, False]),
-        # What only a CHECK could say before there was one language.
+        # Expressions that once only a CHECK accepted.
         ("i = 1.5", [False, False, None, False]),
         ("i < 1.5", [True, False, None, True]),
         ("i = '1'", [True, False, None, False]),
@@ -166,18 +166,18 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("s LIKE '%\\\\_x'", "LIKE with a backslash"),
         ("s LIKE s", "a literal pattern"),
         ("i = 1; DROP TABLE x", "is not supported|statements"),
-        ("i NOT IN other", "is not supported"),  # a parser's tree whose list is empty, and NOT of it all rows
+        ("i NOT IN other", "is not supported"),  # sqlglot parses an empty list, whose negation keeps all rows
         ("i NOT IN UNNEST(other)", "is not supported"),
         ("i NOT IN ()", "is not supported"),
         ("i BETWEEN SYMMETRIC 3 AND 1", "is not supported"),
-        ("i = " + "1" * 5000, "A number of 5000 digits is not supported"),  # Python refuses to read these
+        ("i = " + "1" * 5000, "A number of 5000 digits is not supported"),  # Python's int() refuses these
         ("i IN (1, " + "1" * 5000 + ")", "A number of 5000 digits is not supported"),
         ("f = -" + "1" * 5000, "A number of 5001 digits is not supported"),
         ("i = " + "1" * 5000 + "L", "A number of 5000 digits is not supported"),
         ("'true'", "is a string, not a condition"),
         ("concat(st, 'a') = 'xa'", "CAST from struct"),
         ("coalesce(st, 1) = 1", "CASE of integer and struct<x:long> together"),
-        ("i = 1e9999999", "out of the range of a double"),  # a whole number of as many digits is never made
+        ("i = 1e9999999", "out of the range of a double"),  # no integer of so many digits is ever created
         ("f = -1e99999999", "out of the range of a double"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
         ("length(i) > 1", r"The function length of byte is not supported"),

@@ -1,4 +1,4 @@
-"""IN and NOT IN of any number of values: one look-up for all of them, with the answers of a comparison for each."""
+"""IN and NOT IN with any number of values: one lookup for all values, with the result of comparing each."""
 
 from __future__ import annotations
 

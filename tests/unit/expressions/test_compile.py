@@ -1,4 +1,4 @@
-"""SQL expressions over Arrow rows. That they mean what Spark means is shown in tests/interop."""
+"""SQL expressions over Arrow rows. tests/interop shows that they have Spark's semantics."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def test_values_are_those_of_spark(text: str, expected: Any) -> None:
     assert found == expected and type(found) is type(expected)
 
 
-# Spark takes the last timestamp that it has for a number of seconds beyond it.
+# Spark uses its last timestamp for any greater number of seconds.
 @pytest.mark.parametrize("text", [*cases(FAILING), "cast(huge as timestamp)"])
 def test_overflow_division_by_zero_and_lossy_casts_are_errors(text: str) -> None:
-    with pytest.raises((pa.ArrowInvalid, CallError)):  # a literal is found wrong before any row
+    with pytest.raises((pa.ArrowInvalid, CallError)):  # a wrong literal is found before any row is read
         compile_expression(text, SCHEMA).evaluate(ROWS)
 
 

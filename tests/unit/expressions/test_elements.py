@@ -1,4 +1,4 @@
-"""Elements of arrays, maps and structs in the rules, conditions and new values of a table; and texts that grow."""
+"""Elements of arrays, maps and structs in constraints, conditions and assignments; and texts that grow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_constraints_on_elements(table: DeltaTable) -> None:
         with pytest.raises(ConstraintViolationError):
             table.append(rows(wrong))
     with pytest.raises((CallError, ConstraintViolationError)):
-        table.append(rows([]))  # has no element 0, an error in Spark too
+        table.append(rows([]))  # there is no element 0; Spark raises an error too
 
 
 def test_new_values_of_structs_are_found_by_the_names_of_their_fields(table: DeltaTable) -> None:

@@ -1,4 +1,5 @@
-"""One language: WHERE, CHECK, data skipping and conflicts take the same conditions and agree on each row."""
+"""One expression language: WHERE, CHECK, data skipping and conflict detection accept the same conditions and agree on
+each row."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.support.expressions import SUPPORTED, cases, edge_rows
 
 ROWS = edge_rows()
 SCHEMA = StructType.from_arrow(ROWS.schema)
-# Timestamps without a zone count in UTC in the expressions of a table, and are refused in where.
+# Timestamps without a zone are UTC in the expressions of a table, and are refused in where.
 WITHOUT_ZONE = {
     "ts > '2020-06-01 12:00:00'", "ts < '2000-01-01'", "ts >= timestamp'1970-01-01 00:00:00'",
     "ts = timestamp '2026-11-21 10:00:00.5'",
@@ -95,7 +96,7 @@ def table(tmp_path: Path) -> DeltaTable:
 @pytest.mark.parametrize(
     ("where", "rows", "files"),
     [
-        ("upper(name) = 'A' AND day + 1 > 2", 1, 1),  # any expression of partition columns leaves files out
+        ("upper(name) = 'A' AND day + 1 > 2", 1, 1),  # any expression of partition columns skips files
         ("day <> 0 AND 6 / day = 3", 3, 2),
         ("day % 2 = 0 OR x = 11", 7, 3),
         ("x + 1 = 12", 1, 3),

@@ -1,4 +1,4 @@
-"""Lists of values as literals: what is taken as it is, and what is still converted or refused."""
+"""Lists of values as literals: which are used without conversion, which are converted, which are refused."""
 
 from __future__ import annotations
 

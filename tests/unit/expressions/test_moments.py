@@ -1,4 +1,4 @@
-"""CURRENT_TIMESTAMP in conditions and rules: one instant of the environment's clock for each statement."""
+"""CURRENT_TIMESTAMP in conditions and constraints: one reading of the environment's clock for each statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(*days_ago: int) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaTable:
-    """A file for each row; each look at the clock is ten minutes after the one before."""
+    """A table with one file for each row; the clock advances ten minutes at each reading."""
     ticks = itertools.count()
 
     def clock_ms() -> int:
@@ -83,7 +83,7 @@ def test_all_uses_of_the_clock_in_a_statement_are_one_instant(table: DeltaTable)
     assert ids(table) == [0, 89, 91, 400]
     logged = table.history()[0].operation_parameters["predicate"]
     found = table.snapshot().scan(["at"], where="id = 0").to_arrow()["at"].to_pylist()[0]
-    assert found.isoformat(sep=" ") in logged  # in the log, too
+    assert found.isoformat(sep=" ") in logged  # also in the log
 
 
 def test_a_merge_knows_one_instant(table: DeltaTable) -> None:

@@ -1,5 +1,5 @@
-"""Random predicates on random tables: a scan that skips files gives the rows for which the condition holds, and a
-delete takes away these and no others."""
+"""Random predicates on random tables: a scan with data skipping returns exactly the rows that satisfy the condition,
+and a delete removes exactly these."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_skipping_loses_no_row(tmp_path: Path, seed: int) -> None:
         held = sorted(each for each, verdict in zip(ids, verdicts, strict=True) if verdict)
         assert sorted(snapshot.scan(["id"], where=predicate).to_arrow()["id"].to_pylist()) == held, text
         skipped += number_of_files_skipped(made.table, predicate)
-    assert skipped > PREDICATES, "statistics and partitions leave no file out"
+    assert skipped > PREDICATES, "statistics and partitions skipped no file"
     made.table.delete(predicate)
     left = DeltaTable.open(str(tmp_path / "t")).snapshot().scan(["id"]).to_arrow()["id"].to_pylist()
     assert sorted(left) == sorted(set(ids) - set(held)), text

@@ -1,4 +1,4 @@
-"""SQL text as trees, and trees as SQL text."""
+"""SQL text parsed to trees, and trees written as SQL text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
 SCHEMA = StructType.from_arrow(edge_rows().schema)
 
 
-# A decimal without a fraction is written as a whole number: the column decides what it is compared as.
+# A decimal without a fraction is written as an integer: the column decides the type of the comparison.
 ROUND = {"1."}
 
 
@@ -116,7 +116,7 @@ def test_other_objects_are_no_conditions(where: object) -> None:
     [
         ("A + `b c` > 1", {"a", "b c"}),
         ("point.X = 1", {"point", "x"}),
-        ("array_contains(tags, Name)", {"tags", "name"}),  # of functions that are not supported too
+        ("array_contains(tags, Name)", {"tags", "name"}),  # also of unsupported functions
         ("'a' = 1", set()),
         ("a >", None),
         ("a; b", None),

@@ -1,4 +1,5 @@
-"""SQL text as tokens: bounded, in time proportional to the length; and texts in double quotes, which are no columns."""
+"""SQL text as tokens: bounded, in time proportional to the length; and texts in double quotes, which are not
+columns."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from deltalog.protocol.schema import StructType
 
 
 class _Calls:
-    """How many functions of Python are called, which does not depend on the machine."""
+    """Counts the calls of Python functions, which do not depend on the machine."""
 
     def __enter__(self) -> _Calls:
         self.count = 0
@@ -57,7 +58,7 @@ def _nested() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("opening", "closing"), list(_nested()))
 def test_the_work_grows_with_the_length_and_not_with_the_depth(opening: str, closing: str) -> None:
-    parse("a")  # which imports the parser
+    parse("a")  # imports the parser
 
     def work(depth: int) -> int:
         text = opening * depth + "a" + closing * depth

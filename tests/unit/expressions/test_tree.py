@@ -1,4 +1,4 @@
-"""Trees are compared by what is written: equality of trees is equality."""
+"""Trees are equal if they are written alike: literals such as 1 and 1.0 differ."""
 
 from __future__ import annotations
 

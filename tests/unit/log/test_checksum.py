@@ -118,11 +118,11 @@ def test_every_truncation_is_none() -> None:
     assert all(decode_checksum(whole[:length]) is None for length in range(len(whole)))
 
 
-# ------------------------------------------------------------------------- held against the log once that is read
+# ------------------------------------------------------------------------ compared with the log once that is read
 
 
 def _with_checksum(**changes: Any) -> tuple[DeltaTable, int]:
-    """A table of one commit whose ``.crc`` says something else; and the bytes of its only file."""
+    """A table of one commit with a wrong ``.crc``; and the bytes of its only file."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
     size_bytes = table.snapshot().size_bytes
@@ -153,7 +153,7 @@ def test_a_checksum_that_contradicts_the_commits_is_an_error_once_they_are_read(
 def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
     table, size_bytes = _with_checksum(numFiles=7, tableSizeBytes=9)
     snapshot = table.snapshot()
-    assert (snapshot.num_files, snapshot.size_bytes) == (7, 9)  # believed until the log is read
+    assert (snapshot.num_files, snapshot.size_bytes) == (7, 9)  # trusted until the log is read
     assert snapshot.files().num_rows == 1
     assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
     known = snapshot.log.cache.known_totals
@@ -162,7 +162,8 @@ def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
 
 @pytest.mark.parametrize(("again", "is_read"), [(1, True), (2, False)])
 def test_a_file_that_a_commit_adds_again_may_be_counted_twice(again: int, is_read: bool) -> None:
-    """As by writers that add up the actions of commits; more files than that are missing from the checkpoint."""
+    """Writers that add up the actions of commits do that; if more files than that are missing, the checkpoint is
+    wrong."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
     table.append(rows(2))

@@ -1,4 +1,4 @@
-"""`DeltaTable.cleanup_log`: what is older than the retention goes, and what time travel within it needs stays."""
+"""`DeltaTable.cleanup_log` deletes log files beyond the retention, and keeps what time travel within it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.core import ICT, NOW, SCHEMA, Clock, environment, ids, memory
 
 MIDNIGHT = NOW // DAY_MS * DAY_MS
 V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
-BEFORE = {"delta.enableExpiredLogCleanup": "false"}  # the tests say when
+BEFORE = {"delta.enableExpiredLogCleanup": "false"}  # the tests decide when
 
 
 def table_of_days(
@@ -32,7 +32,7 @@ def table_of_days(
     enable_at: int | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[MemoryStore, Clock, DeltaTable]:
-    """A table with a commit of one row for each of ``days`` before midnight of today, the clock then at NOW."""
+    """A table with a one-row commit for each of ``days`` before today's midnight; then the clock shows NOW."""
     clock = Clock()
     store = store or memory(clock)
     store._clock_ms = clock
@@ -110,11 +110,11 @@ def test_the_retention_is_the_tables(property_text: str, first: int | None) -> N
     assert table.cleanup_log(dry_run=True, retention=datetime.timedelta(days=8)).first_version == 6
 
 
-# ------------------------------------------------------------------------------------------- which clock counts
+# ------------------------------------------------------------------------------------------ which clock decides
 
 
 def touch(store: MemoryStore, times: dict[int, int]) -> None:
-    """Give commit files other modification times, as a copy does."""
+    """Set other modification times on commit files, as a copy does."""
     for version, time_ms in times.items():
         path = log_path(commit_name(version))
         data, _ = store._objects[path]
@@ -122,7 +122,7 @@ def touch(store: MemoryStore, times: dict[int, int]) -> None:
 
 
 def test_a_copy_with_old_file_times_loses_nothing_of_a_table_with_in_commit_timestamps() -> None:
-    """A restore keeps the file times of a backup; the peers then delete commits of today."""
+    """A restore keeps the file times of a backup; other engines then delete commits of today."""
     store, _, table = table_of_days([3, 2, 1], [1], properties=ICT)
     touch(store, dict.fromkeys(range(3), MIDNIGHT - 90 * DAY_MS))
     assert table.cleanup_log().deleted == ()
@@ -137,7 +137,7 @@ def test_a_copy_with_new_file_times_is_cleaned_all_the_same() -> None:
 
 @pytest.mark.parametrize(("points", "first"), [([1, 3, 5], 3), ([1, 5], 1), ([5], None)])
 def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: int | None) -> None:
-    """Both clocks decide, each for its commits, and travel to either side of the enablement is as before."""
+    """Each clock decides for its own commits, and time travel before and after the enablement is unchanged."""
     store, _, table = table_of_days(DAYS, points, enable_at=3)
     asked = [MIDNIGHT - int(day * DAY_MS) for day in DAYS]
     before = {at: table.version_at(at).version for at in asked}
@@ -149,8 +149,8 @@ def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: i
 
 
 def test_a_log_never_begins_where_that_would_change_a_time() -> None:
-    """File times are made increasing from the first commit on. The clock was an hour fast for versions 0 and 1, so that
-    of 2 and 3 was moved; without the commits before them it would jump back."""
+    """File times are made strictly increasing from the first commit on. The clock was an hour fast for versions 0 and
+    1, so the times of versions 2 and 3 were moved; without the commits before them they would jump back."""
     store, _, table = table_of_days(DAYS, [1, 2, 3, 4])
     at = MIDNIGHT - 40 * DAY_MS
     touch(store, {0: at, 1: at + 3_600_000, 2: at, 3: at + 1, 4: at + 7_200_000, 5: at + 20 * DAY_MS})
@@ -315,7 +315,7 @@ def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned
 @pytest.mark.parametrize("number", range(1, 15))
 @pytest.mark.parametrize("clock_kind", CLOCKS)
 def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
-    """Before a request of one the whole of another."""
+    """Before each request of one clean-up, another one runs completely."""
     store, clock, _ = table_of_days(DAYS, [1, 3, 6], properties=CLOCKS[clock_kind])
     calls = 0
 
@@ -331,7 +331,7 @@ def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
     assert ids(table) == list(range(len(DAYS)))
 
 
-# --------------------------------------------------------------------------------------------- by itself, and cost
+# -------------------------------------------------------------------------------- automatic clean-up, and its cost
 
 
 def automatic(enabled: str, age_days: float = 60) -> MemoryStore:

@@ -1,4 +1,4 @@
-"""Commits decoded as columns mean what they mean as actions; what is odd is left to the actions."""
+"""Commits decoded as columns equal commits decoded as actions; unusual lines are decoded as actions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def one_by_one(data: list[bytes]) -> Commits:
 
 def files(commits: Commits) -> list[dict[str, Any]]:
     rows = sorted(tail(commits).files.to_pylist(), key=lambda row: row["path"])
-    # A partition value that is not there is null.
+    # An absent partition value is null.
     return [{**row, "partition_values": _present(row["partition_values"])} for row in rows]
 
 
@@ -141,7 +141,7 @@ ODD = {
 def test_the_files_are_those_of_the_actions(name: str) -> None:
     data = log(ODD[name])
     commits = decode_commits(range(len(data)), data)
-    assert commits.runs  # the ordinary ones are columns
+    assert commits.runs  # ordinary lines become columns
     check_same(commits, one_by_one(data))
 
 

@@ -1,4 +1,4 @@
-"""Log compaction files: read in the place of the commits that they cover, and never instead of the truth."""
+"""Log compaction files replace the commits that they cover, and are ignored when they may be wrong."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_gap_stays_an_error() -> None:
         ([(1, 3), (2, 4), (4, 6)], [(1, 3), (4, 6)]),
         ([(0, 3)], []),  # begins before the checkpoint's commits
         ([(5, 12)], []),  # ends after the version
-        ([(6, 6), (9, 8)], []),  # a range of one, and one backwards
+        ([(6, 6), (9, 8)], []),  # a range of one, and a reversed range
     ],
 )
 def test_which_are_chosen(compactions: list[tuple[int, int]], chosen: list[tuple[int, int]]) -> None:

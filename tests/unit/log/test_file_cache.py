@@ -1,4 +1,4 @@
-"""What a file cache keeps and passes on; and that threads which share one change nothing for each other."""
+"""What a file cache keeps and passes on; and that threads sharing a cache do not affect each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
 def shared_snapshot() -> LogSnapshot:
-    """What a handle has after appends of its own: files of an earlier version, and the commits since."""
+    """The snapshot of a handle after its own appends: files of an earlier version, and the commits since."""
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     table.snapshot().files()
     table.append(rows(2))
@@ -67,7 +67,8 @@ def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
 
 
 def interleaved(read: Callable[[], Any], at: int, other: Callable[[], object]) -> tuple[Any, bool]:
-    """What ``read`` gives when another thread does ``other`` before its line number ``at``; whether it has so many."""
+    """The result of ``read`` if another thread runs ``other`` before its line number ``at``; and whether it has so many
+    lines."""
     lines = iter(range(at + 1))
     reached: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The list of files in a ``.crc``: what each commit writes, what it derives it from, and where it leaves it out."""
+"""The list of files in a ``.crc``: what each commit writes, from what it is derived, and when it is omitted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
 def written(count: int = 3, **arguments: Any) -> tuple[MemoryStore, DeltaTable]:
-    """A table of ``count`` files, each of a commit."""
+    """A table of ``count`` files, one for each commit."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(0), **arguments)
     for number in range(1, count):
@@ -36,7 +36,7 @@ def opened(store: Any) -> DeltaTable:
 
 
 def listed(store: MemoryStore, version: int) -> list[dict[str, Any]] | None:
-    """The list in the ``.crc`` of a version; None where it has none."""
+    """The list in the ``.crc`` of a version; None if it has none."""
     found: list[dict[str, Any]] | None = json.loads(store.get(checksum_path(version))).get("allFiles")
     return found
 
@@ -54,7 +54,7 @@ def by_path(adds: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 
 
 def put_list(store: MemoryStore, version: int, adds: Any, **changes: Any) -> None:
-    """Another list in the ``.crc`` of a version; ... for none."""
+    """Replace the list in the ``.crc`` of a version; ... removes it."""
     path = checksum_path(version)
     body = {**json.loads(store.get(path)), "allFiles": adds, **changes}
     store.put(path, json.dumps({key: value for key, value in body.items() if value is not ...}).encode())
@@ -129,7 +129,7 @@ def test_a_commit_that_adds_all_files_lists_them() -> None:
 
 
 def test_files_in_memory_take_precedence_over_the_list_of_a_checksum() -> None:
-    """A list that names another file of the same size is carried on until the log says which one is live."""
+    """A list that names another file of the same size is carried on until the log shows which file is live."""
     for reads_before in (False, True):
         store, table = written()
         adds = by_path(listed(store, table.version))
@@ -269,7 +269,7 @@ def test_tags_are_listed_and_fields_that_deltalog_does_not_know_are_not() -> Non
 
 
 def test_tags_that_delta_spark_has_made_of_none_are_none_again() -> None:
-    """Its next list has empty tags for each file that the last one, read from its ``.crc``, did not mention tags of."""
+    """Its next list has empty tags for each file whose tags were absent in the last list, read from its ``.crc``."""
     store, table = written()
     adds = by_path(listed(store, table.version))
     tagged = {**adds[2], "tags": {"a": "b"}}

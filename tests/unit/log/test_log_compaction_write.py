@@ -1,4 +1,4 @@
-"""`DeltaTable.compact_log`: a run of commits as one file that means the same."""
+"""`DeltaTable.compact_log` writes one file that is equivalent to a range of commits."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_any_range_of_any_log_means_the_same(steps: list[list[tuple[str, int]]],
 def test_by_default_it_is_of_the_commits_after_the_checkpoint() -> None:
     store = memory()
     table = DeltaTable.create(store, SCHEMA, properties=ICT, environment=environment())
-    assert table.compact_log() is None  # one commit has nothing to be compacted with
+    assert table.compact_log() is None  # one commit alone cannot be compacted
     table.append(rows(1))
     table.checkpoint()
     table.append(rows(2))

@@ -60,7 +60,7 @@ _files = st.tuples(st.sampled_from(PATHS), st.sampled_from(VECTORS))
 def _history(draw: st.DrawFn) -> list[CommitActions]:
     commits = []
     for version in range(draw(st.integers(0, 6))):
-        # One commit says one thing of one logical file.
+        # A commit has at most one action for a logical file.
         chosen = draw(st.lists(_files, max_size=5, unique_by=_key))
         kinds = draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen)))
         adds = [add(*file, size=draw(st.integers(0, 99))) for file, kind in zip(chosen, kinds, strict=True) if kind]
@@ -74,7 +74,7 @@ def _history(draw: st.DrawFn) -> list[CommitActions]:
 
 
 def _brute_force(commits: Sequence[CommitActions]) -> tuple[dict[str, AddFile], dict[str, RemoveFile]]:
-    """Replay action by action, as the protocol tells it."""
+    """Replay action by action, as PROTOCOL.md describes."""
     live: dict[str, AddFile] = {}
     dead: dict[str, RemoveFile] = {}
     for each in commits:
@@ -94,7 +94,7 @@ def _keyed(table: pa.Table) -> dict[str, dict[str, Any]]:
     for row in table.to_pylist():
         vector = row["deletion_vector"]
         key = file_key(row["path"], None if vector is None else DeletionVector(**vector))
-        assert key not in found, "a logical file is there twice"
+        assert key not in found, "a logical file is listed twice"
         found[key] = row
     return found
 
@@ -107,7 +107,7 @@ def test_replay_agrees_with_one_action_after_the_other(
 ) -> None:
     live, dead = _brute_force(commits)
     head, rest = commits[:cut], commits[cut:]
-    base = live_files(None, head)  # as a checkpoint after some commits would have it
+    base = live_files(None, head)  # as if a checkpoint covered the first commits
     found = live_files(base, rest)
     assert found.schema == FILES
     rows = _keyed(found)
@@ -136,7 +136,7 @@ def test_what_removes_a_file_names_the_same_logical_file() -> None:
 
 @pytest.mark.parametrize("vectors", [(None,), VECTORS])
 def test_files_that_commits_replace_are_found_in_either_way(vectors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One by one, and by Arrow."""
+    """Both code paths find them: one by one, and by Arrow."""
     files = files_table([add(f"{number}.parquet", vectors[number % len(vectors)]) for number in range(40)])
     names = [f"{number}.parquet" for number in range(0, 60, 3)]
     after = tail(Commits([commit(1, [add(names[0])], [remove(name, vectors[-1]) for name in names[1:]])]))

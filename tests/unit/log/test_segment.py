@@ -214,7 +214,7 @@ def test_a_segment_rebuilds_its_version_or_is_refused(
         starts = {v + 1 for v in checkpoints if wanted is not None and v <= wanted} | {0}
         rebuildable = [s for s in starts if wanted is not None and set(range(s, wanted + 1)) <= present]
         exists = wanted is not None and wanted <= max(present | checkpoints, default=-1)
-        # Only the newest checkpoint is tried, so an older one may have been enough in a log with a gap.
+        # Only the newest checkpoint is tried, although an older one might suffice in a log with a gap.
         newest = max((v for v in checkpoints if wanted is not None and v <= wanted), default=-1)
         assert not exists or newest + 1 not in rebuildable
         return

@@ -1,4 +1,4 @@
-"""What operations ask of the store: the tables of docs/store-calls.md, performed and counted. Nothing is timed."""
+"""The store calls of each operation: the tables of docs/store-calls.md, executed and counted. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=LogStore)
 
 @dataclass(frozen=True)
 class Log:
-    """A log to be counted on, and the numbers that the formulas of the page name."""
+    """A log to count calls on, and the numbers used by the formulas of the page."""
 
     store: LogStore
     names: dict[str, int]
@@ -64,11 +64,11 @@ def page_rows() -> Iterator[Row]:
 
 
 def in_use(store: S) -> tuple[S, DeltaTable]:
-    """A store, and the table in it, opened."""
+    """A store, and an open handle on its table."""
     return store, DeltaTable.open(store, environment=environment(Clock(BEGIN_MS + 10**11)))
 
 
-# Each call, made ready (not counted) and then made (counted).
+# Each operation, prepared (not counted) and then run (counted).
 READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`DeltaTable.open(url)`": lambda store, table: lambda: DeltaTable.open(store),
     "`table.snapshot()`": lambda store, table: table.snapshot,
@@ -168,7 +168,7 @@ def _instant(table: DeltaTable) -> int:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Log]:
-    """Logs of the names that the page uses, made once each."""
+    """The logs that the page names, each generated once."""
     made: dict[str, Log] = {}
 
     def make(name: str) -> Log:
@@ -210,7 +210,7 @@ def written_rows() -> Log:
 
 
 def written_files() -> Log:
-    """One commit of 70 files of one row each, in partitions of their own."""
+    """One commit of 70 files of one row each, each in its own partition."""
     store = memory(Clock(BEGIN_MS))
     data = rows(*range(70)).append_column("k", pa.array(range(70)))
     DeltaTable.create(store, data.schema, partition_by=["k"], environment=environment(), data=data)
@@ -218,7 +218,7 @@ def written_files() -> Log:
 
 
 def written_blobs() -> Log:
-    """VERSIONS commits of one blob each, after the one that makes the table."""
+    """VERSIONS commits of one blob each, after the commit that creates the table."""
     store = memory(Clock(BEGIN_MS))
     properties = {**ICT, "delta.checkpointInterval": "1000"}
     table = DeltaTable.create_for_blobs(store, properties=properties, environment=environment())
@@ -235,12 +235,12 @@ PROPERTIES = {
 
 
 def pairs(number: int) -> pa.Table:
-    """Two rows of the partition of that number."""
+    """Two rows of the partition with that number."""
     return rows(2 * number, 2 * number + 1).append_column("k", pa.array([number] * 2))
 
 
 def written_pairs(properties: dict[str, str]) -> Log:
-    """VERSIONS commits of one file of two rows each, in partitions of their own."""
+    """VERSIONS commits of one file of two rows each, each in its own partition."""
     store = memory(Clock(BEGIN_MS))
     properties = {**properties, "delta.checkpointInterval": "1000"}
     table = DeltaTable.create(
@@ -293,7 +293,7 @@ def test_every_call_is_on_the_page() -> None:
 
 def test_a_cold_open_lists_from_the_checkpoint_on(tmp_path: Path) -> None:
     log = generate(tmp_path, 10, "classic", checksums=True)
-    for version in range(10):  # what a clean-up has left
+    for version in range(10):  # left by a clean-up
         log.store.put(f"_delta_log/{version:020d}.json", b"")
     listed: list[list[str]] = []
 
@@ -310,7 +310,7 @@ def test_a_cold_open_lists_from_the_checkpoint_on(tmp_path: Path) -> None:
 
 
 def work(call: Callable[[], Any]) -> int:
-    """Python and C functions called: how much is done for each file or commit, whatever the machine's speed."""
+    """Python and C functions called: the work for each file or commit, whatever the machine's speed."""
     events = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -345,7 +345,7 @@ def test_twice_the_size_is_at_most_twice_the_work(case: str, tmp_path: Path) -> 
         root = tmp_path / str(factor)
         root.mkdir()
         log = generate(root, factor * size, layout, checksums=True)
-        READY[name](*in_use(CountingStore(log.store)))()  # what is imported or cached once is no part of it
+        READY[name](*in_use(CountingStore(log.store)))()  # one-time imports and caches do not count
         store, table = in_use(CountingStore(log.store))
         call = READY[name](store, table)
         with store.counted() as calls:

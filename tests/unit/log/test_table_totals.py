@@ -1,4 +1,4 @@
-"""The numbers of the `.crc`: made from commit to commit, they are those of the files themselves."""
+"""The totals of the `.crc`, updated commit by commit, equal the totals of the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics that files lack, computed from footers and rows."""
+"""Missing statistics, computed from footers and rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = pa.table(
 
 
 def strip(table: DeltaTable, change: Callable[[dict[str, Any]], Any] = lambda body: None) -> None:
-    """Add all files again, with what ``change`` makes of their statistics."""
+    """Add all files again, with their statistics replaced by ``change``."""
     with table.transaction() as transaction:
         files = add_actions(table.snapshot().files())
         texts = [change(json.loads(add.stats or "{}")) for add in files]
@@ -61,7 +61,7 @@ def bodies(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def faults(table: DeltaTable) -> list[str]:
-    """What a check finds. There is no .crc of a version in which a live file is added again."""
+    """The findings of a check. A version in which a live file is added again has no .crc."""
     return [finding.rule for finding in table.check(deep=True).findings if finding.rule != "crc-missing"]
 
 
@@ -158,7 +158,7 @@ def test_deletion_vectors_row_ids_and_tags_stay() -> None:
 
 
 def test_nan_is_above_all_numbers_and_leaves_no_bounds() -> None:
-    """Arrow's footers leave NaN out of their bounds."""
+    """Arrow's footers exclude NaN from their bounds."""
     store = memory()
     with store.open_output("nan.parquet") as file:
         pq.write_table(pa.table({"f": [1.0, math.nan], "g": [1.0, 2.0]}), file)
@@ -235,7 +235,7 @@ def _path_of(table: DeltaTable) -> Callable[[int], str]:
     ids=["append", "delete of a row", "delete of all", "compaction"],
 )
 def test_other_writers(change: Callable[[DeltaTable], Any]) -> None:
-    """Appends do not conflict; files that others have changed are left out, or taken as they are now."""
+    """Appends do not conflict; files changed by others are omitted, or used in their new form."""
     inner = memory()
     table = DeltaTable.create(inner, rows().schema, properties={"delta.enableDeletionVectors": "true"}, data=rows(1, 2))
     table.append(rows(3))

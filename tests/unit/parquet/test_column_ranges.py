@@ -1,4 +1,5 @@
-"""Where the columns of a Parquet file are: only what is read, and no crash of the process for damaged footers."""
+"""The byte ranges of a Parquet file's columns: only the needed bytes are read, and damaged footers do not crash the
+process."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ print(column_ranges(footer, len(data), [0], ["c3"]), len(column_ranges(footer, l
 
 
 def test_an_encrypted_column_does_not_end_the_process() -> None:
-    """Its metadata alone would."""
+    """Its metadata alone would crash it."""
 
     class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
@@ -157,7 +158,7 @@ def test_an_encrypted_column_does_not_end_the_process() -> None:
 def test_a_file_that_is_in_memory_is_not_asked_for_anything() -> None:
     data = written()
     assert struct.unpack("<I", data[-8:-4])[0] < len(data) < TAIL_BYTES * 8
-    source = RangeReader("object", data, len(data), lambda start, end: pytest.fail("requested"))
+    source = RangeReader("object", data, len(data), lambda start, end: pytest.fail("a range was requested"))
     with pq.ParquetFile(source) as file:
         expect_columns(source, file.metadata, [0], ["c1"], ahead=True)
         assert file.read(["c1"]).num_rows == ROWS

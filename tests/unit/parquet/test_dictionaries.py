@@ -1,4 +1,4 @@
-"""Columns of many different values have no dictionary, and all others have one."""
+"""Columns with many distinct values are written without a dictionary, all others with one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Footers of foreign Parquet files: what is read of them, what is refused, and that nothing ends the process."""
+"""Footers of other writers' Parquet files: what is read, what is refused, and that none crashes the process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def with_footer(data: bytes, footer: Struct | bytes) -> bytes:
 
 
 def field(tree: Struct, *path: int) -> list[Any]:
-    """A field: numbers of fields, and after one that is a list the position of an item."""
+    """Look up a field by a path of field numbers; after a list field the next number is the position of an item."""
     value: Any = tree
     numbers = list(path)
     while True:
@@ -78,7 +78,7 @@ def set_chunk_type(tree: Struct) -> None:
 
 
 def killer() -> bytes:
-    """A file whose footer ends the process in which pyarrow is asked for the metadata of a column chunk."""
+    """A file whose footer crashes a process that asks pyarrow for the metadata of a column chunk."""
     tree = footer_of(parquet())
     set_chunk_type(tree)
     return with_footer(parquet(), tree)
@@ -138,7 +138,7 @@ def test_a_wrong_chunk_ends_no_process_that_adds_the_file(tmp_path: Path) -> Non
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
     done = subprocess.run([sys.executable, "-c", ADD, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "k.parquet cannot be added" in done.stdout
-    assert "the type of column amount of row group 0 is unknown, and in the schema of the file INT64" in done.stdout
+    assert "the type of column amount of row group 0 is unknown, but INT64 in the schema of the file" in done.stdout
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
@@ -192,7 +192,7 @@ def _histogram(tree: Struct) -> None:
     ("change", "says"),
     [
         (set_chunk_type, "column amount of row group 0 is unknown"),
-        (_set(6, 4, 0, 1, 0, 3, 1), "column account of row group 0 is BYTE_ARRAY, and in the schema of the file INT64"),
+        (_set(6, 4, 0, 1, 0, 3, 1), "column account of row group 0 is BYTE_ARRAY, but INT64 in the schema of the file"),
         (_drop_chunk, "row group 0 has 1 columns, but the file has 2"),
         (_without(3), "does not have the rows of the file"),
         (_set(-1, 3), "has -1 as the rows of the file"),
@@ -324,7 +324,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "group"), [(-1, -1), (2**40, 2**40), (3, -5), (2, 3)])
 def test_rows_that_cannot_be(rows: int, group: int, tmp_path: Path) -> None:
-    """A column that the file lacks has as many NULLs as its footer says, so the number is bounded."""
+    """A missing column reads as as many NULLs as the footer has rows, so that number is bounded."""
     table = DeltaTable.create(tmp_path, pa.schema([*SCHEMA, ("other", pa.int64())]), data=ROWS)
     [path] = tmp_path.glob("*.parquet")
     tree = footer_of(path.read_bytes())

@@ -22,7 +22,7 @@ ID = uuid.UUID("f24f9b64-81fa-49d1-b74e-8c09a6e31c56")
 
 
 def names(*fields: str, width: int = 1) -> bytes:
-    """The metadata of a variant with these field names."""
+    """Variant metadata with these field names."""
     texts = [name.encode() for name in fields]
     ends = [sum(map(len, texts[:i])) for i in range(len(texts) + 1)]
     numbers = b"".join(n.to_bytes(width, "little") for n in (len(texts), *ends))
@@ -107,7 +107,7 @@ def test_offsets_of_every_width(width: int) -> None:
     offsets = b"".join(n.to_bytes(width, "little") for n in (2, 0, 4))
     ids = b"".join(n.to_bytes(width, "little") for n in (1, 0))
     header = bytes([((width - 1) << 2 | (width - 1)) << 2 | 2])
-    # "b" lies behind "a": fields are in the order of their names, values in any.
+    # "b" is stored after "a": fields are ordered by name, values in any order.
     value = header + b"\x02" + ids + offsets + b"\x0c\x01" + b"\x0c\x02"
     assert python(value, names("b", "a", width=width)) == {"a": 2, "b": 1}
     array = (
@@ -118,7 +118,7 @@ def test_offsets_of_every_width(width: int) -> None:
 
 LAUGHS = b"\x00"
 for _ in range(40):
-    # Two elements, both at the same place: the nested values would be two to the power of forty.
+    # Two elements at the same offset: the nested values would be two to the power of forty.
     LAUGHS = b"\x0f\x02" + struct.pack("<3I", 0, 0, len(LAUGHS)) + LAUGHS
 MALFORMED = {
     "nothing": b"",
@@ -175,7 +175,7 @@ def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> No
 
 
 def rebuilt(rows: list[Any], typed: pa.DataType, metadata: bytes = EMPTY) -> list[Any]:
-    """What rows of ``value`` and ``typed_value`` become."""
+    """The values that ``value`` and ``typed_value`` are reconstructed to."""
     kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", typed)])
     column = pa.array([None if row is None else {"metadata": metadata, **row} for row in rows], kind)
     return [None if v is None else python(v, metadata) for v in unshred(column)]

@@ -1,4 +1,4 @@
-"""Which metadata of a column every reader can read."""
+"""Which column metadata every reader can parse."""
 
 from __future__ import annotations
 

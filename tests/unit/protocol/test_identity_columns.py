@@ -1,4 +1,4 @@
-"""Identity columns in schemas: declarations, next values, and marks that never move backwards."""
+"""Identity columns in schemas: declarations, next values, and high-water marks that never move backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names are those of leftovers, and that writers give these names."""
+"""Which names mark leftover temporary files, and that writers use these names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps on what a table may ask of its reader, and what in a log must not be taken two ways."""
+"""Limits on the resources that reading a table takes, and log content that is refused because it is ambiguous."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_sane_tables_are_far_from_the_caps() -> None:
     assert limits.MAX_CHECKPOINT_BYTES > 1_000_000 * 5000
 
 
-# -------------------------------------------------------------------------------------------- said two ways
+# ---------------------------------------------------------------------------------------- ambiguous actions
 
 ADD = '{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true%s}}'
 TWICE = {

@@ -53,7 +53,7 @@ def test_names_with_a_meaning(name: str, kind: LogFileKind, rest: tuple[int | No
         f"{V}.JSON",
         f"{V}.json\n",
         f" {V}.json",
-        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json",  # digits, but not those of a version
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json",  # digits, but not of a version
         f"{V}.checkpoint.0000000000.0000000003.parquet",
         f"{V}.checkpoint.0000000004.0000000003.parquet",
         f"{V}.checkpoint.json",
@@ -203,7 +203,7 @@ def test_a_place_has_one_url(url: str, canonical: str) -> None:
         ("s3://other/deep/x", 2, "deep/x"),
         ("file:/data/t/x", 3, "x"),
         ("memory://m/t/x", 5, "x"),
-        ("s3://b%41/%2541/x", 6, "x"),  # a prefix may look encoded; a bucket is never decoded
+        ("s3://b%41/%2541/x", 6, "x"),  # a prefix may look encoded; a bucket name is never decoded
     ],
 )
 def test_an_absolute_path_lies_in_the_place_whose_segments_it_begins_with(written: str, place: int, meant: str) -> None:
@@ -330,5 +330,6 @@ def test_absolute_paths_lead_back(store: str, path: str, named: str) -> None:
     ],
 )
 def test_paths_are_logged_as_javas_uri_spells_them(path: str, logged: str) -> None:
-    """A VACUUM of delta-spark compares the texts, and takes a file for unneeded whose name has another spelling."""
+    """A VACUUM of delta-spark compares the texts, and treats a file as unreferenced if its name is spelled
+    differently."""
     assert paths.encode_path(path) == logged and urllib.parse.unquote(logged) == path

@@ -1,4 +1,4 @@
-"""Cut-off times, and what is after them."""
+"""Cut-off times, and which times are after them."""
 
 from __future__ import annotations
 

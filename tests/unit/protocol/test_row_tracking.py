@@ -1,4 +1,4 @@
-"""The ids that a commit gives to rows, and the columns that keep them."""
+"""The ids that a commit assigns to rows, and the columns that materialize them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search among in-commit timestamps, beside a look at every commit."""
+"""The search among in-commit timestamps, compared with reading every commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BEGIN_MS = 1_700_000_000_000
 def searched(
     times: Mapping[int, int], timestamp_ms: int, first_ms: int | None = None, first: int = 0
 ) -> tuple[int | None, int, int]:
-    """The answer, the rounds and the commits read. ``times``: of the commits that exist, by version."""
+    """The answer, the rounds and the commits read. ``times``: the commit times by version, for the commits that
+    exist."""
     last = max(times)
     search = TimestampSearch(timestamp_ms, first, last, times[last], first_ms)
     rounds = read = 0
@@ -50,7 +51,7 @@ def test_the_answer_is_that_of_every_commit_or_none(
     found, _, _ = searched(times, timestamp_ms, first_ms)
     if found is not None:
         assert found == passed[-1]
-    # Only a gap right after the answer, or none at all before the instant, leaves it open where the log has no other.
+    # The answer is open only if a gap follows it, or if no commit precedes the timestamp, and the log has no other.
     if passed and not gaps:
         assert found == passed[-1]
 
@@ -67,7 +68,7 @@ PACES: dict[str, Callable[[random.Random], int]] = {"steady": steady, "random": 
 
 
 def at_work(count: int, chance: random.Random) -> list[int]:
-    """Commits at random on working days from midnight to six in the evening."""
+    """Commits at random times on working days from midnight to six in the evening."""
     times, now_ms = [], BEGIN_MS
     for _ in range(count):
         now_ms += at_random(chance)

@@ -58,7 +58,7 @@ def test_the_feature_is_written_in_the_singular() -> None:
         (700, 900, 800, 700),  # the commit carries an in-commit timestamp: its file time does not count
         (None, 900, None, 900),
         (None, 900, 800, 900),
-        (None, 700, 800, 801),  # made increasing, as readers do
+        (None, 700, 800, 801),  # made strictly increasing, as readers do
         (None, 0, None, 1),
         (None, None, 800, None),  # no in-commit timestamp will be written
     ],
@@ -150,7 +150,7 @@ def _reference(
     icts: dict[int, int],
     file_times: dict[int, int],
 ) -> CommitAt:
-    """The rule as PROTOCOL.md and delta-spark have it, by looking at every commit."""
+    """The rule of PROTOCOL.md and delta-spark, by reading every commit."""
     first_ict = None if not active else versions[0] if pair is None else pair.version
     by_ict = [v for v in versions if first_ict is not None and v >= first_ict]
     by_file = [v for v in versions if v not in by_ict]
@@ -177,7 +177,7 @@ def _logs(draw: st.DrawFn) -> tuple[list[int], bool, Enablement | None, dict[int
     icts = {v: 1000 + sum(steps[: v + 1]) for v in range(first + count)}
     file_times = {v: draw(st.integers(900, 1700)) for v in versions}
     active = draw(st.booleans())
-    # The enabling commit may lie in what is left of the log, or before it.
+    # The enabling commit may be in the rest of the log, or before it.
     enabling = draw(st.one_of(st.none(), st.integers(0, versions[-1]))) if active else None
     pair = None if enabling is None else Enablement(enabling, icts[enabling])
     return versions, active, pair, icts, file_times

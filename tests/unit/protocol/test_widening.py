@@ -1,4 +1,4 @@
-"""Which types are wider, and how the schema remembers a change."""
+"""Which types are wider, and how the schema records a change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalog.protocol.widening import TYPE_CHANGES_KEY
 from deltalog.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 SHORT, INT, LONG, DOUBLE, STRING = map(PrimitiveType, ("short", "integer", "long", "double", "string"))
-# From PROTOCOL.md, "Type Widening": for each type those that it may become, but for decimals.
+# From PROTOCOL.md, "Type Widening": the wider types of each type, without decimals.
 WIDER = {
     "byte": {"short", "integer", "long", "double"},
     "short": {"integer", "long", "double"},

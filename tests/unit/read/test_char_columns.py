@@ -1,4 +1,4 @@
-"""Columns char(n): padded when they are read, and compared as Spark compares them, whoever wrote the files."""
+"""Columns char(n): padded when they are read, and compared as in Spark, whoever wrote the files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KINDS = ["ours", "others", "ours in partitions", "others in partitions"]
 
 
 def written(path: Path, name: str) -> DeltaTable:
-    """A file for every value, and one with all of them, so that each bound decides alone."""
+    """One file for each value, and one with all values, so that each bound decides alone."""
     kind, _, partitioned = name.partition(" ")
     schema = SCHEMA if kind == "ours" else PLAIN
     table = DeltaTable.create(str(path), schema, partition_by=["c"] if partitioned else [])
@@ -58,7 +58,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def seen(word: str | None, table: DeltaTable) -> str | None:
-    """A word as it is read; in partitions of others, who do not pad it, the empty one is null."""
+    """A word as it is read; other writers do not pad, and their empty word is null in partitions."""
     files = table.snapshot().files()["partition_values"].to_pylist()
     values = {value for row in files for _, value in row}
     return None if word is None or (word == "" and values and " " * 5 not in values) else word.ljust(5)
@@ -235,5 +235,5 @@ def test_lists_of_char_cannot_be_written(tmp_path: Path) -> None:
 
     schema = StructType((StructField("l", ArrayType(TEXT), True, {KEY: "array<char(2)>"}),))
     table = DeltaTable.create(str(tmp_path / "t"), schema)
-    with pytest.raises(UnsupportedFeatureError, match="inside other types"):
+    with pytest.raises(UnsupportedFeatureError, match="Nested char and varchar"):
         table.append(pa.table({"l": [["a"]]}))

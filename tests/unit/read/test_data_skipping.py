@@ -1,4 +1,5 @@
-"""Files left out never hold a row that the predicate keeps, whatever the values, types and bounds."""
+"""Data skipping never leaves out a file with a row that satisfies the predicate, whatever the values, types and
+bounds."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
-# Where the statistics are: in commits as text, in a checkpoint as text, as structs or both.
+# Where the statistics are: in commits as text, in a checkpoint as text, as structs, or as both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
@@ -119,7 +120,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
-    # By default, bounds are looked at by themselves only in long lists.
+    # By default, bounds are compared one by one only for long lists.
     many, sample = (0, 1 << 30) if bounds_first else (1 << 30, 0)
     with mock.patch.multiple(data_skipping, _MANY=many, _SAMPLE=sample):
         found = snapshot.scan(where=predicate).to_arrow()
@@ -149,7 +150,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
 
 
 def kept(statistics: Sequence[str | None], where: str, schema: str = "long") -> list[int]:
-    """Which files of a table of one column ``x`` with these statistics are read."""
+    """Which files of a table with one column ``x`` and these statistics are read."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
     table = DeltaTable.create(
         memory(), StructType.from_json(json.dumps({"type": "struct", "fields": fields})), environment=environment()

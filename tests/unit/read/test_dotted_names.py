@@ -1,4 +1,4 @@
-"""Columns whose names have dots, beside structs that have fields of the same path: none is taken for the other."""
+"""Columns whose names have dots, beside structs with fields of the same path: they are never confused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable
 
 NAN = math.nan
-# Three leaves that Parquet calls by the same dotted path, and a name that is nothing but a path to other tools.
+# Three leaves with the same dotted path in Parquet, and a name that other tools treat as a path.
 FIELDS = [
     pa.field("a.b.c", pa.float64()),
     pa.field("a.b", pa.struct([("c", pa.float64())])),

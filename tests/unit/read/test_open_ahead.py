@@ -1,4 +1,4 @@
-"""Scans of remote stores: how far files are opened ahead, and what is left when the caller stops."""
+"""Scans of remote stores: how far ahead files are opened, and what is left open when the caller stops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written() -> MemoryStore:
 
 
 def opened(store: RemoteStore) -> Any:
-    """A scan of all files, whose list has been read."""
+    """A scan of all files, with its file list already read."""
     snapshot = DeltaTable.open(store).snapshot()
     snapshot.files()
     store.requests.clear()
@@ -206,7 +206,7 @@ def test_of_a_large_file_only_the_tail_and_the_columns_are_requested(files: int)
 
 @pytest.fixture(scope="module")
 def large() -> MemoryStore:
-    """A table of 60 files of about 130 KiB, of which a column takes half."""
+    """A table of 60 files of about 130 KiB; one column takes half of each."""
     store = MemoryStore()
     chance = random.Random(1)
     rows = 60 * 8_000
@@ -220,7 +220,7 @@ def large() -> MemoryStore:
 def test_what_is_read_before_the_turn_of_a_file_is_bounded(
     large: MemoryStore, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
-    """Columns of more than a number of bytes, and footers, wait for the turn of their file, however many files wait."""
+    """Large columns and footers are read only when it is the turn of their file, however many files wait."""
     monkeypatch.setattr(column_ranges, "FETCHED_AHEAD_BYTES", 70_000 if ahead else 1_000)
     store = RemoteStore(large)
     snapshot = DeltaTable.open(store).snapshot()

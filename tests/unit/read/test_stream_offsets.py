@@ -50,7 +50,7 @@ def files(version: int, *sizes: int, initial: bool = False, whole: bool = False)
 def test_limits(max_files: int | None, max_bytes: int | None, end: StreamOffset) -> None:
     versions = [files(4, 10, 10, initial=True), files(5), files(6, 10, 10)]
     found = advance(at(4, 0, True), versions, max_files, max_bytes)
-    # Versions without files are passed by, so that a batch may also end after them.
+    # Versions without files are skipped, so a batch may also end after them.
     assert found == end or (end == at(5, 0) and found == at(6, 0))
 
 
@@ -80,7 +80,7 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # As in another process: offsets go through JSON, and versions before the first are not there.
+        # As in another process: offsets go through JSON, and versions before the first are not available.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)
@@ -100,11 +100,11 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     def began(version: int, initial: bool, found: StreamOffset) -> StreamOffset:
         return StreamOffset(TABLE, found.version, found.index, found.is_initial, version, initial)
 
-    again = began(7, True, at(7, 0, True))  # the table has other versions by now
+    again = began(7, True, at(7, 0, True))  # the table has newer versions by now
     end = advance(began(4, True, at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == at(4, 0, True)
-    # Later batches begin where the one before has ended, whatever their end says about the beginning.
+    # Later batches begin where the previous one ended, whatever its end offset says about the beginning.
     assert resumed(end, began(9, True, at(10))) == end
     start = began(5, False, at(5))  # a stream that began with the next commit, and has read nothing yet
     assert resumed(start, began(8, False, at(9))) == start

@@ -149,7 +149,7 @@ def test_null_structs_with_not_null_fields_are_moved_but_not_added(tmp_path: Any
 
 
 def test_a_table_with_variants(store: Any) -> None:
-    put_variant_table(store)  # the variant [7] and none
+    put_variant_table(store)  # the variant [7], and a null
     table = DeltaTable.open(store, environment=environment())
     assert table.append(pa.table({"id": [3]})).version == 1
     assert table.delete("id = 2").version == 2  # the other row of its file is moved

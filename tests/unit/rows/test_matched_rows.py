@@ -39,7 +39,7 @@ VERBS: Mapping[str, Callable[[DeltaTable], CommitResult]] = {
 
 
 def changed(verb: str, with_vectors: bool) -> tuple[list[Any], CommitResult, int]:
-    """The rows after a verb, on a table of files with deletion vectors."""
+    """The rows after an operation on a table of files with deletion vectors."""
     table = DeltaTable.create(memory(), SCHEMA, properties=PROPERTIES, partition_by=["p"], environment=environment())
     for start in range(0, ROWS, 30):
         numbers = range(start, start + 30)
@@ -54,7 +54,7 @@ def changed(verb: str, with_vectors: bool) -> tuple[list[Any], CommitResult, int
 
 
 def old_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row, without its id where that is a new one."""
+    """A row, without its id if that is a new one."""
     return {**row, "_metadata.row_id": row["_metadata.row_id"] if row["id"] < ROWS else None}
 
 

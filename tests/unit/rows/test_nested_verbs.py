@@ -1,5 +1,6 @@
-"""Every verb that takes rows or values, on random nested schemas, and sources whose fields are missing, extra, moved,
-of another case or there twice: as a model of plain Python has it, or refused with nothing changed."""
+"""Every method that takes rows or values, on random nested schemas, with sources whose fields are missing, extra,
+moved, duplicated or spelled in another case: the result is that of a model in plain Python, or the call is refused and
+changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _STEPS = 6
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """A table as the model has it."""
+    """The model's state of a table."""
 
     schema: pa.Schema
     rows: Rows
@@ -56,13 +57,13 @@ class State:
         )
 
 
-#: What a verb should leave; None where it must refuse.
+#: The state an operation should leave; None if it must be refused.
 Wanted = State | None
 Step = tuple[str, Wanted, Callable[[DeltaTable], Any]]
 
 
 def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
-    """Of one or two kinds, so that not every source is refused for the same reason."""
+    """One or two kinds, so that not every source is refused for the same reason."""
     kinds: tuple[ChangeKind, ...] = ("missing", "extra", "reordered", "recased")
     if chance.random() < 0.1:
         return frozenset({"duplicated", chance.choice(kinds)})
@@ -70,7 +71,7 @@ def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
 
 
 def _rows_step(chance: random.Random, state: State) -> Step:
-    """A verb that adds rows, or replaces them."""
+    """An operation that adds or replaces rows."""
     first = max([0, *state.rows]) + 1
     verb = chance.choice(("append", "merge_schema", "overwrite", "where", "stage", "write", "transaction", "schema"))
     ids = range(first, first + 4)
@@ -200,7 +201,7 @@ def _merged(
 
 
 def _update_step(chance: random.Random, state: State) -> Step:
-    """A value of Python for a column, or null for a field of a struct."""
+    """A Python value for a column, or null for a field of a struct."""
     column = chance.choice(fields_of(state.schema)[1:])
     if pa.types.is_struct(column.type) and chance.random() < 0.4:
         name = chance.choice(fields_of(column.type)).name
@@ -228,7 +229,7 @@ def _update_step(chance: random.Random, state: State) -> Step:
 
 
 def _fits(value: Any, kind: pa.DataType, is_whole: bool = True) -> bool:
-    """Whether structs in a value have no fields but those of the type, and with ``is_whole`` all of them."""
+    """Whether structs in a value have only fields of the type, and with ``is_whole`` all of them."""
     if value is None:
         return True
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Overwrites that change the columns of a table, or its partition columns, with all rows replaced or only some."""
+"""Overwrites that change the columns or the partition columns of a table, and replace all rows or only some."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def test_columns_are_added_where_some_rows_are_replaced(properties: dict[str, st
 @pytest.mark.parametrize("properties", PROPERTIES)
 def test_no_values_of_rows_that_stay_are_dropped(properties: dict[str, str]) -> None:
     table = create(properties)
-    with pytest.raises(
-        SchemaMismatchError, match=r"lacks the column s, and rows that where= leaves.*merge_schema=True"
-    ):
+    with pytest.raises(SchemaMismatchError, match=r"lacks the column s. Rows that where= leaves.*merge_schema=True"):
         table.overwrite(pa.table({"id": [3], "p": ["b"], "new": [1]}), where="id = 3", overwrite_schema=True)
     with pytest.raises(SchemaMismatchError, match="p is string in the table and long in the data"):
         table.overwrite(pa.table({"id": [3], "p": [5], "s": [{"x": 1}]}), where="id = 3", overwrite_schema=True)
@@ -95,7 +93,7 @@ def test_partition_columns_are_replaced_with_the_columns(properties: dict[str, s
     table.delete("q = 'x'")
     assert rows(table) == [{"id": 2, "q": "y"}]
     table.overwrite(pa.table({"id": [1], "q": ["z"]}), overwrite_schema=True)
-    assert partitions(table) == ["q"]  # as they are
+    assert partitions(table) == ["q"]  # unchanged
     table.overwrite(pa.table({"id": [1], "q": ["z"]}), overwrite_schema=True, partition_by=[])
     assert partitions(table) == [] and rows(table) == [{"id": 1, "q": "z"}]
     assert table.snapshot(version=1).scan().to_arrow().num_rows == 2
@@ -107,9 +105,9 @@ def test_partition_columns_are_replaced_with_the_columns(properties: dict[str, s
         ({"where": "id = 1", "partitions": "dynamic"}, "where= and partitions="),
         ({"partitions": "dynamic", "overwrite_schema": True}, "partitions= and overwrite_schema="),
         ({"merge_schema": True, "overwrite_schema": True}, "merge_schema= and overwrite_schema="),
-        ({"partition_by": ["id"]}, "partition_by= needs overwrite_schema=True"),
-        ({"partition_by": ["id"], "where": "id = 1", "overwrite_schema": True}, "partition_by= needs"),
-        ({"partition_by": ["id"], "partitions": "dynamic", "merge_schema": True}, "partition_by= needs"),
+        ({"partition_by": ["id"]}, "partition_by= requires overwrite_schema=True"),
+        ({"partition_by": ["id"], "where": "id = 1", "overwrite_schema": True}, "partition_by= requires"),
+        ({"partition_by": ["id"], "partitions": "dynamic", "merge_schema": True}, "partition_by= requires"),
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""What commits say that they removed: in operationMetrics, in results, in the history."""
+"""The removed rows reported by commits: in operationMetrics, in results, in the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(part: int, *ids: int) -> pa.Table:
 
 @pytest.fixture(params=[{}, VECTORS], ids=["files", "vectors"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTable:
-    """Version 2: part 1 has the ids 1 to 5 in two files, of which 2 was deleted; part 2 has 6."""
+    """Version 2: part 1 has the ids 1 to 5 in two files, with 2 deleted; part 2 has 6."""
     schema = rows(1).schema
     made = DeltaTable.create(tmp_path / "t", schema, partition_by=["part"], properties=request.param)
     made.append(pa.concat_tables([rows(1, 1, 2, 3), rows(2, 6)]))

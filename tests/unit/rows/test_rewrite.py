@@ -1,4 +1,4 @@
-"""Rows taken out of existing files: by deletion vectors, by moving the others, with and without change files."""
+"""Rows deleted from existing files: by deletion vectors, by moving the other rows, with and without change files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MODES: dict[str, dict[str, str]] = {
 }
 every_mode = pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("i", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
-# The second file has no nulls and no NaN; the third is all null but for its ids.
+# The second file has no nulls and no NaN; the third is all null except for its ids.
 FILES: list[list[tuple[Any, ...]]] = [
     [(1, "a", 1, 1.5, "x"), (2, "a", None, math.nan, None), (3, "b", 3, -0.0, "xy"), (4, None, 4, None, "z")],
     [(5, "a", 5, 5.0, "xa"), (6, "a", 6, 6.0, "xb")],
@@ -158,12 +158,12 @@ def test_a_delete_signs_as_spark_does() -> None:
     [
         ("p = 'a'", 0),
         ("p = 'zzz'", 0),
-        ("i >= 5", 0),  # bounds of the second file, and the others have none
+        ("i >= 5", 0),  # only the second file has bounds
         ("id > 4 AND p <=> 'a'", 0),
         ("id < 100", 0),
         ("f IS NULL AND id >= 7", 0),  # all null
         ("i IS NULL AND p = 'a'", 1),
-        ("f >= 5", 2),  # NaN may hide above an upper bound
+        ("f >= 5", 2),  # NaN may exceed an upper bound
         ("s LIKE 'xa%'", 1),
     ],
 )
@@ -220,7 +220,7 @@ def test_vectors_add_up_until_the_file_goes() -> None:
     assert told == [(1, 0, 0), (1, 1, 1), (1, 1, 1), (0, 0, 1)]
     assert ids(table) == [] and table.snapshot().num_files == 0
     vectors = [path for path in objects(store) if path.endswith(".bin")]
-    assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100  # all of them runs
+    assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100  # all of them are run containers
 
 
 def test_large_vectors_share_a_file() -> None:
@@ -261,7 +261,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither may they be written when only the feature is listed."""
+    """The feature alone does not allow them either."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -270,7 +270,7 @@ def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rows_that_vectors_deleted_are_not_moved() -> None:
-    """Vectors stay readable where the table makes no new ones."""
+    """Vectors stay readable even if the table writes no new ones."""
     store = memory()
     table = table_of(store, FILES, {**VECTORS, **CHANGES})
     table.delete("id IN (1, 5)")
@@ -283,7 +283,7 @@ def test_rows_that_vectors_deleted_are_not_moved() -> None:
 
 
 def test_bounds_stay_as_they_are_written() -> None:
-    """Digits of decimals beyond those of a double would be lost by a parser."""
+    """A parser would lose the digits of decimals beyond those of a double."""
     store = memory()
     schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(38, 10))])
     wide = decimal.Decimal("1234567890123456789012345678.0123456789")
@@ -394,7 +394,7 @@ def test_rows_of_one_partition_are_gathered() -> None:
 def test_a_commit_with_change_files_tells_of_whole_files_too() -> None:
     store = memory()
     table = table_of(store, [[(1, "a", 1, None, None), (2, "a", 2, None, None)], [(3, "b", 3, None, None)]], CHANGES)
-    table.delete("i >= 2")  # the second file by its statistics, a part of the first
+    table.delete("i >= 2")  # the second file by its statistics, and part of the first
     assert changes(table, 3) == [("delete", 2), ("delete", 3)]
     cdc = [line["cdc"] for line in lines(store, 3) if "cdc" in line]
     assert cdc and all(c["path"].startswith("_change_data/") and c["dataChange"] is False for c in cdc)
@@ -650,7 +650,7 @@ def test_a_table_without_partitions_has_none_to_replace() -> None:
     assert set(objects(store)) == before
 
 
-# --------------------------------------------------------------------------------------------------- the law
+# ------------------------------------------------------------------------------- compared with SQL semantics
 
 NUMBERS = st.none() | st.integers(-2, 3)
 FLOATS = st.none() | st.sampled_from([math.nan, -math.inf, -1.0, -0.0, 0.0, 2.5, math.inf])
@@ -683,7 +683,7 @@ PREDICATES = st.recursive(
 
 
 def truth(predicate: Expression, row: Mapping[str, Any]) -> bool | None:
-    """What SQL says of a row, worked out without Arrow: True, False, or None for unknown."""
+    """The SQL truth value of a row, computed without Arrow: True, False, or None for unknown."""
     if isinstance(predicate, Not):
         inner = truth(predicate.operand, row)
         return None if inner is None else not inner

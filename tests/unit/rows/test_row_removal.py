@@ -1,4 +1,4 @@
-"""Rows that another engine has found are removed: by deletion vectors, or with files whose other rows it moves."""
+"""Rows found by another engine are removed: by deletion vectors, or with files to which it moves the other rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids(table: deltalog.DeltaTable) -> list[int]:
 
 
 def by_first_id(files: pa.Table) -> list[int]:
-    """The numbers of the files of ids 0 to 9 and 10 to 12."""
+    """The positions of the two files: first the file with ids 0 to 9, then the one with 10 to 12."""
     return sorted(range(files.num_rows), key=lambda number: '"id":10' in files["stats"][number].as_py().split("max")[0])
 
 

@@ -1,4 +1,4 @@
-"""Rows that get new values: in every mode of a table, beside a model on plain rows, and what is refused."""
+"""Updates in every mode of a table, compared with a model on plain rows, and refusals."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def changes(table: DeltaTable, version: int) -> list[tuple[str, int, Any]]:
     return sorted(((each["_change_type"], each["id"], each["n"]) for each in found), key=str)
 
 
-# Arguments of update, and what a row becomes by them.
+# Arguments of update, and their effect on a row.
 UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
     ({"updates": {"n": "n + 1"}}, lambda r: {"n": None if r["n"] is None else r["n"] + 1}),
     ({"updates": {"p": "'c'", "n": "id"}}, lambda r: {"p": "c", "n": r["id"]}),
@@ -112,7 +112,7 @@ def plus(inner: Any, number: Any) -> Any:
 @every_mode
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["", "p"])
 def test_rows_are_those_of_a_model(properties: dict[str, str], partition_by: list[str]) -> None:
-    """Updates one after the other, each by all of its rows: also those of earlier updates."""
+    """Successive updates, each over all rows, including the rows of earlier updates."""
     rng = random.Random(f"{properties}{partition_by}")
     table = table_of(properties, partition_by=partition_by)
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""What answers tell and what only the log tells; whether the server is well; tokens and lengths."""
+"""What responses say and what only the log says; the health check; tokens and lengths."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_directories_of_the_server_are_left_out(text: str, shown: str) -> No
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path, Path]]:
-    """A server whose table bank.a has a log that cannot be read; its directory and its log."""
+    """A server whose table bank.a has an unreadable log; the table's directory and the log."""
     place = tmp_path_factory.mktemp("the place")
     manager = TransactionManager(str(place / "catalog.db"))
     for name in ("a", "b"):
@@ -132,7 +132,7 @@ def test_a_catalog_that_is_destroyed_is_told_and_logged(tmp_path: Path) -> None:
             Path(f"{catalog}{ending}").unlink(missing_ok=True)
         status, answer = server.ask("POST", "/StartTransaction", {})
         assert status == 500 and "malformed" in answer["Message"] and str(tmp_path) not in answer["Message"]
-        while (found := server.ask("GET", "/health"))[0] == 200:  # asked within the same second
+        while (found := server.ask("GET", "/health"))[0] == 200:  # called within the same second
             pass
         assert found == (503, {"status": "failing", "failing": "catalog", "code": "COORDINATOR"})
     errors = [line for line in (tmp_path / "log").read_text().splitlines() if " ERROR deltalog.server" in line]
@@ -181,7 +181,7 @@ def test_what_callers_send_is_one_line_of_the_log(broken: tuple[Served, Path, Pa
 
 
 def test_a_token_is_accepted_whatever_was_asked(tmp_path: Path) -> None:
-    """The longest predicate that AWS's model allows, of letters of three bytes, and paths of 1,000 bytes."""
+    """The longest predicate that AWS's model allows, of three-byte letters, and paths of 1,000 bytes."""
     towns = [f"{'漢' * 25}{number}" for number in range(6)]
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     schema = pa.schema([("id", pa.int64()), ("town", pa.string()), ("part", pa.string())])

@@ -1,4 +1,4 @@
-"""boto3's own client of Lake Formation, as it is, drives the server."""
+"""boto3's unmodified Lake Formation client drives the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def new_name() -> str:
 
 
 def fails(client: Any, name: str, call: Callable[..., Any], **members: Any) -> str:
-    """The message of a typed exception, which the call must raise."""
+    """Assert that the call raises this typed exception; returns its message."""
     with pytest.raises(getattr(client.exceptions, name)) as caught:
         call(**members)
     error = caught.value.response["Error"]
@@ -44,7 +44,7 @@ def test_operations_and_their_exceptions_are_those_of_the_service_model() -> Non
         assert model.operation_model(name).http["requestUri"] == f"/{name}"
         assert model.operation_model(name).http["method"] == "POST"
         assert {shape.name for shape in model.operation_model(name).error_shapes} == operation.errors, name
-    # All that has to do with transactions is there.
+    # All operations that concern transactions are implemented.
     ours = {name for name in model.operation_names if "Transaction" in name or "TableObjects" in name}
     assert ours | {"DeleteObjectsOnCancel"} == set(OPERATIONS)
 
@@ -68,7 +68,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     client.update_table_objects(**TABLE, TransactionId=started, WriteOperations=[operation])
     client.extend_transaction(TransactionId=started)
 
-    # Its own writes are seen in it, and nowhere else.
+    # Only the transaction sees its own writes.
     inside = client.get_table_objects(**TABLE, TransactionId=started)["Objects"]
     added = {key: operation["AddObject"][key] for key in ("Uri", "ETag", "Size")}
     assert {"PartitionValues": ["tue"], "Objects": [added]} in inside
@@ -84,7 +84,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     rows = manager.table("bank.a").snapshot().scan(where="day = 'tue'").to_arrow()
     assert rows.to_pydict() == {"id": [1, 2], "day": ["tue"] * 2}
 
-    # Another one is cancelled, and takes the object with it that was named before it was written.
+    # Another transaction is canceled, which deletes the object that it named before writing it.
     cancelled = client.start_transaction()["TransactionId"]
     name = new_name()
     operation = add(place / "a", name, 3)
@@ -123,7 +123,7 @@ def test_a_past_point_in_time_is_read(client: Any, place: Path, manager: Transac
     client.update_table_objects(**TABLE, WriteOperations=[add(place / "a", name, 1)])
     at = manager.table("bank.a").history(1)[0].timestamp_ms
     assert at is not None
-    # boto3 sends whole seconds: the next one at or after the commit, and the one before the table was made.
+    # boto3 sends whole seconds: the next one after the commit, and the last one before the table was created.
     after = datetime.datetime.fromtimestamp(at // 1000 + 1, datetime.timezone.utc)
     assert name in str(client.get_table_objects(**TABLE, QueryAsOfTime=after)["Objects"])
     long_ago = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
@@ -159,7 +159,7 @@ EXPECTED: dict[str, tuple[str | None, ...]] = {
     "update":   (OK,     INVALID,   IN_PROGRESS,  COMMITTED, CANCELED, UNKNOWN, INVALID),
     "get":      (OK,     OK,        OK,           COMMITTED, CANCELED, UNKNOWN, INVALID),
 }  # fmt: skip
-THEN = {  # the status afterwards, where the call changes it
+THEN = {  # the status afterwards, if the call changes it
     ("commit", "ACTIVE"): "COMMITTED",
     ("commit", "READ_ONLY"): "COMMITTED",
     ("cancel", "ACTIVE"): "ABORTED",
@@ -181,7 +181,7 @@ def transaction_in(state: str, client: Any, place: Path, manager: TransactionMan
         client.commit_transaction(TransactionId=made)
     elif state == "ABORTED":
         client.cancel_transaction(TransactionId=made)
-    elif state == "COMMIT_IN_PROGRESS":  # by a process that is slow, though not dead
+    elif state == "COMMIT_IN_PROGRESS":  # by a slow process that is not dead
         record = manager.coordinator.transaction(made)
         assert record is not None
         assert manager.coordinator.replace(records.committing(record, record.last_activity_ms + 3_600_000))
@@ -275,7 +275,7 @@ def test_a_table_that_only_delta_clients_can_read_is_not_ready(
 
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[Served]:
-    """A server with another catalog, whose transactions end soon."""
+    """A server with another catalog, whose transactions expire soon."""
     with served(tmp_path / "other.db", "--idle-timeout", "0.05", "--recover-every", "0") as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""Eight clients at once, each with a connection of its own."""
+"""Eight concurrent clients, each with its own connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLES = [{"DatabaseName": "bank", "TableName": name} for name in "ab"]
 
 
 def together(server: Served, work: Any, times: int = CLIENTS) -> list[Any]:
-    """``work(number, client)`` in threads, all at once."""
+    """Run ``work(number, client)`` in threads, all at once."""
     clients = [server.client() for _ in range(times)]
     with ThreadPoolExecutor(times) as threads:
         return list(threads.map(work, range(times), clients))

@@ -1,4 +1,4 @@
-"""Strangers who open connections and say nothing keep nobody out, and leave no trace in the log."""
+"""Clients that open connections and send nothing block nobody and are not logged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def connected(where: tuple[str, int], tls: bool) -> socket.socket:
 
 
 def start(connection: socket.socket) -> bytes:
-    """Make a call; the status line of its answer, which is read to its end."""
+    """Make a call and read the response to its end. Returns its status line."""
     connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
     return answer(connection)
 

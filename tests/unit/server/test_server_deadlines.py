@@ -1,4 +1,4 @@
-"""Work of calls that nobody waits for any more ends, and leaves its lane to others."""
+"""The work of abandoned calls ends and frees its lane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = {"DatabaseName": "bank", "TableName": "t"}
 
 
 class Endless(TransactionManager):
-    """A call that reads its table again and again: as one of a table with very many commits, or of a slow store."""
+    """A call that reads its table again and again, like a call on a very long log or a slow store."""
 
     def get_table_objects(self, name: str, *_: Any, **__: Any) -> ObjectPage:
         while True:
@@ -28,7 +28,7 @@ class Endless(TransactionManager):
 
 
 def asked(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """The answers of calls that are made at once; and the lanes are empty afterwards."""
+    """Make the calls at once. Returns their responses, and checks that the lanes are empty afterwards."""
 
     async def one(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         scope = {"type": "http", "method": "POST", "raw_path": path.encode(), "headers": []}
@@ -48,7 +48,7 @@ def asked(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[
         end = time.monotonic() + 30
         while app._stores._lanes and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        assert not app._stores._lanes, "work goes on that nobody waits for"
+        assert not app._stores._lanes, "an abandoned call still runs"
         return found
 
     try:
@@ -95,7 +95,7 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
-    """Also in threads that read for the call; and what was done before is as after any store that failed."""
+    """Also in threads that read for the call; the state is then as after any store failure."""
     manager = made(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]

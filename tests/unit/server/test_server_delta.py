@@ -1,4 +1,4 @@
-"""Clients that write Delta logs themselves, through the server: find a table, ratify a staged commit, publish it."""
+"""Clients that write Delta logs themselves use the server to find a table, ratify a staged commit and publish it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOCATION = "/delta/v1/tables/bank.t"
 
 @pytest.fixture
 def table(tmp_path: Path, manager: TransactionManager) -> Any:
-    """bank.t at version 0; it is another one in each test."""
+    """bank.t at version 0; a new table in each test."""
     yield manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA, partition_by=["day"])
     manager.drop_table("bank.t")
 
 
 def stage(root: Path, version: int, *, ict: int | None = None, file: str = "", more: Any = (), **info: Any) -> str:
-    """A staged commit with one new file, as another client writes it; its name."""
+    """Write a staged commit with one new file, as another client does. Returns its name."""
     name = file or f"{version:020d}.{uuid.uuid4()}.json"
     made = parquet(root, f"{uuid.uuid4()}.parquet", version)
     times = {} if ict is None else {"inCommitTimestamp": ict}
@@ -54,7 +54,7 @@ def test_a_commit_is_staged_ratified_and_published(server: Served, table: Any, t
 
     ict = last_ms(table) + 5
     file = stage(tmp_path / "t", 1, ict=ict)
-    for _ in range(2):  # once more is no error: its answer may have been lost
+    for _ in range(2):  # a repeated call is no error: its first answer may have been lost
         status, found = server.ask("POST", f"{LOCATION}/commits", {"version": 1, "fileName": file})
         size = (tmp_path / "t/_delta_log/_staged_commits" / file).stat().st_size
         commit = {"version": 1, "fileName": file, "inCommitTimestamp": ict, "fileSize": size}
@@ -70,7 +70,7 @@ def test_a_commit_is_staged_ratified_and_published(server: Served, table: Any, t
 
 
 class Counted(WrappedCoordinator):
-    """How many calls there were."""
+    """Counts calls."""
 
     calls = 0
 
@@ -140,7 +140,7 @@ METADATA = {
     "schemaString": '{"type":"struct","fields":[]}',
 }  # fmt: skip
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a gap": ({"version": 2}, {}, "next one is 1"),
+    "a gap": ({"version": 2}, {}, "next version is 1"),
     "no in-commit timestamp": ({"ict": None}, {}, "inCommitTimestamp"),
     "a time that went back": ({"ict": 5}, {}, "not after"),
     "a time far ahead": ({"ict": 2**63 - 1}, {}, "ahead of its clock"),
@@ -151,11 +151,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a protocol without their times": ({"more": [protocol(MANAGED[:1], MANAGED[:1])]}, {}, "inCommitTimestamp"),
     "metadata of another catalog": ({"more": [{"metaData": METADATA}]}, {}, "catalogId"),
     "two protocols": ({"more": [{"protocol": PROTOCOL}] * 2}, {}, "cannot be ratified"),
-    "another version's name": ({}, {"fileName": f"{2:020d}.{uuid.uuid4()}.json"}, "is called"),
-    "a path": ({}, {"fileName": "../00000000000000000000.json"}, "is called"),
+    "another version's name": ({}, {"fileName": f"{2:020d}.{uuid.uuid4()}.json"}, "must be named"),
+    "a path": ({}, {"fileName": "../00000000000000000000.json"}, "must be named"),
     "no such file": ({}, {"fileName": f"{1:020d}.{uuid.uuid4()}.json"}, "has no"),
     "no name": ({}, {"fileName": None}, "missing"),
-    "no number": ({}, {"version": "1"}, "an integer of at least 0"),
+    "no number": ({}, {"version": "1"}, "a non-negative integer"),
 }
 
 
@@ -176,7 +176,7 @@ def test_a_protocol_that_leaves_the_table_managed_is_ratified(server: Served, ta
     file = stage(tmp_path / "t", 1, ict=last_ms(table) + 1, more=more)
     assert server.ask("POST", f"{LOCATION}/commits", {"version": 1, "fileName": file})[0] == 200
     rows = table.snapshot().scan().to_arrow()
-    assert table.append(rows).version == 2  # deltalog can write it
+    assert table.append(rows).version == 2  # deltalog can write to it
 
 
 @pytest.mark.parametrize("name", ["bank.none", "none", "a%2Fb", "%00", "bank.t%20"])
@@ -187,4 +187,4 @@ def test_tables_that_are_not_there(name: str, server: Served) -> None:
 
 def test_versions_that_are_not_ratified_are_not_published(server: Served, table: Any) -> None:
     status, found = server.ask("POST", f"{LOCATION}/published", {"version": 1})
-    assert status == 400 and "latest that is ratified is 0" in found["message"]
+    assert status == 400 and "latest ratified version is 0" in found["message"]

@@ -1,4 +1,4 @@
-"""A store that hangs holds up the calls of its own tables, and nobody else's."""
+"""A hanging store delays only the calls on its own tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.server import AT_ONCE, SCHEMA, served
 
 
 class World:
-    """Lanes with 4 threads, and calls of them that hang until ``release``."""
+    """Lanes with 4 threads, and calls that hang until ``release``."""
 
     def __init__(self, requests: int = 16, slow_seconds: float = 0.01) -> None:
         self.lanes = Lanes(4, requests, slow_seconds)
@@ -41,14 +41,14 @@ class World:
         return await self.lanes.run(lane, lambda: "done", 60)
 
     async def begin(self, count: int) -> None:
-        """Wait until so many more calls hang."""
+        """Wait until ``count`` more calls hang."""
         for _ in range(count):
             await asyncio.to_thread(self.begun.acquire)
 
     async def end(self) -> list[Any]:
         self.release.set()
         found = await asyncio.gather(*self.calls, return_exceptions=True)
-        while self.lanes._lanes:  # those that nobody waits for any more
+        while self.lanes._lanes:  # abandoned calls
             await asyncio.sleep(0.01)
         self.lanes.close()
         return found
@@ -101,7 +101,7 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
         world = World()
         world.hang("bad", 16)
         await world.begin(4)
-        while world.lanes._lanes["bad"].slow < 4:  # a call that turns slow beside "good" lowers the share of "bad" to 7
+        while world.lanes._lanes["bad"].slow < 4:  # a slow call beside "good" lowers the share of "bad" to 7
             await asyncio.sleep(0.01)
         assert await world.quick("good") == "done"
         with pytest.raises(BusyError):
@@ -146,7 +146,7 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
 class Hanging:
     """A table on S3, behind a proxy that answers no request for it from ``start`` until ``release``.
 
-    ``arrived`` counts the requests that wait there.
+    ``arrived`` counts the waiting requests.
     """
 
     def __init__(self, proxy: Proxy) -> None:
@@ -187,7 +187,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
-        # The client of S3 is loaded here, not in the second that the next call has.
+        # Load the S3 client now, not within the one second of the next call.
         assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
         store.start()
         status, answer = server.ask("POST", "/GetTableObjects", bad)
@@ -195,7 +195,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         assert store.arrived.acquire(timeout=60)
         server.process.terminate()
         assert server.process.wait(60) == 1
-    assert "a call did not return" in (tmp_path / "log").read_text()
+    assert "exits while a call is still running" in (tmp_path / "log").read_text()
 
 
 def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:

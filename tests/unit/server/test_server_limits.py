@@ -1,4 +1,4 @@
-"""Who may call the server, how much, and for how long; and how it ends."""
+"""Who may call the server, how much, and for how long; and how it shuts down."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_the_question_whether_it_is_there(server: Served) -> None:
 
 @pytest.mark.parametrize("size", [(4 << 20) + 1, 30 << 20])
 def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
-    if size < 16 << 20:  # read to its end, so that the answer is seen
+    if size < 16 << 20:  # read to its end, so that the response is seen
         assert server.ask("POST", START, b" " * size)[0] == 413
     connection = server.connection()
     connection.putrequest("POST", START)
     connection.putheader("Content-Length", str(size))
     connection.endheaders()
-    if size > 16 << 20:  # refused by what it says of itself
+    if size > 16 << 20:  # refused by its declared length
         assert connection.getresponse().status == 413
     connection.close()
     assert server.ask("POST", START, b" " * (1 << 20) + b"{}")[0] == 200
@@ -81,7 +81,7 @@ def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
 def test_headers_too_large_are_refused(server: Served) -> None:
     connection = server.connection()
     connection.request("POST", START, b"{}", {"X-Long": "x" * (40 << 10)})
-    assert connection.getresponse().status in (400, 431)  # as it comes in pieces, or as one
+    assert connection.getresponse().status in (400, 431)  # refused as it arrives, in pieces or as one
     connection.close()
 
 
@@ -127,7 +127,7 @@ def test_without_token_or_tls_nothing_but_loopback_is_bound(host: str, tmp_path:
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 15, "é" * 20, "a b\n" * 8])
 def test_a_weak_token_is_refused(token: str) -> None:
-    with pytest.raises(CallError, match="16 characters"):
+    with pytest.raises(CallError, match="16 printable ASCII characters"):
         check(Settings(token=token))
 
 
@@ -233,7 +233,7 @@ def test_it_answers_what_is_under_way_before_it_ends(tmp_path: Path) -> None:
         database.execute("BEGIN IMMEDIATE")
         connection = server.connection()
         connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": started}))
-        while server.ask("GET", "/health")[0] != 200:  # answered after the request before it has been taken up
+        while server.ask("GET", "/health")[0] != 200:  # answered after the previous request was accepted
             pass
         server.process.terminate()
         database.execute("ROLLBACK")
@@ -315,7 +315,7 @@ CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
     ],
 )
 def test_a_request_whose_end_is_ambiguous_is_refused(version: str, headers: str, server: Served) -> None:
-    """And nothing after it on its connection is carried out, which a proxy may have taken for its body."""
+    """Nothing after it on its connection is executed, since a proxy may have read that as its body."""
     where = urllib.parse.urlsplit(server.url)
     with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
         head = f"POST /StartTransaction HTTP/{version}\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n".encode()
@@ -339,7 +339,7 @@ def test_a_body_in_chunks_alone_is_taken(server: Served) -> None:
 
 
 def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
-    """With the request id of its response, if it came as far as to have one."""
+    """With the request id of its response, if it got one."""
     (tmp_path / "token").write_text(TOKEN)
     options = ["--token-file", str(tmp_path / "token"), "--max-body", "2048"]
     allowed = {"Authorization": f"Bearer {TOKEN}"}
@@ -381,7 +381,7 @@ def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
     lines = text.splitlines()
     for each in ids:
         assert sum(each in line for line in lines) == 1, (each, text)
-    assert sum("no HTTP" in line and "127.0.0.1" in line for line in lines) == 1
+    assert sum("not HTTP" in line and "127.0.0.1" in line for line in lines) == 1
     assert TOKEN not in text
 
 
@@ -393,4 +393,4 @@ def test_lines_for_requests_of_strangers_are_limited(caplog: pytest.LogCaptureFi
     assert caplog.messages == ["request 0", "request 1", "request 2"]
     now = 10
     refusals.log("request 8")
-    assert caplog.messages[3:] == ["5 more requests were refused, without a line for each", "request 8"]
+    assert caplog.messages[3:] == ["5 more requests were refused and not logged individually", "request 8"]

@@ -1,4 +1,4 @@
-"""What clients send takes no memory of the server for good, and never more than its limits."""
+"""Requests occupy the server's memory only for a while, and never more than its limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_refused_calls_leave_nothing_in_memory(tmp_path: Path) -> None:
         ask(server, 3)
         before = resident_bytes(server)
         ask(server, 10)
-        assert resident_bytes(server) - before < 40 * MIB  # they are 70 calls of 4 MB
+        assert resident_bytes(server) - before < 40 * MIB  # 70 calls of 4 MB
 
 
 def ask(server: Served, times: int) -> None:
@@ -76,7 +76,7 @@ def test_tables_of_transactions_are_remembered_within_bytes() -> None:
     many = TablesInUse()
     for number in range(1000):
         many.add("one", f"bank.{number}")
-    assert many.of("one") is None and many.size_bytes < 20_000  # too many to tell apart
+    assert many.of("one") is None and many.size_bytes < 20_000  # too many to distinguish
     known.add("other", "b")
     known.add("other", "a")
     assert known.of("other") == "a, b"
@@ -97,7 +97,7 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
-    """A client that starts many transactions and leaves them gets right answers from all, and no memory for each."""
+    """A client that starts many transactions and abandons them gets right answers from all, without memory for each."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]
@@ -109,7 +109,7 @@ def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
 
 
 def test_bodies_on_their_way_are_limited_together(tmp_path: Path) -> None:
-    """Connections that send most of a large body and wait use up the bytes for bodies: others of that size are refused,
+    """Connections that send most of a large body and wait use up the bytes for bodies: other large bodies are refused,
     small calls are not."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(pending_bytes=4 * MIB)))

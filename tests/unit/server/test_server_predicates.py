@@ -1,4 +1,4 @@
-"""Predicates of callers that are hard to parse hold up nobody else."""
+"""Predicates that are expensive to parse delay nobody else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = {
     "like": "day like '" + "%a" * 2000 + "b'",
 }
 CALLS = 34
-# Refused, answered with no objects, or turned away as the table has too many calls already: none runs out of its time.
+# Refused, answered with no objects, or rejected because the table has too many calls already: none times out.
 EXPECTED = {(200, ""), (400, "InvalidInputException"), (503, "ServiceUnavailableException")}
 
 
@@ -53,4 +53,4 @@ def test_hostile_predicates_hold_up_nobody_else(tmp_path: Path) -> None:
             assert server.ask("POST", "/GetTableObjects", {"DatabaseName": "bank", "TableName": "good"})[0] == 200
         before = cpu_seconds(server)
         time.sleep(2)
-        assert cpu_seconds(server) - before < 0.5, "work goes on that nobody waits for"
+        assert cpu_seconds(server) - before < 0.5, "an abandoned call still runs"

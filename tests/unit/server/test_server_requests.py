@@ -1,4 +1,4 @@
-"""Requests made up by seed, from members that are nearly right: each gets an answer that blames the request."""
+"""Seeded random requests of nearly valid members: each gets a response that blames the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on S3, as callers of Lake Formation have them: boto3 puts the objects, and the server is told of them."""
+"""Tables on S3, as Lake Formation clients use them: boto3 puts the objects, then registers them with the server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_objects_on_s3_in_transactions(moto: Server, tmp_path: Path) -> None:
         assert partition["Objects"] == [{**added, "ETag": added["ETag"].strip('"')}]
         assert manager.table("lake.events").snapshot().scan().to_arrow().equals(ROWS)
 
-        # What a cancelled transaction named goes, unless it is another object by now, or the table has it.
+        # Objects named by a canceled transaction are deleted, unless they were replaced or are in the table.
         started = client.start_transaction()["TransactionId"]
         gone, changed = put("gone.parquet"), put("changed.parquet")
         objects = [

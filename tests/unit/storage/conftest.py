@@ -1,4 +1,4 @@
-"""A store on S3 whose requests are recorded."""
+"""An S3 store whose requests are recorded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def proxy_and_root(ministack: Server) -> Iterator[tuple[Proxy, S3Store]]:
 
 @pytest.fixture
 def seen(proxy_and_root: tuple[Proxy, S3Store]) -> Iterator[tuple[Proxy, S3Store]]:
-    """An empty store behind a proxy. The probe for conditional writes is over: a test sees its own requests."""
+    """An empty store behind a proxy, with the probe for conditional writes done: a test sees only its own requests."""
     proxy, root = proxy_and_root
     proxy.requests.clear()
     yield proxy, root.sibling(f"{root.url}/{uuid.uuid4()}/table")

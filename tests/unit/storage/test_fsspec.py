@@ -1,4 +1,4 @@
-"""FsspecStore keeps the guarantees of a LogStore on backends that let it, and refuses to write on those that do not."""
+"""FsspecStore keeps the guarantees of a LogStore on backends that allow it, and refuses to write on others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TestOnABackendWithAListingCache(TestOnAnHonestBackend):
 
 
 class TestOnTheMemoryOfFsspec(LogStoreTests):
-    """Its own create is look and write; the store's lock makes one step of it."""
+    """Its own create tests for the file and then writes; the store's lock makes that atomic."""
 
     @pytest.fixture
     def store(self) -> Iterator[FsspecStore]:
@@ -93,7 +93,7 @@ class TestOnTheMemoryOfFsspec(LogStoreTests):
 
 
 def end_to_end(table: DeltaTable) -> None:
-    """Append, checkpoint, history and time travel, by a second handle too."""
+    """Append, checkpoint, history and time travel, also by a second handle."""
     for number in range(2, 13):
         table.append(rows(number))
     assert ids(table) == list(range(1, 13))
@@ -184,7 +184,7 @@ def test_the_threads_of_a_single_writer_are_kept_apart() -> None:
 
 
 class PlainLocked(PlainFileSystem):
-    """As PlainFileSystem, with an open() to write through."""
+    """PlainFileSystem with an open() that supports writing."""
 
     def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         filesystem = self
@@ -216,7 +216,7 @@ def test_what_was_seen_of_a_file_system_is_not_looked_for_again() -> None:
 
 
 def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What gcsfs and adlfs pass on to their services need not be guessed from races."""
+    """gcsfs and adlfs pass the condition on to their services, so no race is needed to find out."""
     monkeypatch.setitem(fsspec_store._CONDITIONAL, "tests", (2024, 12))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2025.1.0")
     filesystem = HonestFileSystem()
@@ -234,14 +234,14 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
     old = HonestFileSystem(of="before")
     FsspecStore(old, "bucket/t").put_if_absent(COMMIT, b"")
-    assert len(old.calls) > 64  # too old to be known
+    assert len(old.calls) > 64  # an unknown, older version
 
 
-# ------------------------------------------------------------------------------- what became of an exclusive write
+# ------------------------------------------------------------------------------- the outcome of an exclusive write
 
 
 def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], None]], None]:
-    """The first creation fails with ``error``, having taken effect or not; the others are undisturbed."""
+    """Make the first creation fail with ``error``, after taking effect or not; later ones are undisturbed."""
 
     def fate(number: int, effect: Callable[[], None]) -> None:
         if after or number > 1:
@@ -253,7 +253,7 @@ def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], Non
 
 
 FATES: dict[str, tuple[Exception, bool, PutOutcome | None]] = {
-    # the error, whether the object is there: the outcome (None: a StoreError)
+    # the error, whether the object exists: the outcome (None: a StoreError)
     "lost answer": (TimeoutError("no answer"), True, UNKNOWN),
     "lost request": (ConnectionResetError("reset"), False, UNKNOWN),
     "an error nobody knows": (RuntimeError("?"), True, UNKNOWN),

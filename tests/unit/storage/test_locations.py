@@ -46,7 +46,8 @@ def test_wrong_options_are_refused_and_not_shown(given: Any) -> None:
 
 
 def test_a_catalog_has_tables_of_two_services_and_of_a_disk(moto: Server, ministack: Server, tmp_path: Path) -> None:
-    """By Python, by address, by the command line and by a server; and the catalog has none of their secrets."""
+    """Through Python, by address, from the command line and through a server; the catalog stores none of their
+    secrets."""
     places = {
         "local.t": str(tmp_path / "t"),
         "one.t": f"s3://{moto.bucket()}/lake/t",

@@ -1,4 +1,4 @@
-"""ObstoreStore keeps the guarantees of a LogStore, and takes obstore's answers for no more than they say."""
+"""ObstoreStore keeps the guarantees of a LogStore, and does not over-interpret obstore's answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMITTED, EXISTS, UNKNOWN = PutOutcome.COMMITTED, PutOutcome.EXISTS, PutOutcome
 
 
 def bucket_of_obstore(server: Server, prefix: str = "a table", **more: Any) -> obstore.store.S3Store:
-    """obstore's own store of a prefix in a new bucket."""
+    """obstore's own store for a prefix in a new bucket."""
     return obstore.store.S3Store(
         more.pop("bucket", None) or server.bucket(),
         prefix=prefix,
@@ -62,7 +62,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(LogStoreTests):
-    """Another server, whose refusals look different, and a prefix that looks encoded."""
+    """Another server with other refusals, and a prefix that looks encoded."""
 
     rounds = 8
 
@@ -72,7 +72,7 @@ class TestOnMoto(LogStoreTests):
 
     @pytest.fixture
     def another(self, store: ObstoreStore, one_at_a_time: Server) -> Any:
-        """By s3fs: both must mean the same keys."""
+        """A store through s3fs: both must see the same keys."""
         return open_store(store.url, **one_at_a_time.options())
 
 
@@ -85,7 +85,7 @@ class TestOnTheMemoryOfObstore(LogStoreTests):
 
 
 class TestOnTheDiskOfObstore(LogStoreTests):
-    """LocalStore takes its place, which fsyncs."""
+    """LocalStore, which fsyncs, replaces it."""
 
     rounds = 10
 
@@ -111,7 +111,7 @@ def test_a_table_from_its_creation_to_time_travel(kind: str, request: pytest.Fix
     assert sorted(again.snapshot(version=3).scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
 
 
-# ------------------------------------------------------------------------------- what became of a conditional PUT
+# ------------------------------------------------------------------------------- the outcome of a conditional PUT
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def proxy_and_bucket(ministack: Server) -> Iterator[tuple[Proxy, str, Server]]:
 
 @pytest.fixture
 def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, ObstoreStore]]:
-    """An empty store behind a proxy, with the probe over; it repeats a request twice, soon."""
+    """An empty store behind a proxy, with the probe done; it repeats a request twice, after short pauses."""
     proxy, bucket, server = proxy_and_bucket
     store = ObstoreStore(
         bucket_of_obstore(
@@ -140,7 +140,7 @@ def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, O
 
 
 FATES: dict[str, tuple[Rule, tuple[PutOutcome, ...] | None, bool]] = {
-    # what happens to each request: the outcomes it may have (None: a StoreError), whether the object is there
+    # what happens to each request: the possible outcomes (None: a StoreError), whether the object exists
     "own, repeated": (carried_out_but_answered(500, "InternalError"), (EXISTS, UNKNOWN), True),
     "409": (refused(409, "ConditionalRequestConflict"), (EXISTS, UNKNOWN), False),
     "503 before": (refused(503, "SlowDown"), (UNKNOWN,), False),
@@ -176,7 +176,7 @@ def test_a_commit_is_made_once_whatever_becomes_of_its_put(seen: tuple[Proxy, Ob
     proxy, store = seen
     table = DeltaTable.create(store, rows(1).schema, data=rows(1), environment=environment())
     rule, _, _ = FATES[fate]
-    left = [3]  # the client sends it three times; then the service is well again
+    left = [3]  # the client sends it three times; then the service works again
 
     def stumble(request: Request, forward: Callable[[], Answer]) -> Answer:
         if request.method == "PUT" and request.key.endswith("1.json") and left[0]:
@@ -218,7 +218,7 @@ def test_a_store_without_conditions_is_refused(ministack: Server) -> None:
 
 
 def test_the_fsspec_wrapper_of_obstore_is_refused() -> None:
-    """It drops the mode, and so overwrites."""
+    """It ignores the mode, and so overwrites."""
     import obstore.fsspec
 
     filesystem = obstore.fsspec.FsspecStore("memory")

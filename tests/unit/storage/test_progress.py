@@ -1,4 +1,4 @@
-"""Services that never come to an end: a listing that repeats itself, a body that trickles or does not end."""
+"""Services that never finish: a listing that repeats itself, a body that trickles or does not end."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_time_grows_with_what_arrives() -> None:
 
 @contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that answers each connection's requests by ``answer``, until it is closed."""
+    """A server that answers the requests of each connection with ``answer``, until it is closed."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:

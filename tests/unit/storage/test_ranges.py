@@ -1,4 +1,4 @@
-"""Objects whose ranges are requested side by side: right bytes, few requests, bounded memory."""
+"""Objects whose ranges are requested concurrently: right bytes, few requests, bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = random.Random(7).randbytes(SIZE)
 
 
 class Requests:
-    """Ranges that were requested of DATA, and how many bytes were under way at one moment."""
+    """Records the requested ranges of DATA, and the most bytes in flight at once."""
 
     def __init__(self, reader_bytes: bytes = DATA) -> None:
         self.made: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Reads that wait for their turn: in threads, in coroutines, and before a store that refuses them for a while."""
+"""Reads that wait for a slot: in threads, in coroutines, and before a store that refuses them for a while."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def never(error: Exception) -> bool:
 
 
 class Watch:
-    """The most requests, and bytes, that were under way at once."""
+    """The most requests, and bytes, in flight at once."""
 
     def __init__(self) -> None:
         self.now = self.most = self.bytes = self.most_bytes = 0
@@ -119,7 +119,7 @@ def test_an_interrupt_of_a_thread_that_waits_leaves_its_place() -> None:
     with limit.request(0, never):
         threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt), limit.request(0, never):
-            pytest.fail("there was no room")
+            pytest.fail("there was no free slot")
     with limit.request(0, never):
         pass
     assert not limit._under_way

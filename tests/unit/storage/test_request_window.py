@@ -1,4 +1,4 @@
-"""How many requests a store gets side by side, by its answers."""
+"""The number of concurrent requests to a store, adjusted to its answers."""
 
 from __future__ import annotations
 

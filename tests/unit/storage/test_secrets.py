@@ -1,4 +1,4 @@
-"""What storage options hold is not told again, whole or in parts."""
+"""The values of storage options are never repeated, whole or in parts."""
 
 from __future__ import annotations
 

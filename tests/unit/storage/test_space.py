@@ -1,8 +1,8 @@
 """Disks that are full, closed or broken at any moment of a commit and of a checkpoint.
 
-After each fault: a clear StoreError or a commit that is whole, nothing half-written, no temporary file, and a table
-that can be written again. Limits of the kernel where there are any (RLIMIT_FSIZE, RLIMIT_NOFILE, a small tmpfs, a
-read-only mount), else a layer between LocalStore and ``os`` that fails the n-th call, for every n until none is left.
+After each fault there is a clear StoreError or a complete commit, nothing half-written and no temporary file, and the
+table is writable again. The limits are real where the kernel has them (RLIMIT_FSIZE, RLIMIT_NOFILE, a small tmpfs, a
+read-only mount); otherwise a layer between LocalStore and ``os`` fails the n-th call, for every n until none is left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") or name.endswith(".tmp")
 
 
-# -------------------------------------------------------------------------- the kernel's own limits, in a process
+# ------------------------------------------------------------------------------------ kernel limits, in a process
 
 LIMITED = """
 import errno, json, os, resource, signal, sys, warnings
@@ -229,7 +229,7 @@ def on_a_disk_of_its_own(tmp_path: Path, code: str) -> Any:
         ["unshare", "-m", "sh", "-c", f'{mount} "$1"', "sh", str(disk)], capture_output=True, text=True
     )
     if tried.returncode:
-        pytest.skip(f"no mount of its own may be made here: {tried.stderr.strip()}")
+        pytest.skip(f"cannot create a private mount here: {tried.stderr.strip()}")
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f'{mount} "$1" && exec "$2" -c "$3" "$1"', "sh", str(disk), sys.executable,
          code.format(root=str(ROOT))],
@@ -249,7 +249,7 @@ def test_a_disk_that_was_mounted_read_only(tmp_path: Path) -> None:
     assert len(said) == 4 and all("Read-only file system" in text for text in said)
 
 
-# ------------------------------------------------------------------------------ the n-th call of the system fails
+# ------------------------------------------------------------------------------------- the n-th system call fails
 
 
 class FaultyOs:

@@ -1,4 +1,4 @@
-"""A branch: commits on top of the version that a transaction reads, rebased and renumbered when that is committed."""
+"""A branch: commits on top of the version that a transaction reads, rebased and renumbered at its commit."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def change(txn_id: str, reads: Reads | None = None) -> Prepared:
 
 
 def next_of(branch: Branch, prepared: Prepared) -> Attempt:
-    """An attempt on the last commit of a branch."""
+    """An attempt on top of the last commit of a branch."""
     return build_attempt(prepared, branch._tip, START_MS)
 
 
 class Kept:
-    """Keeps commits as a catalog does; raises what it is given first."""
+    """Keeps commits as a catalog does; first raises the given errors."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

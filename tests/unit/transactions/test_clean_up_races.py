@@ -1,5 +1,5 @@
-"""The clean-up of an aborted transaction, and a retry that uses the same names at whatever moment: a committed version
-never names a file that is gone, and nothing of what was aborted stays."""
+"""The clean-up of an aborted transaction races with a retry that uses the same names: no committed version ever names a
+deleted file, and no file of the aborted transaction stays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = "run-1.parquet"
 
 
 class Steps:
-    """Counts the calls of one process, of its catalog and of its stores; at some of them something else happens."""
+    """Counts the calls that one process makes to its catalog and its stores; at some of them something else happens."""
 
     def __init__(self, catalog, clock, stores, at=()):
         self.at = list(at)  # (step, what), in order
@@ -62,7 +62,7 @@ class _Stepping(WrappedCoordinator):
 
 
 class World:
-    """A bank in memory; a first job, which has named an object and written it; and others."""
+    """An in-memory bank; a first job, which has named and written an object; and other clients."""
 
     def __init__(self, etag=None):
         self.clock, self.catalog = Clock(), MemoryCoordinator()
@@ -93,18 +93,18 @@ class World:
         return AddObject(f"{self.url}/{PATH}", self.store.etag(PATH), meta.size_bytes)
 
     def check(self):
-        """Each file that the table names is there, and is read."""
+        """Check that each file of the table exists and can be read."""
         table = manager_of(self.catalog, self.clock).table(A)
         found = content(table)
         assert all(self.store.head(path) for path in table.snapshot().files(["path"])["path"].to_pylist())
         return found
 
 
-# ------------------------------------------------------------------------------------ what a retry does, step by step
+# ----------------------------------------------------------------------------------------------- the steps of a retry
 
 
 def named_and_added(world):
-    """As the issue of an engine goes: name, write, add, commit."""
+    """As in the documented flow of an engine: name, write, add, commit."""
     other = manager_of(world.catalog, world.clock)
     second = other.start_transaction()
     yield lambda: other.delete_objects_on_cancel(second, A, [VirtualObject(f"{world.url}/{PATH}")])
@@ -159,7 +159,7 @@ RETRIES = [named_and_added, added_in_a_transaction, added_alone, proposed]
 
 
 class Retry:
-    """Runs the steps of a retry, in parts; once one of them was refused, no more."""
+    """Runs the steps of a retry, in parts; stops for good once a step was refused."""
 
     def __init__(self, world, steps):
         self.steps = list(steps(world))
@@ -175,7 +175,7 @@ class Retry:
 
 
 def cancel_beside(retry_of, start, first, second):
-    """A cancel, at whose n-th calls a retry is begun and gone on with; the world then, and the retry."""
+    """Cancel; at its n-th calls a retry begins and continues. Returns the world then, and the retry."""
     world = World()
     retry = Retry(world, retry_of)
     count = len(retry.steps)
@@ -201,7 +201,7 @@ def test_a_retry_at_any_moment_of_a_clean_up_is_whole_or_refused(retry_of, start
             assert is_there == (retry.error is None), (first, second, retry.error)
             assert retry.error is None or isinstance(retry.error, REFUSALS), repr(retry.error)
             outcomes.add(is_there)
-            # Nor do later looks take away what is committed, or leave what is not.
+            # Later clean-ups delete nothing that is committed, and leave nothing that is not.
             world.clock.pass_(days=2)
             manager_of(world.catalog, world.clock).recover()
             assert world.check() == found
@@ -226,7 +226,7 @@ def test_a_name_is_refused_while_it_is_being_deleted():
     SimulatedManager(world.catalog, environment(world.clock), stores.__getitem__).cancel_transaction(world.first)
     assert [(error.path, error.transaction_id) for error in errors] == [(PATH, world.first)]
     assert not any(key.startswith("object/") for key in world.catalog.parts(second))
-    world.name(second)  # it is over
+    world.name(second)  # the transaction has ended
 
 
 def test_what_another_transaction_has_named_and_not_added_is_its_own():
@@ -261,7 +261,7 @@ def test_an_object_that_is_put_after_the_clean_up_goes_with_a_later_one(look):
     written_ms = world.store.head(PATH).modification_time_ms
     world.clock.now_ms = max(world.clock.now_ms + look, written_ms) + LATE_AGE_MS - 1_000
     manager_of(world.catalog, world.clock).recover()
-    assert world.store.head(PATH) is not None  # somebody may be about to add it
+    assert world.store.head(PATH) is not None  # another job may be about to add it
     world.clock.now_ms += 2_000
     assert manager_of(world.catalog, world.clock).recover()["cleaned"] == 1
     assert world.store.head(PATH) is None
@@ -298,7 +298,7 @@ def test_the_etag_is_that_of_the_object_when_it_is_deleted(etag):
 
 
 def test_files_that_a_transaction_wrote_and_another_adds_stay():
-    """Also what deltalog wrote itself is looked for before it is deleted."""
+    """Also files that deltalog wrote itself are looked up in the log before they are deleted."""
     world = World()
     first = world.manager.transaction()
     first.table(A).append(rows((5, 5)))
@@ -321,7 +321,7 @@ def files_of(world):
 
 
 def killed_at(world, number):
-    """A cancel by a process that dies at a call; whether it did."""
+    """A cancel by a process that dies at a call. Returns whether it died."""
     process = world.process([(number, _die)])
     try:
         process.manager.cancel_transaction(world.first)
@@ -345,7 +345,7 @@ def test_whatever_a_clean_up_that_was_killed_has_left_others_take_away():
         retry = Retry(world, named_and_added)
         retry.run(4)
         markings = world.catalog.marks(other.ratified(A)[0].table_id).markings.values()
-        if any(PATH in marking.deleting for marking in markings):  # it may wake up and delete yet
+        if any(PATH in marking.deleting for marking in markings):  # it may wake up and still delete
             assert isinstance(retry.error, ObjectBeingDeletedError)
             world.store.delete(PATH)
             world.clock.now_ms += MARKING_AGE_MS + 1
@@ -401,7 +401,7 @@ def test_many_names_are_marked_some_at_a_time(tmp_path):
 
 
 def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
-    """Its first proposal is turned down, and made again."""
+    """Its first proposal is rejected and repeated."""
     world = World()
     table = world.manager.table(A)
     world.manager.cancel_transaction(world.first)
@@ -410,7 +410,7 @@ def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
 
 
 class _Interrupting(dict):
-    """Markings; while one thread looks through them, something happens in another."""
+    """Markings; while one thread iterates over them, something happens in another."""
 
     def __init__(self, markings, what):
         super().__init__(markings)
@@ -434,7 +434,7 @@ class _Interrupting(dict):
 
 @pytest.mark.parametrize("has_older", [False, True])
 def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
-    """Two threads share what is known: one refreshes it while the other compares."""
+    """Two threads share the known markings: one refreshes them while the other compares."""
     catalog, found = MemoryCoordinator(), list[Any]()
     known = KnownMarks(_Answering(catalog, found), "t")
     older = {1: Marking("other", 0, ("other.parquet",))} if has_older else {}
@@ -446,7 +446,7 @@ def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
 
 
 class _Answering(WrappedCoordinator):
-    """Answers what the markings are with what is ``found``, one after the other."""
+    """Returns the markings in ``found``, one after the other."""
 
     def __init__(self, inner, found):
         super().__init__(inner)
@@ -456,7 +456,7 @@ class _Answering(WrappedCoordinator):
         return self._found.pop(0)
 
 
-# ------------------------------------------------------------------------------------------- a table leaves and comes
+# ----------------------------------------------------------------------------------------- a table leaves and returns
 
 
 def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
@@ -487,7 +487,7 @@ def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing(
 
 
 def dead_clean_up(world, ahead_ms=0):
-    """As a clean-up leaves it that died before it deleted anything."""
+    """The state left by a clean-up that died before it deleted anything."""
     table_id = world.manager._tables.record(A).table_id
     assert world.catalog.mark(table_id, 1, Marking(world.first, world.clock() + ahead_ms, (PATH,)))
 

@@ -1,8 +1,8 @@
-"""A process is killed at every step, before and after its effect; others come, and somebody recovers.
+"""A process is killed at every step, before and after its effect; others continue, and one recovers.
 
-Every call of a store or of the coordinator is a step. At each of them a reader of the coordinator must see all of what
-the transaction does or nothing, whoever commits next must get on, and recovery ends it one way or the other, the same
-way when it is done twice.
+Every call of a store or of the coordinator is a step. At each of them a reader of the coordinator must see the
+transaction wholly or not at all, other writers must be able to commit, and recovery ends the transaction one way or the
+other; a second recovery changes nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
 from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
-# Each so many-th step; in memory, and with --long, all of them.
+# Every so-many-th step; in memory, and with --long, all steps.
 SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
-#: Calls that change nothing, so that before and after are one.
+#: Calls that change nothing, so that dying before and after are the same.
 READS = {*coordinators.READS, "get", "head", "list_from"}
 MINUTE_MS = 60_000
 NEVER = 10**9
@@ -41,7 +41,7 @@ def prepared() -> Bank:
 
 
 class World:
-    """Two tables, a clock, and processes with a number of steps to live."""
+    """Two tables, a clock, and processes that live for a number of steps."""
 
     def __init__(self, coordinator) -> None:
         self.now_ms = 1_760_000_000_000
@@ -58,11 +58,11 @@ class World:
         return Process(self, dies_at, how)
 
     def look(self) -> None:
-        """A reader of the coordinator, at one instant, in a process of its own."""
+        """A reader of the coordinator, at one instant, in its own process."""
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:
-        """Another transaction over both tables and a writer of one of them, who both commit whatever lies there."""
+        """Another transaction over both tables and a writer of one of them; both must be able to commit."""
         manager = self.process().manager
         self.transfer(manager).outcomes.add("committed")
         client_transaction = ClientTransaction(
@@ -130,14 +130,14 @@ class Process:
         return [self.manager.coordinator, *map(self.manager._tables.plain_store, self._world.bank.stores)]
 
     def land(self) -> None:
-        """What was still under way arrives."""
+        """Let the late request arrive."""
         for part in self.parts:
             part.land()
 
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def new_coordinator(request, tmp_path):
-    """Makes empty coordinators. Every schedule of this file runs on all three."""
+    """Creates empty coordinators. Every schedule of this file runs on all three kinds."""
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":
@@ -158,7 +158,7 @@ def every(request, is_long):
 
 
 def commits(world, process):
-    """stage, ratify, publish, and the hooks and the tidying up that follow."""
+    """stage, ratify, publish, and the hooks and the clean-up that follow."""
     client_transaction = ClientTransaction("", "client")
     world.transfer(process.manager, client_transaction=client_transaction, parts=2)
     client_transaction.outcomes.add("committed")
@@ -190,7 +190,8 @@ def dies(world, number, method="ratify", how=Fault.KILL_AFTER):
 
 
 def recovers(world, process):
-    """After processes that died with commits that are ratified, staged, half published, and with transactions open."""
+    """Recovery after processes died with commits that are ratified, staged or partly published, and with open
+    transactions."""
     process.manager.recover(datetime.timedelta(days=365))
 
 
@@ -198,7 +199,7 @@ def leave_much_to_do(world):
     dies(world, 1)  # ratified, nothing published
     dies(world, 2, "put_if_absent", Fault.KILL_AFTER)  # staged
     dies(world, 2, "put_parts", Fault.KILL_AFTER)  # open, with a part
-    dies(world, 5, "put_if_absent", Fault.KILL_BEFORE)  # published by half
+    dies(world, 5, "put_if_absent", Fault.KILL_BEFORE)  # partly published
     transaction = world.process().manager.transaction()
     world.client_transactions.append(ClientTransaction(transaction.id, "client", complete=False))
     world.write(world.client_transactions[-1], A, transaction.table(A), [0], [])
@@ -219,7 +220,7 @@ DEEDS = {"commit": commits, "cancel": cancels, "recover": recovers, "single": si
 
 
 def steps_of(deed, coordinator) -> list[str]:
-    """The calls that a deed makes when nobody dies."""
+    """The calls of an operation when nobody dies."""
     world = World(coordinator)
     with quiet():
         if deed is recovers:
@@ -238,7 +239,7 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
-    # Dying before a read leaves what dying after the change before it leaves; DynamoDB's requests take a while.
+    # Dying before a read leaves the same state as dying after the previous change; DynamoDB's requests are slow.
     die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 
@@ -268,7 +269,7 @@ def die_everywhere(name, new_coordinator, *, with_outsiders, at_reads=True, ever
             assert world.judged() == [], (step, how, calls[step - 1 :])
             versions.add(tuple(len(world.bank.log(table)) for table in NAMES))
     if name == "commit":
-        assert len(versions) == 2  # all of it, or nothing
+        assert len(versions) == 2  # wholly or not at all
 
 
 @pytest.mark.parametrize("step", range(1, 60, 3))
@@ -288,7 +289,8 @@ def test_recovery_that_dies_again_and_again_gets_there(step):
 
 @pytest.mark.timeout(900)
 def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator, every):
-    """Somebody else commits to one of the tables at each step in turn: it is built upon, or refused as a whole."""
+    """Another writer commits to one of the tables at each step in turn: the transaction is rebased, or refused as a
+    whole."""
     for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1, every):
         world = World(new_coordinator())
         process = world.process()
@@ -321,9 +323,9 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
 @pytest.mark.parametrize("late_is", ["before others", "after recovery"])
 @pytest.mark.parametrize("name", ["commit", "cancel", "single"])
 def test_a_fault_at_every_call(name, late_is):
-    """Errors, lost answers with an effect and without, and requests that arrive late; what is told is so."""
+    """Errors, lost answers with and without an effect, and requests that arrive late; the reported outcome is true."""
     possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
-    possible["head"] = possible["delete"] = (Fault.FAIL_BEFORE,)  # methods of both
+    possible["head"] = possible["delete"] = (Fault.FAIL_BEFORE,)  # both have this method
     for step, method in enumerate(steps_of(DEEDS[name], MemoryCoordinator()), 1):
         for fault in sorted(set(possible[method]) - set(KILLS), key=str):
             world = World(MemoryCoordinator())

@@ -1,4 +1,4 @@
-"""delete_objects_on_cancel: what goes when a transaction is cancelled, and what never does."""
+"""delete_objects_on_cancel: which objects are deleted when a transaction is canceled, and which never are."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_file_that_another_transaction_commits_while_it_is_looked_for_stays(ca
 
 @pytest.mark.parametrize("etag", [None, "0" * 32])
 def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
-    """Else it would be tried again for ever."""
+    """Its deletion would be retried forever."""
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager)
     name_objects(manager, transaction, ["day=1.parquet", "day=1/x/y.parquet"], etag)
@@ -188,7 +188,7 @@ def test_what_is_no_object_of_the_table_is_refused(manager, uri):
 
 @pytest.mark.parametrize("path", ["x" * 248 + ".parquet", "é" * 124 + ".parquet", f"day=1/{'x' * 256}/y.parquet"])
 def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
-    """To delete it would fail for ever, and the transaction would be kept for ever."""
+    """Its deletion would fail forever, and the transaction would be kept forever."""
     manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
     transaction = manager.transaction()
     with pytest.raises(CallError, match="255 bytes"):
@@ -227,7 +227,7 @@ def test_an_object_is_found_by_any_name_of_its_place(tmp_path, scheme):
 def test_an_object_on_s3_is_found_by_each_of_its_schemes(url):
     table = TableRecord("id", A, "s3://b/t", 0)
     assert path_below(table, f"{url}/day=1/x") == "day=1/x"
-    assert path_below(table, f"{url}/{'x' * 300}/y") == f"{'x' * 300}/y"  # as long as a key may be
+    assert path_below(table, f"{url}/{'x' * 300}/y") == f"{'x' * 300}/y"  # the maximum length of a key
     for outside in ("-2/x", "/../x", "/" + "é" * 600):
         with pytest.raises(CallError):
             path_below(table, url + outside)
@@ -284,7 +284,7 @@ def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path
     assert {f"object/{lost}/x.parquet", f"object/{lost}/y.parquet"} < catalog.parts(transaction.id).keys()
     other.drop_table(A)
     assert other.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
-    assert not any(lost in key for key in catalog.parts(transaction.id))  # the others are looked for again
+    assert not any(lost in key for key in catalog.parts(transaction.id))  # the others are looked up again
 
 
 def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():

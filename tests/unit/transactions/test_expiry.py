@@ -1,4 +1,4 @@
-"""Transactions that are silent for too long, by clocks that jump."""
+"""Transactions that are idle for too long, by clocks that jump."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_read_is_no_activity_and_read_only_ones_end_too(clock):
     manager = bank(clock=clock)
     transaction = manager.transaction(transaction_type="READ_ONLY")
     clock.now_ms += IDLE_MS - 1
-    transaction.table(A)  # the first read is noted
+    transaction.table(A)  # the first read is recorded
     clock.now_ms += IDLE_MS
     assert content(transaction.table(A))
     clock.now_ms += 1
@@ -91,7 +91,7 @@ def test_the_first_read_of_another_table_is_activity_where_it_is_kept_only(clock
 
 
 def test_a_transaction_keeps_the_timeout_of_whoever_started_it(clock):
-    """Others have their own, for what they start."""
+    """Other managers have their own timeouts, for transactions they start."""
     patient = bank(clock=clock, idle_timeout=datetime.timedelta(hours=4))
     others = manager_of(patient.coordinator, clock)
     each, short = patient.transaction(), others.start_transaction()
@@ -126,7 +126,7 @@ def test_a_clock_that_goes_back_ends_nothing_and_revives_nothing(clock):
     assert manager.describe_transaction(gone).status == "ABORTED"
     manager.extend_transaction(there)
     found = manager.coordinator.transaction(there)
-    assert found.last_activity_ms == START_MS + 10 * 60_000  # never younger
+    assert found.last_activity_ms == START_MS + 10 * 60_000  # the activity time never goes back
     clock.now_ms = START_MS + 41 * 60_000
     assert manager.describe_transaction(there).status == "ABORTED"
 
@@ -205,7 +205,7 @@ def test_committing_while_another_ends_it(clock):
 
 
 def dead_commit(clock, method, fault):
-    """A transaction whose process died while it was being committed."""
+    """A transaction whose process died while committing it."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     faulty = FaultyCoordinator(coordinator, nth(1, fault, method=method))
@@ -228,7 +228,7 @@ def test_a_commit_whose_process_died_is_in_progress_for_a_while_and_then_aborted
         manager.commit_transaction(each)
     assert (content(manager.table(A)), content(manager.table(B))) == ([(1, 100), (2, 50)], [])
     files = manager._tables.plain_store(manager.table(B).url).list_names("")
-    assert manager.recover()["cleaned"] == 2  # a change of each table
+    assert manager.recover()["cleaned"] == 2  # one change for each table
     assert len(manager._tables.plain_store(manager.table(B).url).list_names("")) < len(files)
 
 

@@ -1,4 +1,4 @@
-"""One ManagedTransaction for each transaction in a manager: shared by threads, and let go of when it is over."""
+"""A manager has one ManagedTransaction for each transaction: shared by threads, and released when it ends."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_handle_goes_when_its_manager_sees_that_it_is_over(look: str, ends: st
     transaction_id, handle = ended.id, weakref.ref(ended)
     del ended
     gc.collect()
-    assert handle() is not None  # for calls that know the id only
+    assert handle() is not None  # for calls that know only the id
     getattr(other, f"{ends}_transaction")(transaction_id)
     with contextlib.suppress(TransactionStateError):
         if look == "recover":

@@ -1,4 +1,4 @@
-"""What a transaction sees, and what it is refused for."""
+"""What a transaction sees, and what it conflicts with."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_instant_is_that_of_the_first_read_and_of_all_tables(manager, clock)
     transaction = manager.transaction()
     transfer(other)  # before the first read
     assert content(transaction.table(A)) == [(2, 50)]
-    transfer(other, 2, 50)  # after it, and B was not looked at yet
+    transfer(other, 2, 50)  # after it, and B was not read yet
     assert content(transaction.table(B)) == [(1, 100)]
     assert content(transaction.table(A)) == [(2, 50)]
     assert content(manager.table(B)) == [(1, 100), (2, 50)]
@@ -182,7 +182,7 @@ def test_log_files_are_not_written_before_the_commit(manager):
     store = manager._tables.plain_store(manager.table(A).url)
     before = set(store.paths()) if hasattr(store, "paths") else set(store._objects)
     with manager.transaction() as transaction:
-        for number in range(12):  # past where a checkpoint is due
+        for number in range(12):  # beyond the version at which a checkpoint is due
             transaction.table(A).append(rows((number, 1)))
         written = set(store._objects) - before
         assert len(written) == 12 and not any(path.startswith("_delta_log") for path in written)
@@ -213,12 +213,12 @@ def test_a_conflict_names_the_other_commit_and_aborts_all(manager, clock):
     description = manager.describe_transaction(transaction.id)
     assert description.status == "ABORTED" and "conflict" in description.reason
     assert content(manager.table(B)) == []
-    assert canceled(transaction).conflicts in ((), [])  # asked again it only says that it is over
+    assert canceled(transaction).conflicts in ((), [])  # asked again, it only says that it has ended
 
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
 def test_write_skew_over_two_tables(manager, clock, isolation):
-    """Each reads both tables and writes one of them, so that the rule "A and B have no row 7 together" breaks."""
+    """Each reads both tables and writes one of them, which breaks the rule "A and B have no row 7 together"."""
     other = other_of(manager, clock)
     first, second = manager.transaction(isolation=isolation), other.transaction(isolation=isolation)
     for transaction in (first, second):
@@ -321,7 +321,7 @@ def test_row_ids_are_given_out_after_those_of_the_others(manager, clock, vectors
 
 
 def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own(manager, clock):
-    """A deletion vector on a file of the transaction itself: the file is named twice, and numbered once."""
+    """A deletion vector on a file of the transaction itself: the file is named twice, and its rows get ids once."""
     tracked(manager, **{"delta.enableDeletionVectors": "true"})
     transaction = manager.transaction()
     transaction.table(C).append(rows((10, 1), (11, 1), (12, 1)))
@@ -332,7 +332,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """Their new file has the ids written in it."""
+    """The ids are written in their new file."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()
@@ -375,14 +375,14 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     with pytest.raises(TransactionContentionError):
         transaction.commit()
     assert content(transaction.table(A)) == [(1, 100), (2, 50), (4, 8)]
-    transaction.table(A).delete("id = 3 OR id = 4")  # does not see (3, 7), and would have removed it
+    transaction.table(A).delete("id = 3 OR id = 4")  # does not see (3, 7), which it would have removed
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 
 
 def failing(clock):
-    """The tables; a process, with a transaction that has appended (4, 8); and what makes its calls of one method fail
-    from now on, so many times."""
+    """The tables; a process with a transaction that has appended (4, 8); and a function that makes its calls of one
+    method fail from now on, so many times."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     faulty = FaultyCoordinator(coordinator)

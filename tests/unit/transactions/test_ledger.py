@@ -1,4 +1,4 @@
-"""The ledger: records change only as their state allows, an overdue transaction ends when it is read."""
+"""The ledger: records change only as their state allows, and an overdue transaction ends when it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables come into a catalog, leave it, and come back; what is written past it; checkpoints."""
+"""Tables enter a catalog, leave it, and return; writes that bypass it; checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def manager(coordinator):
 
 @pytest.fixture
 def url():
-    """Where nothing is yet."""
+    """A location without a table."""
     return f"memory://{uuid.uuid4()}"
 
 
@@ -85,7 +85,7 @@ def test_names_and_places_are_given_once(manager, url):
 
 @pytest.mark.parametrize("again", ["{root}/", "file://{root}", "file:{root}/", "{root}/../a", "{link}", "{up}/a/"])
 def test_a_directory_is_one_place_whatever_it_is_called(tmp_path, again):
-    """Two tables in one place would both be at the same version, and one of two commits would be lost."""
+    """Two tables in one place would both have the same version, and one of two commits would be lost."""
     (tmp_path / "link").symlink_to(tmp_path / "a")
     (tmp_path / "up").symlink_to(tmp_path)
     known = {"root": tmp_path / "a", "link": tmp_path / "link", "up": tmp_path / "up"}
@@ -159,7 +159,7 @@ def test_a_dropped_table_is_gone_and_comes_back_with_all_that_was_committed(mana
     assert content(manager.table("bank.again")) == [(1, 100), (2, 50), (3, 7)]
     manager.table("bank.again").append(rows((4, 8)))
     with pytest.raises(ResourceNotReadyError):
-        handle.append(rows((5, 9)))  # of the table that was dropped
+        handle.append(rows((5, 9)))  # of the dropped table
 
 
 def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, manager):
@@ -180,7 +180,8 @@ def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, man
 
 
 def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
-    """It could be committed to and dropped after that, and would be taken over at a version that is not its last."""
+    """After the log is read it could be committed to and dropped, and would be registered at a version that is not its
+    last."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
 
     def commit_and_drop():
@@ -195,7 +196,7 @@ def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_is_committed_while_a_table_is_registered_is_not_lost(tmp_path, times):
-    """It comes to the catalog, is committed to and dropped, all after its log was read here."""
+    """It is registered, committed to and dropped, all after this process has read its log."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
     manager.drop_table(A)
     coordinator, left = manager.coordinator, [(3 + number, 7) for number in range(times)]
@@ -221,7 +222,7 @@ def test_a_registration_that_broke_off_is_finished_by_registering_again(coordina
     broken = manager_of(FaultyCoordinator(coordinator, nth(1, fault, method="register")))
     with pytest.raises((SimulatedKill, StoreError)):
         broken.register_table(C, url)
-    with pytest.raises(UnsupportedFeatureError):  # it is nobody's until then
+    with pytest.raises(UnsupportedFeatureError):  # it belongs to no catalog until then
         DeltaTable.open(url).append(rows((2, 2)))
     assert manager.register_table(C, url).version == 1  # not marked twice
     manager.table(C).append(rows((2, 2)))
@@ -292,7 +293,7 @@ def test_a_plain_writer_that_was_open_before_is_refused(manager, url, do):
     assert content(manager.table(C)) == [(1, 1)]
 
 
-# ------------------------------------------------------------------------------------- not written through the catalog
+# -------------------------------------------------------------------------------------- writes that bypass the catalog
 
 
 @pytest.mark.parametrize(
@@ -322,7 +323,7 @@ def test_restoring_a_version_from_before_the_catalog_keeps_it_the_catalogs(manag
 
 
 def alien(manager, name, version):
-    """A commit file that somebody put into the log without asking."""
+    """A commit file that somebody put into the log without the catalog."""
     store = open_store(url_of(manager, name))
     store.put(commit_path(version), store.get(commit_path(0)))
     return store
@@ -377,7 +378,7 @@ def test_several_unpublished_versions_are_read_and_built_upon(coordinator, manag
     for number in range(3):
         writer.append(rows((10 + number, 1)))
     for number in range(1, 4):
-        store.delete(commit_path(number))  # as if nothing of it had been published
+        store.delete(commit_path(number))  # as if none of its commits had been published
     assert len(coordinator.head(manager.list_tables()[0].table_id).unpublished) == 3
     fresh = manager_of(coordinator)
     assert [row[0] for row in content(fresh.table(A))] == [1, 2, 10, 11, 12]
@@ -415,7 +416,7 @@ def test_staged_commits_that_lost_are_swept_and_those_that_may_win_are_not(coord
         tomorrow = manager_of(coordinator, Clock(4 * 10**12))
         tomorrow.recover()
         assert store.list_names("_delta_log/_staged_commits") == staged
-        manager.table(A).append(rows((4, 8)))  # faster
+        manager.table(A).append(rows((4, 8)))  # this writer is faster
 
     slow = manager_of(Meddling(coordinator, "ratify", sweep)).table(A)
     slow.append(rows((3, 7)))

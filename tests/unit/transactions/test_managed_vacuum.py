@@ -1,4 +1,4 @@
-"""Vacuum of a table of a catalog: what its transactions and staged commits need stays, and nothing else."""
+"""Vacuum of a table in a catalog: it keeps what its transactions and staged commits need, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.transactions import SCHEMA, A, Clock, Meddling, content, envi
 
 
 class World:
-    """A catalog with one table, of which version 0 has (1, 100); its files have the times of the clock."""
+    """A catalog with one table, whose version 0 has (1, 100); its files have the times of the clock."""
 
     def __init__(self, **properties: str) -> None:
         self.clock, self.catalog = Clock(), MemoryCoordinator()
@@ -100,7 +100,7 @@ def test_the_names_of_deleted_files_are_marked_for_a_day(world: World) -> None:
 
 
 def test_unpublished_commits_are_versions(world: World) -> None:
-    """Another client has written a file long ago, and committed it just now; nobody has published that."""
+    """Another client wrote a file long ago and committed it just now; the commit is not yet published."""
     world.put("late.parquet", (3, 3))
     world.clock.pass_(days=8)
     stopped = FaultyStore(world.store, nth(1, Fault.FAIL_BEFORE, method="put_if_absent", path="_delta_log/0*"))
@@ -137,7 +137,7 @@ def test_the_version_that_a_transaction_reads_stays(world: World) -> None:
     transaction = other.transaction(transaction_type="READ_ONLY")
     assert content(transaction.table(A)) == [(1, 100)]
     world.table.overwrite(rows((2, 50)))
-    for _ in range(20 * 24 * 3):  # it goes on for twenty days
+    for _ in range(20 * 24 * 3):  # it runs for twenty days
         world.clock.pass_(minutes=20)
         transaction.extend()
     report = world.vacuum()
@@ -148,7 +148,7 @@ def test_the_version_that_a_transaction_reads_stays(world: World) -> None:
 
 
 def staged(world: World, path: str, hours: float) -> Callable[[], object]:
-    """A commit that adds a file, staged so long ago; returns what proposes it."""
+    """A commit that adds a file, staged this long ago. Returns a function that proposes it."""
     version = world.process().table(A).version + 1
     file = f"{version:020d}.{uuid.uuid4()}.json"
     store = FaultyStore(world.store)
@@ -182,7 +182,7 @@ def test_files_of_staged_commits_that_were_left_go(world: World) -> None:
     world.store.put(f"_delta_log/_staged_commits/{5:020d}.{uuid.uuid4()}.json", b"{torn")
     assert world.vacuum().paths == ("staged.parquet",)
     with pytest.raises(Exception, match="version"):
-        propose()  # the version is that of VACUUM START by now
+        propose()  # the version is now that of VACUUM START
     world.clock.pass_(days=2)
     world.process().recover()
     assert [path for path in world.store._objects if "_staged_commits/" in path and "torn" not in path][1:] == []
@@ -299,7 +299,7 @@ def test_with_sqlite(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("method", ["drop", "mark"])
 def test_a_table_that_is_released_meanwhile_keeps_its_files(world: World, method: str) -> None:
-    """Its release is ratified, or complete, when the vacuum marks the files that it is to delete."""
+    """Its release is ratified, or complete, when the vacuum marks the files to delete."""
     world.put("old.parquet", (9, 9))
     world.clock.pass_(days=30)
 

@@ -1,4 +1,4 @@
-"""Roots below one another are refused; what lies in another table, or is none of a data file, is never deleted."""
+"""Nested table roots are refused; a file in another table, or one that is not a data file, is never deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = ["{root}", "{root}/", "file://{root}", "{link}", "{root}/x/.."]
 
 @pytest.fixture
 def places(tmp_path):
-    """Names of places by what they are to the table at ``root``."""
+    """Names of places by their relation to the table at ``root``."""
     lake = tmp_path / "lake"
     (lake / "t").mkdir(parents=True)
     (tmp_path / "link").symlink_to(lake / "t")
@@ -52,7 +52,7 @@ def test_a_root_below_or_around_that_of_another_table_is_refused(manager, places
         with pytest.raises(TableExistsError, match=r"are nested|is the table|root of lake.t"):
             manager.create_table(INNER, url, SCHEMA)
     else:
-        made = places["parent"] / "somewhere"  # what it would find there is of no matter
+        made = places["parent"] / "somewhere"  # what it would find there does not matter
         monkeypatch.chdir(made.parent)
         with pytest.raises(TableExistsError, match=r"are nested|is the table|root of lake.t"):
             manager.register_table(INNER, url)
@@ -91,7 +91,7 @@ def test_a_root_on_s3_is_refused_by_each_of_its_names(spelling):
         manager.create_table(INNER, spelling, SCHEMA)
 
 
-# ---------------------------------------------------------------------------------------------- what is an object
+# ---------------------------------------------------------------------------------------- which names are objects
 
 OBJECTS = ["x.parquet", "day=1/x.parquet", "_day=1/.x=2/x.PARQUET", "a/b c/é.snappy.parquet"]
 NONE = ["x", "notes.txt", "x.parquet.crc", "_x.parquet", ".x.parquet", "_delta_log/x.parquet", "a/_delta_log/x.parquet",
@@ -119,7 +119,7 @@ def files_of(directory):
 
 @pytest.mark.parametrize("inner", ["in the catalog", "dropped from it", "never in it"])
 def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, tmp_path, inner):
-    """Catalogs of before may have both."""
+    """Catalogs of earlier versions may have both."""
     catalog = MemoryCoordinator()
     manager = manager_of(catalog)
     root = places["root"]
@@ -140,7 +140,7 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
-    # As a deltalog of before kept them.
+    # As earlier versions of deltalog stored them.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
     kept = catalog.transaction(transaction.id)
     assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)

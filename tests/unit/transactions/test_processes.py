@@ -1,4 +1,4 @@
-"""One transaction in several processes: handles that share nothing but the coordinator, and real ones."""
+"""One transaction in several processes: handles that share nothing but the coordinator, and real processes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_process_that_does_not_see_the_others_change_cannot_change_the_table(h
     there.transaction(transaction.id).table(A).delete("id = 1")
     with pytest.raises(ConcurrentModificationError, match="another process"):
         table.append(rows((3, 3)))
-    table = transaction.table(A)  # opened anew
+    table = transaction.table(A)  # opened again
     assert content(table) == [(2, 50)]
     table.append(rows((3, 3)))
     transaction.commit()
@@ -113,7 +113,7 @@ def test_what_another_was_told_is_kept_is_part_of_a_commit_that_had_found_nothin
 
 
 def test_a_commit_that_was_taken_back_and_made_by_another_is_not_taken_for_its_own(coordinator, here, there):
-    """What it had staged is not what is ratified, and must not be published in its place."""
+    """Its own staged commit is not the ratified one, and must not be published instead."""
 
     def take_over():
         found = coordinator.transaction(transaction.id)
@@ -189,7 +189,7 @@ def test_an_answer_that_was_lost_while_a_change_was_kept_loses_and_doubles_nothi
 
 
 def change_in_doubt(coordinator, lands):
-    """A transaction to which (3, 3) is appended, and the error of that: the answer to its part got lost."""
+    """A transaction to which (3, 3) is appended, and the resulting error: the answer for its part was lost."""
     faulty = FaultyCoordinator(coordinator)
     transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
     table = transaction.table(A)
@@ -204,7 +204,7 @@ def change_in_doubt(coordinator, lands):
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("then", ["resolve", "commit there", "cancel"])
 def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here, there, lands, then):
-    """No file of it may go away: another process may commit it."""
+    """None of its files may be deleted: another process may commit it."""
     transaction, error = change_in_doubt(coordinator, lands)
     if then == "cancel":
         transaction.cancel()
@@ -225,7 +225,7 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
 def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_committed(
     coordinator, here, there, lands
 ):
-    """A refusal would have it made again, in another transaction."""
+    """If it were refused, the caller would repeat it in another transaction."""
     transaction, error = change_in_doubt(coordinator, lands)
     found = coordinator.transaction(transaction.id)
     coordinator.replace(records.committing(found, found.last_activity_ms))

@@ -1,4 +1,4 @@
-"""What recover() asks when there is nothing to do: nothing for each transaction that has ended."""
+"""The requests of recover() with nothing to do: none for transactions that have ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A table leaves its catalog for access by its path. Whatever fails, whoever else is at work: it is managed and
-complete, or released and complete, and nothing that was acknowledged is lost."""
+"""A table is released from its catalog for access by path. Whatever fails and whoever writes concurrently, it is either
+managed and complete or released and complete, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def interrupted(manager, method="drop", fault=Fault.KILL_BEFORE):
     return url
 
 
-# ------------------------------------------------------------------------------------------------- what a release does
+# -------------------------------------------------------------------------------------------- the effects of a release
 
 
 def test_a_released_table_is_read_and_written_by_its_path(new_coordinator, tmp_path):
@@ -157,7 +157,7 @@ def test_commits_that_were_not_published_are(manager):
     writer, url = manager_of(unnoted).table(A), url_of(manager)
     for number in (3, 4):
         writer.append(rows((number, 1)))
-        open_store(url).delete(commit_path(number - 2))  # as if nothing of it had been published
+        open_store(url).delete(commit_path(number - 2))  # as if none of its commits had been published
     manager.release_table(A)
     assert content(by_path(url)) == [*START, (3, 1), (4, 1)]
     assert [entry.version for entry in by_path(url).history()] == [3, 2, 1, 0]
@@ -172,7 +172,7 @@ def test_names_of_no_table(manager):
         manager.release_table(A)
 
 
-# ------------------------------------------------------------------------------------------- who has the table open
+# -------------------------------------------------------------------------------------- clients with an open handle
 
 
 def test_whoever_has_it_open_through_the_catalog_is_told_its_path(manager):
@@ -217,7 +217,7 @@ def test_nothing_is_committed_through_the_catalog_after_the_release_is_ratified(
         with pytest.raises(ResourceNotReadyError, match=rf"was released from the catalog .* open {url}"):
             use()
         assert stale.ratified(A)[1].version == 1, name
-    assert (content(handle), content(later.table(A))) == (START, START)  # they read what there is
+    assert (content(handle), content(later.table(A))) == (START, START)  # they read what exists
     assert content(manager.table(B)) == []
     manager.release_table(A)
     assert content(by_path(url)) == START
@@ -238,7 +238,7 @@ def test_other_clients_are_refused_too(manager):
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize(("method", "number"), [("head", 1), ("head", 2), ("head", 3), ("marks", 1), ("ratify", 1)])
 def test_a_commit_that_comes_first_is_kept(manager, method, number, dies):
-    """At each call of the release before its own ratification; also that of a process that does not publish it."""
+    """At each call of the release before its own ratification; also a commit whose process does not publish it."""
     url = url_of(manager)
     dead = nth(1, Fault.KILL_AFTER, method="ratify") if dies else no_faults
 
@@ -267,7 +267,7 @@ def test_a_transaction_over_several_tables_wins_or_is_cancelled(manager):
 
 
 def test_two_calls_at_once(new_coordinator, is_slow):
-    """A second call that is made, as a whole, before each call of the first."""
+    """A second, complete call before each store call of the first."""
     calls = [(method, number) for method in ("head", "marks", "ratify", "published", "drop") for number in (1, 2, 3)]
     for method, number in [("ratify", 1), ("drop", 1)] if is_slow else calls:
         manager = bank(new_coordinator())
@@ -336,7 +336,7 @@ def test_a_clean_up_that_begins_after_the_ratification_deletes_nothing(manager):
 
 
 class _Tables(ManagedTables):
-    """Of a process whose calls of stores are decided by ``decide``."""
+    """The tables of a process, with ``decide`` choosing the faults of its store calls."""
 
     def __init__(self, manager, decide):
         super().__init__(manager.coordinator, manager._environment, {})
@@ -348,7 +348,7 @@ class _Tables(ManagedTables):
 
 
 class Process:
-    """A fault at one of its calls, of the catalog or of a store; when it is killed, every later call fails."""
+    """A fault at one of its calls, of the catalog or of a store; once it is killed, every later call fails."""
 
     def __init__(self, coordinator, step=0, fault=None):
         self.calls = []
@@ -367,7 +367,7 @@ class Process:
             self.manager.release_table(A)
 
     def land(self):
-        """What was still under way arrives."""
+        """Let the late request arrive."""
         for part in (self.manager.coordinator, *self.manager._tables.made):
             part.land()
 
@@ -399,7 +399,8 @@ def faults():
 
 
 def check_state(manager, url, expected):
-    """The table is managed and complete, or released and complete by its path. Returns whether it is released."""
+    """Check that the table is managed and complete, or released and complete by its path. Returns whether it is
+    released."""
     if A in [table.name for table in manager.list_tables()]:
         assert content(manager_of(manager.coordinator).table(A)) == expected
         return False
@@ -410,7 +411,7 @@ def check_state(manager, url, expected):
 
 
 def test_a_fault_at_every_call():
-    """What it raises is true, the table is whole, and the next call completes the release."""
+    """Its error is true, the table is complete, and the next call completes the release."""
     seen = set()
     for step, method, fault in faults():
         coordinator, what = MemoryCoordinator(), (step, method, fault)
@@ -443,7 +444,7 @@ def test_a_fault_at_every_call():
 
 
 def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordinator, is_slow, is_long):
-    """Writers through the catalog and recovery follow; each acknowledged row is there, once."""
+    """Afterwards clients write through the catalog and recover; each acknowledged row exists once."""
     kills = [each for each in faults() if each[2] in KILLS]
     for step, method, fault in kills[:: 6 if is_slow and not is_long else 1]:
         coordinator, what = new_coordinator(), (step, method, fault)
@@ -469,7 +470,7 @@ def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordina
 @pytest.mark.parametrize("method", ["published", "drop"])
 def test_recovery_completes_a_release(manager, method):
     url = interrupted(manager, method)
-    if method == "drop":  # nothing shows it before somebody writes
+    if method == "drop":  # nothing shows it before a client writes
         by_path(url).append(rows((3, 7)))
     expected = content(by_path(url))
     manager.recover()

@@ -1,5 +1,5 @@
-"""A catalog that was restored from a backup is older than the logs of its tables: nobody writes on, and nothing that
-was acknowledged is lost."""
+"""A catalog restored from a backup is older than the logs of its tables: all writers stop, and no acknowledged write is
+lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def transfer(manager, number=7):
 
 
 def reopened(restore, clock):
-    """Without the warnings of a catalog that is behind."""
+    """Open the catalog again, without the warnings that it is behind."""
     warnings.simplefilter("ignore", CatalogBehindLogWarning)
     return manager_of(restore(), clock)
 
@@ -104,7 +104,7 @@ def test_no_writer_goes_on_from_a_catalog_that_is_older_than_the_log(kept, manag
     assert (head.version, head.unpublished) == (1, ())
     if writes == "transaction":
         only = after.list_transactions("ACTIVE").transactions
-        assert [each.status for each in only] == []  # the block was left, and has cancelled it
+        assert [each.status for each in only] == []  # leaving the block has canceled it
 
 
 def test_a_process_that_has_seen_more_of_the_table_stops_too(kept, manager, clock):
@@ -131,9 +131,9 @@ def test_opening_a_table_tells_that_its_catalog_is_behind(kept, manager, clock):
 
 
 def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clock):
-    """What another has published just now is known to the catalog."""
+    """The catalog knows the version that another process has just published."""
     fast = manager_of(kept.coordinator, clock)
-    # Between the look at the head and what follows.
+    # Between reading the head and what follows.
     slow = manager_of(Meddling(kept.coordinator, "head", lambda: fast.table(A).append(rows((4, 4))), 3), clock)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -144,7 +144,7 @@ def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clo
 
 @pytest.mark.parametrize("ends", ["expiry", "cancel"])
 def test_files_of_a_transaction_that_was_committed_since_are_not_cleaned_up(kept, manager, clock, root, ends):
-    """At the time of the backup it was at work; the restored record says so still."""
+    """At the time of the backup the transaction was active; the restored record still says so."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     transaction.table(B).append(rows((7, 1)))
@@ -165,7 +165,7 @@ def test_files_of_a_transaction_that_was_committed_since_are_not_cleaned_up(kept
 
 
 def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_others(kept, manager, clock, root):
-    """Of the other the commit was ratified and not yet published."""
+    """In the other table the commit was ratified but not yet published."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     transaction.table(B).append(rows((7, 1)))
@@ -178,7 +178,7 @@ def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_other
 
 
 def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root):
-    """As a deltalog has left it that wrote on after a restore."""
+    """As left by an earlier deltalog that kept writing after a restore."""
     store = open_store(f"{root}/a")
     head = kept.coordinator.head
     manager.table(A).append(rows((3, 3)))
@@ -199,7 +199,8 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
 
 @pytest.mark.parametrize("kept", [InMemory, OnSQLite, OnDynamoDB], ids=["memory", "sqlite", "dynamodb"])
 def test_the_backup_procedure(kept, clock, tmp_path, request):
-    """As docs/transactions.md has it: back up while others write, restore, resync; then all goes on."""
+    """The procedure of docs/transactions.md: back up while others write, restore, resync; then everything works
+    again."""
     given = {"InMemory": (), "OnSQLite": (tmp_path,), "OnDynamoDB": ()}[kept.__name__]
     kept = kept(*given) if kept is not OnDynamoDB else kept(request.getfixturevalue("ministack"))
     manager = bank(kept.coordinator, clock, tmp_path / "tables")
@@ -236,11 +237,11 @@ def test_the_backup_procedure(kept, clock, tmp_path, request):
     assert fresh.recover() == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
     transfer(fresh, 8)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 1), (8, 1)]
-    assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # those of the idle transaction are gone
+    assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # the idle transaction's are gone
 
 
 def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack, monkeypatch):
-    """As those of DynamoDB may be: the head is newer than the commits that belong to it, and than the transaction."""
+    """As with DynamoDB: the head is newer than its commits and than the transaction."""
     monkeypatch.setattr(DynamoTable, "ask", unpublished := Unpublished(DynamoTable.ask))
     kept = OnDynamoDB(ministack)
     manager = bank(kept.coordinator, clock, tmp_path)
@@ -265,7 +266,7 @@ def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack,
 
 
 class Unpublished:
-    """Requests to DynamoDB, of which the notes that commits are published are lost."""
+    """Requests to DynamoDB; those that record commits as published are lost."""
 
     def __init__(self, real):
         self.real, self.is_on = real, False
@@ -289,7 +290,7 @@ def test_a_table_that_was_made_since_is_registered_again(kept, manager, clock, r
 
 
 def test_one_that_was_taken_for_aborted_is_committed(kept, manager, clock, root):
-    """Somebody has cancelled it in the restored catalog, before the resync."""
+    """A client has canceled it in the restored catalog, before the resync."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     restore = kept.backup()
@@ -319,7 +320,7 @@ def test_what_was_ratified_and_not_published_is_found_by_the_other_tables_of_its
 
 
 def keep_staged(url):
-    """Puts what is staged from here on back, as if it had not been published."""
+    """Put back the commits that are staged from here on, as if they had not been published."""
     store = open_store(url)
     kept, real = {}, type(store).put_if_absent
 
@@ -404,7 +405,7 @@ def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
 
 
 def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
-    """As a deltalog has left them that wrote on after a restore."""
+    """As left by versions of deltalog that kept writing after a restore."""
     unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")
@@ -438,7 +439,7 @@ def test_a_catalog_goes_back_to_a_log_that_was_restored(kept, manager, clock, ro
 
 
 def test_others_may_write_while_the_catalog_is_brought_up(kept, manager, clock, root):
-    """Each moment of a writer at work is a moment at which the logs are looked at."""
+    """The logs are read at each step of a concurrent writer."""
     for method, number in [("head", 1), ("head", 2), ("ratify", 1), ("published", 1)]:
         slow = manager_of(Meddling(kept.coordinator, method, lambda: transfer(manager), number), clock)
         assert slow.resync().is_in_step or method != "head"

@@ -1,4 +1,4 @@
-"""Random histories, a backup at a random moment, its restore at a later one: what was acknowledged is there."""
+"""Random histories, a backup at a random time, restored at a later one: every acknowledged write exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS = 60
 
 @dataclass
 class World:
-    """What clients did: ``rows`` that were acknowledged, by table; ``open``: transactions at work, and their rows."""
+    """What clients did: ``rows``: acknowledged rows by table; ``open``: active transactions and their rows."""
 
     random: random.Random
     manager: Any
@@ -71,7 +71,7 @@ class World:
         try:
             self.manager.transaction(id_).table(name).append(rows((number, 0)))
             self.open[id_][name] = number
-        except TransactionStateError:  # overdue, or overtaken by the restore
+        except TransactionStateError:  # overdue, or lost by the restore
             del self.open[id_]
 
     def go_on(self) -> None:
@@ -117,7 +117,7 @@ class World:
 
 
 def in_the_restored_catalog(world: World, known: set[str]) -> None:
-    """What clients do before anybody thinks of the resync: nothing of it counts, and nothing does harm."""
+    """What clients do before the resync: none of it counts, and none does harm."""
     for _ in range(world.random.randint(0, 4)):
         world.clock.pass_(seconds=world.random.choice([1, 3600]))
         call: Callable[[], Any] = world.random.choice([
@@ -149,7 +149,7 @@ def run(seed: int) -> None:
     known = at_backup - world.open.keys()
     clock.pass_(seconds=1)
     world.manager = manager_of(restore(), clock)
-    # Those that the backup does not know are over for their clients.
+    # For their clients, transactions unknown to the backup have ended.
     world.open = {id_: added for id_, added in world.open.items() if id_ in at_backup}
     in_the_restored_catalog(world, known)
     planned = world.manager.resync(dry_run=True)

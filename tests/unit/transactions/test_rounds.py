@@ -1,4 +1,4 @@
-"""A transaction over several tables waits for no more requests in a row, of stores and of the coordinator, than one
+"""A transaction over several tables waits for no more successive requests, to stores and to the coordinator, than one
 over a single table."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each call does in each state of a transaction: a table, restated here, and a test of every field of it."""
+"""The effect of each call in each state of a transaction: a table, restated here, and a test of every field of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.transactions import START_MS, A, Clock, bank, content, manage
 
 OK = None
 #: By call: the outcome in ACTIVE (read and write), ACTIVE (read only), COMMIT_IN_PROGRESS, COMMITTED, ABORTED, and for
-#: an id that nobody has; an error, a status that is answered, or OK.
+#: an unknown id; an error, a returned status, or OK.
 TABLE = {
     "commit": ("COMMITTED", "COMMITTED", "COMMIT_IN_PROGRESS", "COMMITTED", TransactionCanceledError),
     "cancel": (OK, OK, TransactionCommitInProgressError, TransactionCommittedError, OK),
@@ -38,7 +38,7 @@ TABLE = {
     "read": (OK, OK, OK, TransactionCommittedError, TransactionCanceledError),
 }  # fmt: skip
 STATES = ("active", "read only", "in progress", "committed", "aborted")
-#: What the state is afterwards, where the call changes it.
+#: The state afterwards, if the call changes it.
 AFTER = {
     ("commit", "active"): "COMMITTED",
     ("commit", "read only"): "COMMITTED",
@@ -49,7 +49,7 @@ BEFORE = dict(zip(STATES, ("ACTIVE", "ACTIVE", "COMMIT_IN_PROGRESS", "COMMITTED"
 
 
 class Place:
-    """A transaction in a state, which has appended a row where it could; and the calls."""
+    """A transaction in a given state, which has appended a row if it could; and the calls."""
 
     def __init__(self, state: str) -> None:
         self.clock = Clock()
@@ -116,7 +116,7 @@ def test_every_call_in_every_state(call, state):
     if is_over:
         assert after.end_ms >= after.start_ms == START_MS
     if isinstance(wanted, type) or before.end_ms is not None:
-        assert after == before  # what is refused changes nothing, and an end is an end
+        assert after == before  # a refused call changes nothing, and final states are final
 
 
 @pytest.mark.parametrize("state", ["active", "aborted", "committed", "in progress"])

@@ -1,4 +1,5 @@
-"""In-commit timestamps far ahead of the clock: what a catalog does not ratify, and how a table gets over one."""
+"""In-commit timestamps far ahead of the clock: which ones a catalog refuses to ratify, and how a table recovers from
+one."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def record_of(manager, name=A):
 
 
 def staged(manager, ict_ms, name=A):
-    """A commit of another client, staged as the next version; its version and its file."""
+    """A commit of another client, staged as the next version. Returns its version and its file."""
     record, head = manager.ratified(name)
     version = head.version + 1
     info = {"inCommitTimestamp": ict_ms, "timestamp": 1, "operation": "WRITE", "operationParameters": {}, "txnId": "t"}
@@ -44,7 +45,7 @@ def staged(manager, ict_ms, name=A):
 
 
 def poison(manager, ict_ms, name=A):
-    """Ratify a commit of that time, as a catalog did that had no bound."""
+    """Ratify a commit with that time, as a catalog without a limit would."""
     bound, manager.coordinator.most_ahead_ms = manager.coordinator.most_ahead_ms, 2**64
     manager.propose_commit(name, *staged(manager, ict_ms, name))
     manager.coordinator.most_ahead_ms = bound
@@ -145,7 +146,7 @@ def test_times_go_on_from_now_when_they_are_restarted(manager, ict_ms):
 
 
 class _Interrupted(WrappedCoordinator):
-    """Somebody presses Ctrl-C while the answer to a proposal is on its way."""
+    """Ctrl-C is pressed while the answer to a proposal is in flight."""
 
     def ratify(self, proposal):
         super().ratify(proposal)
@@ -161,7 +162,7 @@ def test_an_interrupt_after_the_ratification_leaves_the_commit(manager):
 
 
 class _GoneAfterRatification(WrappedCoordinator):
-    """Answers nothing between a ratification and ``is_back``."""
+    """Answers nothing from a ratification until ``is_back``."""
 
     is_gone = False
 

@@ -1,4 +1,4 @@
-"""Each seeded defect of the catalog is found, and the code as it is is clean on the same schedules."""
+"""The schedules find each seeded defect of the catalog, and find nothing in the unchanged code."""
 
 from __future__ import annotations
 

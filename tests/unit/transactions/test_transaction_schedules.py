@@ -1,8 +1,8 @@
 """Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is torn.
 
-A usual run takes 150 of them, ``--long`` 400; DELTALOG_TRANSACTION_SCHEDULES=20000 runs more,
-DELTALOG_FIRST_SEED=100000 others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A failing
-seed is printed with its trace.
+A usual run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, and
+DELTALOG_FIRST_SEED=100000 runs others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A
+failing seed is printed with its trace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USUAL, LONG = 150, 400
 def test_the_sum_of_all_tables_is_kept(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "transactions", schedules, run_transactions)
-    # What was not tried proves nothing.
+    # Schedules that did not exercise something prove nothing about it.
     assert schedules >= 100
     assert set(KINDS) == set(totals.kinds)
     assert totals.kinds["transfer"] >= schedules and totals.kinds["sum"] >= schedules / 4
@@ -36,7 +36,7 @@ def test_the_sum_of_all_tables_is_kept(capsys, is_long):
 
 @pytest.mark.timeout(300)
 def test_objects_of_jobs_are_kept_or_go():
-    """Jobs that cancel and expire, retries with the same names, clean-ups, and others that recover."""
+    """Jobs that cancel and expire, retries with the same names, clean-ups, and other clients that recover."""
     jobs = functools.partial(run_transactions, policy="random", kinds=JOBS)
     totals, bad = run_schedules(range(60), processes=min(2, os.cpu_count() or 1), run=jobs)
     assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
@@ -63,7 +63,7 @@ def test_the_command_runs_them_and_tells(capsys):
 
 
 def log(*commits):
-    """A log of commits of (token, in-commit timestamp, adds, removes), after one that makes the table."""
+    """A log of commits of (token, in-commit timestamp, adds, removes), after one that creates the table."""
     first = (
         b'{"commitInfo":{"inCommitTimestamp":1}}\n'
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["inCommitTimestamp"]}}\n'

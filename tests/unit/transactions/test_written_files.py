@@ -1,4 +1,4 @@
-"""Data files that lie there before the commit that names them: they go with a transaction that is aborted."""
+"""Data files that exist before the commit that names them: they are deleted with an aborted transaction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def manager(tmp_path):
 
 @pytest.fixture(params=WRITES)
 def written(request, manager):
-    """A table's name, its store, what writes to it, and how many files that makes."""
+    """A table's name, its store, a write, and the number of files it writes."""
     name, write = WRITES[request.param]
     return name, store_of(manager, name), write, 2 if name == BLOBS else 1
 
@@ -67,7 +67,7 @@ def test_files_of_every_verb_go_with_an_aborted_transaction(manager, written, en
         clock.pass_(minutes=31)
         manager_of(manager.coordinator, clock).recover()
     else:
-        write(manager.table(name))  # takes the parent
+        write(manager.table(name))  # the parent gets it
         with pytest.raises(TransactionCanceledError):
             transaction.commit()
     assert mine.isdisjoint(files(store))
@@ -96,7 +96,7 @@ def test_files_of_a_change_that_may_have_been_kept_go_when_it_is_cancelled(manag
     shaky.decide = decide
     with pytest.raises(CommitStateUnknownError):
         write(table)
-    assert len(files(store) - before) == count  # the transaction may have them
+    assert len(files(store) - before) == count  # the transaction may contain them
     transaction.cancel()
     assert files(store) == before
 

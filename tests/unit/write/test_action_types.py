@@ -1,4 +1,4 @@
-"""Values of a wrong type never reach the log: the call is refused, and the table is as it was and can be opened."""
+"""Values of a wrong type never reach the log: the call is refused, and the table stays unchanged and readable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAN = math.nan
 
 
 class Text(str):
-    """A string of a library."""
+    """A library's subclass of str."""
 
 
 class Choice(str, enum.Enum):
@@ -36,7 +36,7 @@ class Choice(str, enum.Enum):
 
 
 class Whole(int):
-    """An int of a library."""
+    """A library's subclass of int."""
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_many_adds_are_looked_at_too(table: DeltaTable) -> None:
 
 
 def test_a_commit_is_read_back_before_it_is_sent(table: DeltaTable) -> None:
-    """Every line of it, by a reader of JSON that takes no more than JSON."""
+    """Every line is parsed by a strict JSON reader."""
 
     def refuse(text: str) -> Any:
         raise AssertionError(text)

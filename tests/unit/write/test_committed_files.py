@@ -1,4 +1,4 @@
-"""A file becomes part of a table once, and is never discarded after that."""
+"""A file is added to a table once, and is never discarded after that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(store: LogStore | None = None) -> DeltaTable:
 
 
 def again(table: DeltaTable) -> DeltaTable:
-    """As another process has it."""
+    """The object as another process gets it."""
     store = table.snapshot().reader.store
     return DeltaTable.open(store, environment=environment())
 
@@ -141,7 +141,7 @@ def test_low_level_adds_of_the_same_file_at_once_do_not_both_succeed() -> None:
 
     table = DeltaTable.open(
         overtaken(inner, add_and_delete),
-        environment=environment(),  # added, and gone again
+        environment=environment(),  # added, and removed again
     )
     with pytest.raises(ConcurrentAppendError):
         add(table)
@@ -159,7 +159,7 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
     staged = table.stage(rows(1, 2))
     with pytest.raises(CommitStateUnknownError) as unknown:
         table.commit_staged([staged])
-    # It may land yet, so nothing is deleted before that is known.
+    # It may still land, so nothing is deleted before the outcome is known.
     with pytest.raises(FilesCommittedError if fault is Fault.LOST_ACK else CommitStateUnknownError):
         table.discard_staged([staged])
     if fault is Fault.LOST_ACK:
@@ -200,7 +200,7 @@ def test_no_copy_from_json_deletes_files_of_a_commit_that_may_yet_land() -> None
     store = FaultyStore(inner, commits_are_late)
     table = DeltaTable.open(store, environment=UNSETTLED)
     staged = table.stage(rows(1))
-    before = staged.to_json()  # as a task sent it to the process that commits
+    before = staged.to_json()  # as a task sends it to the committing process
     with pytest.raises(CommitStateUnknownError) as raised:
         table.commit_staged([StagedFiles.from_json(before)])
     with pytest.raises(CommitStateUnknownError):
@@ -243,7 +243,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
                 table.commit_staged([each])
             with pytest.raises(FilesCommittedError):
                 table.discard_staged([each])
-        with pytest.raises(TransactionCanceledError):  # its parent is strict, and (8, 80) came
+        with pytest.raises(TransactionCanceledError):  # its parent is strict, and (8, 80) was added
             transaction.commit()
     with manager.transaction() as transaction:
         transaction.table(A).commit_staged([staged, late, inside])

@@ -1,4 +1,4 @@
-"""Identity columns in the verbs: every row gets a value, no value twice, whoever writes beside."""
+"""Identity columns in row operations: every row gets a value, no value twice, also with concurrent writers."""
 
 from __future__ import annotations
 

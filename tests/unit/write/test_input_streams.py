@@ -1,4 +1,4 @@
-"""Data that can be read once is written once: given again it is an error, never a write without rows."""
+"""Data that can be read only once is written once: a second use is an error, never a write without rows."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_repetition_after_a_conflict_is_no_write_without_rows(where: str | Non
         overtaken(inner, lambda: DeltaTable.open(inner).append(rows(50))), environment=environment()
     )
     reader = rows(7, 8).to_reader()
-    with pytest.raises(CallError, match="inside the function") as raised:
+    with pytest.raises(CallError, match="inside the repeated function") as raised:
         table.retrying(lambda t: t.overwrite(reader, where=where))
     assert isinstance(raised.value.__cause__, CommitConflictError)
     assert ids(table) == [1, 6, 50]

@@ -1,7 +1,7 @@
-"""Tables that are deleted, created again, rolled back or restored while a handle on them is open: nothing that a call
-acknowledges is lost, no log begins in its middle, and no file of the old table gets into the new one.
+"""Tables that are deleted, created again, rolled back or restored under an open handle: no acknowledged call is lost,
+no log begins in its middle, and no file of the old table gets into the new one.
 
-``tests/simulation/test_lost_tables.py`` does the same at every store call of every verb.
+``tests/simulation/test_lost_tables.py`` does the same at every store call of every public method.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _merge(table: DeltaTable) -> Any:
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-#: By name what is made ready before the table is lost, and then called.
+#: By name: what is prepared before the table is lost, and the call after it.
 VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
     "append": lambda table: lambda: table.append(rows(8)),
     "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),
@@ -113,7 +113,7 @@ def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
     place.drop()
     new = place.create(schema, commits)
     before = place.names()
-    if verb == "checkpoint":  # derived from what is there
+    if verb == "checkpoint":  # derived from what exists
         call()
         assert DeltaTable.open(place.reach()).version == commits
         return
@@ -121,7 +121,7 @@ def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
         call()
     assert caught.value.version == 2 and caught.value.outcome is Outcome.NOTHING_COMMITTED
     table.flush()
-    if verb != "commit_staged":  # whose files are kept
+    if verb != "commit_staged":  # its files are kept
         assert place.names() == before
     found = DeltaTable.open(place.reach()).snapshot()
     assert (found.version, found.schema) == (commits, new.snapshot().schema)
@@ -139,7 +139,7 @@ def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) 
 
 
 def test_a_busy_writer_looks_at_its_table_again(place: Place) -> None:
-    """Each of its own commits makes its handle fresh again."""
+    """Each of its own commits refreshes its handle."""
     table = opened(place, 5)
     place.drop()
     for number in range(3):
@@ -180,8 +180,7 @@ def test_what_is_deleted_while_records_are_read_takes_no_commit(place: Place) ->
 
 
 def rolled_back(place: Place) -> DeltaTable:
-    """A handle with version 2 of its own, on a table that was rolled back to a copy; then another process has committed
-    version 2."""
+    """A handle whose version 2 was rolled back with the table; then another process has committed another version 2."""
     table = opened(place, 1)
     copy = place.copy()
     table.append(rows(1))
@@ -289,7 +288,7 @@ class At(WrappedStore[LogStore]):
 
 @pytest.fixture(params=["memory", "disk"])
 def near(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Without a network."""
+    """A local store."""
     return place_of(request.param, tmp_path)
 
 
@@ -321,7 +320,7 @@ def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near
 
 
 def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
-    """The next table has fewer versions: the commit would be behind a gap."""
+    """The next table has fewer versions: the commit would follow a gap."""
     opened(near)
 
     def replace() -> None:
@@ -336,7 +335,7 @@ def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
 
 
 class Following(WrappedStore[LogStore]):
-    """Another writer commits right before the deletion of a commit."""
+    """Another writer commits right before a commit is deleted."""
 
     def __init__(self, inner: LogStore, follow: Callable[[], Any]) -> None:
         super().__init__(inner)
@@ -423,7 +422,7 @@ def test_a_commit_that_was_rolled_back_is_not_taken_for_the_one_that_has_its_ver
 
 
 def _replaced_at(place: Place, path: str) -> FaultyStore:
-    """A store on which another table of as many versions takes the place of this one before a file is read."""
+    """A store in which another table with as many versions replaces this one before a file is read."""
     waiting = [path]
 
     def before(call: Call) -> None:
@@ -490,7 +489,7 @@ def test_a_look_after_the_commit_that_fails_is_no_error(near: Place) -> None:
 
 
 def test_a_commit_that_is_not_answered_is_not_sent_again_to_another_table(place: Place) -> None:
-    """The first request may still arrive, so the error says that it is not known."""
+    """The first request may still arrive, so the error says that the outcome is unknown."""
     table = opened(place)
     table.flush()
 
@@ -555,7 +554,7 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
 
 
 class During(WrappedStore[LogStore]):
-    """Does something once, right before an object is written whose name has this in it."""
+    """Does something once, right before an object is written whose name contains this."""
 
     def __init__(self, inner: LogStore, part: str, event: Callable[[], Any]) -> None:
         super().__init__(inner)
@@ -664,7 +663,7 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # after it also of the winner
+    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # after it, also of the winner
 
 
 @pytest.mark.parametrize("passed_ms", [1_999, 2_000])

@@ -1,7 +1,7 @@
-"""Files that look like those of the table that a handle knows, and are others; and what is derived from a version, read
-or deleted while another table takes the place of its own.
+"""Other files that look like those of the table that a handle knows; and files derived from a version, read or deleted
+while another table replaces its own.
 
-``test_lost_tables.py`` has the verbs, and the moments of a commit.
+``test_lost_tables.py`` has the public methods, and faults at the moment of a commit.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tests.support.s3 import Server
 
 
 def _in_seconds(root: Path) -> None:
-    """The times of files as ``tar`` keeps them, and images of containers: they are equal then."""
+    """Truncate file times to seconds, as ``tar`` and container images do: they are equal then."""
     for directory, _, names in os.walk(root):
         for name in names:
             os.utime(Path(directory, name), (1_700_000_000, 1_700_000_000))
 
 
 def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
-    """A file system gives the inode of a deleted file to the next one; the size of another commit is equal as a
-    rule, and its time where a tool sets that."""
+    """A file system reuses the inode of a deleted file; another commit usually has the same size, and the same time if
+    a tool sets it."""
     root = tmp_path / "t"
     DeltaTable.create(root, SCHEMA).append(rows(1))
     shutil.copytree(root, tmp_path / "other")
@@ -65,7 +65,7 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
 
 
 class Ahead(WrappedStore[LogStore]):
-    """Other writers without a txnId, as delta-rs is one, win the first ``races``."""
+    """Other writers without a txnId, such as delta-rs, win the first ``races``."""
 
     races = 0
 
@@ -89,14 +89,14 @@ def test_a_commit_without_a_txn_id_is_known_by_its_bytes(tmp_path: Path, store: 
     assert writer.snapshot().num_files == writer.version
 
 
-# -------------------------------------------------------------------- after a commit in the place of another table's
+# ------------------------------------------------------------------------ after a commit to the log of another table
 
-#: What happens at a moment of the test.
+#: What happens at some moment of the test.
 Event = Callable[[], Any]
 
 
 class Once(WrappedStore[LogStore]):
-    """Something happens once, right before the first call of a method whose path has a text in it."""
+    """Something happens once, right before the first call of a method whose path contains a text."""
 
     def __init__(self, inner: LogStore, method: str, part: str, event: Event, skips: int = 0) -> None:
         super().__init__(inner)
@@ -147,7 +147,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
-    """Over a network the table can go between the check and the commit. Each later check finds the own commit."""
+    """On a remote store the table can be replaced between the check and the commit. Each later check finds the own
+    commit."""
     place = place_of("far", Path())
     place.create(SCHEMA, 2)
 
@@ -157,7 +158,7 @@ def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(backgr
 
     environment = Environment(background=background)
     table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace), environment=environment)
-    assert table.append(rows(100)).version == 3  # which nobody can know yet
+    assert table.append(rows(100)).version == 3  # nobody can know that yet
     table.flush()
     assert table.snapshot().schema.names == ["other"]
     with pytest.raises(SchemaMismatchError):
@@ -183,7 +184,7 @@ def test_a_call_right_after_such_a_commit_is_refused() -> None:
 
 
 def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
-    """A .crc or checkpoint of it would make readers of the other table see the columns and files of this one."""
+    """With its .crc or checkpoint, readers of the other table would see the columns and files of this one."""
     place = place_of("far", Path())
     place.create(SCHEMA, 1)
     DeltaTable.open(place.reach()).set_properties({"delta.checkpointInterval": "3"})
@@ -199,7 +200,7 @@ def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
     assert DeltaTable.open(place.reach()).snapshot().schema.names == ["other"]
 
 
-# ------------------------------------------------------------------------------------ what lists first, then deletes
+# ------------------------------------------------------------------------------------------- list first, then delete
 
 
 def _later(days: int) -> Environment:
@@ -208,7 +209,7 @@ def _later(days: int) -> Environment:
 
 def _with_versions(place: Place, latest: int) -> DeltaTable:
     table = place.create(SCHEMA)
-    # On S3 commits of one second have the same file time.
+    # On S3 commits within one second have the same file time.
     table.set_properties({"delta.enableInCommitTimestamps": "true"})
     for number in range(latest - 1):
         table.append(rows(number))
@@ -234,7 +235,7 @@ def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     table = DeltaTable.open(Once(place.reach(), "delete", ".json", replace, skips), environment=_later(40))
     with pytest.raises(TableNotFoundError if is_dropped else TableReplacedError):
         table.cleanup_log()
-    # Over a network those that were under way.
+    # On a remote store: the requests in flight.
     lost = set(left) - set(place.names())
     assert len(lost) <= (16 if place.store.is_remote else 1)
 
@@ -255,7 +256,7 @@ def test_log_clean_up_by_two_ends(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "far"])
 def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the latest version does not need is live there. A local disk keeps files that have another time."""
+    """Files that the latest version does not need are live in the copy. A local disk keeps files with another time."""
     monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     place = place_of(kind, Path())
     place.create(SCHEMA, 10)
@@ -265,7 +266,7 @@ def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pyte
     table = DeltaTable.open(store, environment=_later(3))
     with pytest.raises((TableReplacedError, MissingVersionError), match="during a vacuum"):
         table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    # Those that were under way.
+    # The requests in flight.
     assert len(set(copy) - set(place.names())) <= 2
 
 
@@ -279,7 +280,7 @@ def _without_checksums(place: Place) -> None:
 
 
 class NoEtags(WrappedStore[LogStore]):
-    """A store behind a network whose ETags say nothing about the bytes, as with some kinds of encryption."""
+    """A remote store whose ETags say nothing about the bytes, as with some kinds of encryption."""
 
     def head(self, path: str) -> Any:
         found = self.inner.head(path)
@@ -293,7 +294,7 @@ class NoEtags(WrappedStore[LogStore]):
 @pytest.mark.parametrize("has_etags", [True, False])
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
-    """Each is read by its name. Without a .crc the columns of one got beside the files of the other."""
+    """Each is read by its name. Without a .crc the columns of one table were combined with the files of the other."""
     old = place.create(SCHEMA, 5)
     if checkpoint:
         old.checkpoint()
@@ -351,7 +352,7 @@ def test_an_older_copy_below_a_catalog_is_not_read_as_the_latest_version(tmp_pat
         again.table("db.t").snapshot()
 
 
-# ------------------------------------------------------------------------------------------- two threads of a handle
+# --------------------------------------------------------------------------------------- two threads with one handle
 
 
 def test_what_another_thread_has_checked_is_no_check_of_an_older_version(monkeypatch: pytest.MonkeyPatch) -> None:

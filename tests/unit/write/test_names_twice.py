@@ -1,4 +1,4 @@
-"""Two fields of the data whose names are the same up to case: refused at every depth by every verb that takes rows."""
+"""Two fields of the data whose names are equal up to case: refused at every depth by every method that takes rows."""
 
 from __future__ import annotations
 

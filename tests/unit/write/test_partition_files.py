@@ -1,4 +1,4 @@
-"""Streams of rows as files of their partitions."""
+"""Streams of rows written as files of their partitions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def transaction(store: MemoryStore) -> Iterator[Transaction]:
 
 
 def batch(first: int, partitions: str, x: float = 1.0) -> pa.RecordBatch:
-    """A row for each letter."""
+    """One row for each letter."""
     listed = [{"n": first + at, "p": p, "x": x} for at, p in enumerate(partitions)]
     return pa.RecordBatch.from_pylist(listed, schema=SCHEMA)
 
 
 def held(store: MemoryStore, adds: Any) -> list[tuple[str, list[int], list[int]]]:
-    """Of each file its partition, the numbers in it, and the rows of its row groups."""
+    """For each file: its partition, its numbers, and the rows of its row groups."""
     found = []
     for add in adds:
         file = pq.ParquetFile(io.BytesIO(store.get(add.path)))
@@ -92,7 +92,7 @@ def test_streams_are_written_side_by_side(
     meeting = threading.Barrier(3, timeout=60)
 
     def stream(number: int) -> Iterator[pa.RecordBatch]:
-        meeting.wait()  # which one thread after another would never pass
+        meeting.wait()  # blocks if the streams run one after another
         yield batch(number, "ab"[number % 2])
 
     adds = transaction.row_writer.write_copies([stream(number) for number in range(3)], 3)

@@ -1,4 +1,4 @@
-"""A read and the write that follows from it: what others commit in between is kept, or it is a conflict."""
+"""A read and the write that depends on it: commits of others in between are kept, or cause a conflict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*pairs: tuple[int, int]) -> pa.Table:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A table with days 1 and 2, a file each, at version 2."""
+    """A table with the days 1 and 2, one file each, at version 2."""
     table = DeltaTable.create(str(tmp_path / "table"), SCHEMA)
     table.append(rows((1, 1), (2, 1)))
     table.append(rows((5, 2)))
@@ -147,7 +147,7 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     read = table.snapshot().scan().to_arrow()
     table.set_properties({"delta.checkpointInterval": "20"})
     others_append(url, day=1)
-    assert table.overwrite(read, expected_version=6).version == 7  # the caller's word counts more than the rows'
+    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides that of the rows
     assert ids(url) == [1, 2, 5, 9, 9]
 
 
@@ -206,7 +206,7 @@ def test_a_log_that_no_longer_tells_what_came_since(url: str) -> None:
 
 @pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
 def test_isolation_levels(url: str, level: str) -> None:
-    """A blind append may be thought to come later, and its rows stay."""
+    """A blind append may be ordered later, and its rows stay."""
     table = DeltaTable.open(url)
     table.set_properties({"delta.isolationLevel": level})
     read = table.snapshot().scan().to_arrow()
@@ -229,12 +229,12 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         table = txn.table("d.t")
         table.append(rows((2, 1)))
         inside = table.snapshot().scan().to_arrow()
-        with pytest.raises(CommitConflictError):  # what was read outside does not have what this transaction did
+        with pytest.raises(CommitConflictError):  # the read outside does not include the transaction's changes
             table.overwrite(outside)
         table.overwrite(inside.slice(0, 2))
         txn.commit()
     assert ids(address) == [1, 2]
-    with pytest.raises(CommitConflictError):  # what was read inside was on top of version 1
+    with pytest.raises(CommitConflictError):  # the read inside was based on version 1
         DeltaTable.open(address).overwrite(inside)
     with manager.transaction() as txn:
         read = txn.table("d.t").snapshot().scan().to_arrow()

@@ -1,4 +1,4 @@
-"""The numbers of results, under one name for all verbs, beside those of the commit."""
+"""The metrics of results, under one name for all methods, compared with those of the commit."""
 
 from __future__ import annotations
 

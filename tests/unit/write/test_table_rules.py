@@ -1,4 +1,5 @@
-"""Constraints, invariants, generated and default columns, lengths: kept on every way in, or refused by name."""
+"""Constraints, invariants, generated and default columns, lengths: enforced in every write, with errors that name the
+rule."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def _replace_where(table: DeltaTable, data: pa.Table) -> None:
 
 
 def _foreign(table: DeltaTable, data: pa.Table) -> tuple[str, int]:
-    """A Parquet file below the table that deltalog did not write: its name and size."""
+    """A Parquet file below the table that deltalog did not write. Returns its name and size."""
     name = f"foreign-{table.version}-{data.to_pydict()}.parquet".replace("/", "")
     with table._handle.reader.store.open_output(name) as sink:
         pq.write_table(data, sink)
@@ -190,7 +191,7 @@ def test_nested_fields_have_invariants_too() -> None:
 
 
 def test_rows_that_are_moved_are_not_checked_again() -> None:
-    """A table may hold rows that its rules would refuse: written in another time zone, or before an invariant."""
+    """A table may hold rows that violate its rules: written in another time zone, or before an invariant."""
     table = table_of(column("a"), column("b"))
     table.append(pa.table({"a": pa.array([1, 2, 3], pa.int64()), "b": pa.array([7, 7, 7], pa.int64())}))
     with table.transaction() as transaction:

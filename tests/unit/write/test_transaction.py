@@ -130,7 +130,7 @@ def test_files_without_the_rows_that_were_written_are_refused(store: Any, table:
             with pytest.raises(RowCountError, match=f"{written} rows were written") as error:
                 txn.add_parquet_files([(name, {}) for name in names], num_rows=written)
             assert (error.value.written, error.value.found) == (written, 2 * bool(names) + len(names[1:]))
-            assert txn.commit().version == table.version  # nothing of them was staged
+            assert txn.commit().version == table.version  # none of them was staged
     with table.transaction() as txn:
         txn.add_parquet_files([("x.parquet", {}), ("y.parquet", {})], num_rows=3)
         txn.add_parquet_files([], num_rows=0)
@@ -298,7 +298,7 @@ def test_names_of_files_that_lie_there_are_found_again(tmp_path: Any) -> None:
 def test_an_action_that_no_reader_could_read_is_not_written(
     wrong: dict[str, Any], store: Any, table: DeltaTable
 ) -> None:
-    """Constructors do not check types; the commit must, or the table cannot be read any more."""
+    """Constructors do not check types; the commit must, or the table becomes unreadable."""
     with pytest.raises(DeltaLogError), table.transaction() as txn:
         txn.add(add(**{"path": "x", **wrong}))
         txn.commit()
@@ -351,7 +351,7 @@ def test_removing_everything(table: DeltaTable) -> None:
 
 
 def rivals(store: Any, *acts: Any) -> DeltaTable:
-    """A table of ours; before our commits others act."""
+    """A table of ours; other writers act before our commits."""
 
     def turn(act: Any) -> Any:
         return lambda: act(DeltaTable.open(store, environment=environment()))

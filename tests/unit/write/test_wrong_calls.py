@@ -1,4 +1,4 @@
-"""Calls that cannot be meant so are refused before anything happens, with words on how to make them."""
+"""Calls that are surely mistaken are refused before anything happens, with a message that says how to call."""
 
 from __future__ import annotations
 

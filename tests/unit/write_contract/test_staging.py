@@ -105,7 +105,7 @@ def test_files_of_one_commit_declare_one_timestamp_column() -> None:
     table = DeltaTable.create(memory(), schema, environment=environment())
     empty = pa.table({"a": [None], "b": [None]}, schema=schema)
     staged = [table.stage(empty, timestamp_column=name) for name in ("a", "b")]
-    with pytest.raises(CallError, match="one timestamp column"):
+    with pytest.raises(CallError, match="the same timestamp column"):
         table.commit_staged(staged)
     assert table.snapshot().version == 0
 
@@ -113,7 +113,7 @@ def test_files_of_one_commit_declare_one_timestamp_column() -> None:
 def test_files_do_not_fit_a_table_that_has_a_constraint_since(table: DeltaTable) -> None:
     staged = table.stage(rows(1))
     table.add_constraint("positive", "id > 0")
-    with pytest.raises(MetadataChangedError, match="stage them again"):
+    with pytest.raises(MetadataChangedError, match="Stage the rows again"):
         table.commit_staged([staged])
     assert table.discard_staged([staged]) == []
 

@@ -1,4 +1,4 @@
-"""The damaged tables by which the doctor is tested: which rules it must find in each."""
+"""The damaged tables for the tests of the doctor, with the rules that it must report."""
 
 from __future__ import annotations
 

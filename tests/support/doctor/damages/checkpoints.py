@@ -30,7 +30,7 @@ def without_first(values: list[Any]) -> list[Any]:
 
 
 def with_parsed(group: str, column: str, value: Any) -> Callable[[list[Any]], list[Any]]:
-    """A change of add actions: a statistic of their structs is another, and their text stays."""
+    """Change a statistic in stats_parsed of add actions, but not in stats."""
 
     def change(values: list[Any]) -> list[Any]:
         changed = copy_of(values)
@@ -43,7 +43,7 @@ def with_parsed(group: str, column: str, value: Any) -> Callable[[list[Any]], li
 
 
 def with_tag(lines: list[Any]) -> list[Any]:
-    """The lines of a top-level file whose tags say another number of files."""
+    """The lines of a top-level file with a wrong number of files in the tags."""
     changed = copy_of(lines)
     for line in changed:
         if "checkpointMetadata" in line:

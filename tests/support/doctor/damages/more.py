@@ -1,4 +1,4 @@
-"""Damages by rules that the other lists do not show."""
+"""Damages for rules that the other modules do not cover."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CLUSTERING = protocol(minWriterVersion=7, writerFeatures=["clustering", "domain
 
 
 def _column(**fields: Any) -> Callable[[Path], None]:
-    """A damage: fields of the first column in the schema."""
+    """Damage: change fields of the first column in the schema."""
     return edit_schema(0, lambda schema: schema["fields"][0].update(fields))
 
 
@@ -56,7 +56,7 @@ def _of_column(number: int, key: str, value: Any) -> Callable[[Path], None]:
 
 
 def _later_schema(change: Callable[[Line], object]) -> Callable[[Path], None]:
-    """A damage: a later metaData action with another schema."""
+    """Damage: append a metaData action with a changed schema."""
 
     def damage(path: Path) -> None:
         schema = json.loads(metadata_at(path)["metaData"]["schemaString"])
@@ -75,7 +75,7 @@ def _later_property(key: str, value: str) -> Callable[[Path], None]:
 
 
 def _after_the_enablement(path: Path) -> None:
-    """The commit before the enabling one has a later file time."""
+    """Damage: give the commit before the enabling one a later file time."""
     seconds = ict_of(path, 4) / 1000 + 60
     os.utime(commit(path, 3), (seconds, seconds))
 

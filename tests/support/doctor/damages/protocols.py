@@ -1,4 +1,4 @@
-"""Damages to the protocol action, and to what its features require."""
+"""Damages to the protocol action, and violations of requirements of features."""
 
 from __future__ import annotations
 

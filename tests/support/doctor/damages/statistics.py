@@ -1,4 +1,4 @@
-"""Damages to statistics, and to data files that contradict them."""
+"""Damages to statistics, and data files that contradict them."""
 
 from __future__ import annotations
 

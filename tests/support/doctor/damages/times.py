@@ -1,4 +1,4 @@
-"""Damages to in-commit timestamps, of commits, properties and checksums."""
+"""Damages to in-commit timestamps in commits, properties and checksums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damages to what features demand of writers: tombstones, row ids, identity columns, Iceberg, staged commits, nested
+"""Violations of writer requirements: tombstones, row ids, identity columns, Iceberg, staged commits, nested
 statistics."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNIQUE = "12345678-1234-1234-1234-123456789abc"
 
 
 def _edited(table: DeltaTable, path: Path, *edits: Callable[[Path], None]) -> DeltaTable:
-    """A table whose first commit gets what deltalog does not write, without its checksums."""
+    """Edit the first commit of a table to contain what deltalog does not write, and delete the checksums."""
     table.flush()
     for each in edits:
         each(path)
@@ -61,13 +61,13 @@ def _features(*names: str, readers: tuple[str, ...] = ()) -> Callable[[Path], No
 
 
 def _of_column(number: int, **metadata: Any) -> Callable[[Path], None]:
-    """A damage: metadata of a column; underscores stand for dots."""
+    """Damage: change the metadata of a column; underscores stand for dots."""
     values = {key.replace("_", "."): value for key, value in metadata.items()}
     return edit_schema(0, lambda schema: schema["fields"][number]["metadata"].update(values))
 
 
 def identified(path: Path) -> DeltaTable:
-    """The column id begins at 1 in steps of 1, and its last value is 31."""
+    """The column id starts at 1 in steps of 1; its last value is 31."""
     return _edited(
         plain(path),
         path,
@@ -83,7 +83,7 @@ def identified(path: Path) -> DeltaTable:
 
 
 def identified_backwards(path: Path) -> DeltaTable:
-    """The column id begins at 31 in steps of -1, and its last value is 1."""
+    """The column id starts at 31 in steps of -1; its last value is 1."""
     return _edited(
         plain(path),
         path,
@@ -126,7 +126,7 @@ iceberg_1, iceberg_2 = _iceberg(1), _iceberg(2)
 
 
 def managed(path: Path) -> DeltaTable:
-    """A table of a catalog whose version 2 is staged, too."""
+    """A catalog-managed table whose version 2 also has a staged commit."""
     table = _edited(
         plain(path, **ICT), path, _features("inCommitTimestamp", readers=("catalogManaged", "vacuumProtocolCheck"))
     )
@@ -144,7 +144,7 @@ def _other_staged(path: Path) -> None:
 
 
 def with_type(kind: Any) -> Callable[[Path], None]:
-    """A damage: one more column, of a type, with an id and a physical name."""
+    """Damage: add a column with a type, an id and a physical name."""
     column = {
         "name": "more", "type": kind, "nullable": True,
         "metadata": {"delta.columnMapping.id": 9, "delta.columnMapping.physicalName": "col-more"},
@@ -160,7 +160,7 @@ def _list(kind: str) -> Line:
 
 
 def _int96(path: Path) -> None:
-    """The data files hold timestamps as INT96."""
+    """Damage: store timestamps in data files as INT96."""
     with_type("timestamp")(path)
     for file in sorted(each for each in path.rglob("*.parquet") if "_delta_log" not in each.parts):
         table = pq.read_table(file)
@@ -191,7 +191,7 @@ def _first_tombstone_gone(values: list[Any]) -> list[Any]:
 
 
 def _changed_identity(**metadata: Any) -> Callable[[Path], None]:
-    """A damage: a later metaData action with other metadata of the column id."""
+    """Damage: append a metaData action with changed metadata of the column id."""
 
     def damage(path: Path) -> None:
         line = metadata_at(path)

@@ -1,4 +1,4 @@
-"""A checkpoint's Parquet file is looked at before it is believed: columns, size, values, pages."""
+"""A checkpoint's Parquet file is validated before it is used: columns, size, values, pages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VECTOR = {
 
 
 def table_with_checkpoint(change: Callable[[pa.Table], pa.Table] = lambda rows: rows) -> MemoryStore:
-    """A table whose commits are gone; its checkpoint holds two files, one with a deletion vector."""
+    """A table without commits; its checkpoint holds two files, one with a deletion vector."""
     store = memory()
     protocol = protocol_action("deletionVectors", reader=3, reader_features=["deletionVectors"])
     put_commit(
@@ -58,7 +58,7 @@ def table_with_checkpoint(change: Callable[[pa.Table], pa.Table] = lambda rows: 
 
 
 def with_child(rows: pa.Table, path: str, values: Any) -> pa.Table:
-    """The rows with another array for one (nested) field."""
+    """The rows with one (nested) array replaced."""
     column, *fields = path.split(".")
 
     def replace(array: pa.StructArray, names: list[str]) -> pa.StructArray:
@@ -143,7 +143,7 @@ def test_the_caps_are_held_against_the_footer(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
-    """Each page carries a checksum; the compression alone lets some flips through."""
+    """Each page has a checksum; compression alone does not detect every flip."""
     store = memory()
     name = "".join(random.Random(1).choices(string.ascii_letters, k=64))
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), add_action(name))
@@ -160,7 +160,7 @@ def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
 
 
 def test_a_footer_that_lies_about_a_column_chunk_does_not_end_the_process(tmp_path: Path) -> None:
-    """A column that is said to hold no nulls while its chunks count some: pyarrow ends a process that looks there."""
+    """A column is declared non-null while its chunks count nulls: pyarrow would crash a process that reads it."""
     store = table_with_checkpoint()
     data = store.get(NAME)
     optional, required = b"\x25\x02\x18\x04path", b"\x25\x00\x18\x04path"  # repetition_type, then the name

@@ -69,7 +69,7 @@ def test_a_checkpoint_without_a_state(missing: str) -> None:
 
 
 def test_the_columns_of_other_writers() -> None:
-    """Integers of other widths, structs of nulls for absent actions, no column for absent kinds."""
+    """Integers of other widths, structs of nulls for absent actions, no column for absent kinds of actions."""
     store = memory()
     add = pa.array(
         [
@@ -141,7 +141,7 @@ def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statist
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("by", ["tag", "checksum"])
 def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: bool, by: str) -> None:
-    """By the number in its own tags, or in the .crc of the version."""
+    """The expected number is in its own tags, or in the .crc of the version."""
     properties = {"delta.feature.v2Checkpoint": "supported", "delta.checkpointPolicy": "v2"}
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment(), properties=properties)
@@ -172,7 +172,7 @@ def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: 
 
 
 def without_an_add(data: bytes) -> bytes:
-    """A file of a checkpoint without one of its add actions."""
+    """A checkpoint file without one of its add actions."""
     if data.startswith(b"{"):
         lines = data.splitlines(keepends=True)
         lines.remove(next(line for line in lines if line.startswith(b'{"add"')))
@@ -183,7 +183,7 @@ def without_an_add(data: bytes) -> bytes:
 
 
 def without_count(data: bytes) -> bytes:
-    """A top-level file whose tags have no number of files."""
+    """A top-level file whose tags do not count the files."""
     if data.startswith(b"{"):
         return data.replace(b"numOfAddFiles", b"anotherNumber")
     table = pq.read_table(pa.BufferReader(data))

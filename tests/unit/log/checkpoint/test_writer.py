@@ -45,7 +45,7 @@ FEATURES = ("inCommitTimestamp", "deletionVectors", "domainMetadata")
 
 
 def busy(store: MemoryStore) -> Snapshot:
-    """A table with something of everything."""
+    """A table that has actions and features of every kind."""
     put_commit(
         store, 0, info_action(NOW), protocol_action(*FEATURES, reader=3, reader_features=["deletionVectors"]),
         metadata_action({**ICT, "x": "y"}, partition_by=("name",)),
@@ -86,7 +86,7 @@ def test_a_checkpoint_holds_the_whole_state() -> None:
     assert after.log.segment.checkpoint_version == 1 and after.log.segment.commits == ()
     assert everything(after, NOW - WEEK) == everything(before, NOW - WEEK)
     assert [row["path"] for row in everything(after, NOW - WEEK)["tombstones"]] == ["a"]
-    # and so does a checkpoint that is made from it
+    # So does a checkpoint written from it.
     store.delete(commit_path(0))
     put_commit(store, 2, info_action(NOW + 2))
     second = Snapshot(load_latest(LogReader(store)))
@@ -225,7 +225,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def busy_v2(**properties: str) -> tuple[MemoryStore, Snapshot]:
-    """A table with something of everything, and the feature."""
+    """A table that has actions and features of every kind, and V2 checkpoints."""
     store = memory()
     busy(store)
     put_commit(
@@ -260,7 +260,7 @@ def test_a_v2_checkpoint_holds_the_whole_state(form: str, statistics: str) -> No
     for files in (expected["files"], found["files"]):
         for row in files:
             row["stats"] = row["stats"] and json.loads(row["stats"])
-    if statistics == "structs":  # a struct for every column, nulls where nothing is known
+    if statistics == "structs":  # a struct for every column, with nulls for unknown values
         assert all(row["stats"].pop("numRecords", 0) is not None for row in found["files"] if row["stats"])
         assert all(row["stats"].pop("numRecords", 0) is not None for row in expected["files"] if row["stats"])
         for files in (expected["files"], found["files"]):
@@ -362,7 +362,7 @@ def test_a_transaction_older_than_the_retention_is_left_out() -> None:
 
 @pytest.mark.parametrize("damaged", [(2,), (1, 2)])
 def test_what_cannot_be_read_is_passed_over_by_the_next_checkpoint(damaged: tuple[int, ...]) -> None:
-    """The footers tell that nothing is wrong, so it shows when half of the files have been written."""
+    """The footers are intact, so the damage shows when half of the files have been written."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     for number in range(1, 4):
@@ -378,7 +378,7 @@ def test_what_cannot_be_read_is_passed_over_by_the_next_checkpoint(damaged: tupl
 
 
 def torn_in_the_middle(data: bytes) -> bytes:
-    """A Parquet file whose footer and small actions are sound, and the pages of its paths are not."""
+    """A Parquet file whose footer and small actions are intact, and whose path pages are damaged."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     group = metadata.row_group(0)
     (chunk,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "add.path")
@@ -396,7 +396,7 @@ def test_what_is_in_memory_stays_there_and_what_is_not_is_not_read() -> None:
     table.append(rows(4))
     with store.counted() as calls:
         table.checkpoint()
-    assert calls.of("open_input", "*3.checkpoint.parquet") == 2  # the adds, and the removes
+    assert calls.of("open_input", "*3.checkpoint.parquet") == 2  # the adds and the removes
     assert table.snapshot().log.cache.known_totals is not None and table.snapshot().num_files == 4
     assert "_files" not in vars(table.snapshot())
     table.snapshot().files()
@@ -417,8 +417,8 @@ print(pa.default_memory_pool().max_memory())
 
 @pytest.mark.slow
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peak of Arrow's memory in a process of its own, beside what it takes to hold the list of files whole."""
-    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base is read in these, whoever wrote it
+    """The peak of Arrow's memory in its own process, compared with the memory of the whole list of files."""
+    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base is read in these batches, whoever wrote it
     (tmp_path / "_delta_log").mkdir()
     FilesTable("measured", 300_000).write(tmp_path)
     files = DeltaTable.open(tmp_path).snapshot().files().nbytes

@@ -1,4 +1,5 @@
-"""Files rewritten with their rows kept: compaction and purge, in every mode of a table, beside writers and faults."""
+"""Files rewritten with their rows unchanged: compaction and purge, in every mode of a table, with concurrent writers
+and faults."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def create(store: Any = None, properties: dict[str, str] | None = None, by: tuple[str, ...] = ("p",)) -> DeltaTable:
-    """Six files with thirty rows in each partition, or ten of six rows."""
+    """A table of six files with thirty rows in each partition, or ten files of six rows."""
     table = DeltaTable.create(
         memory() if store is None else store, SCHEMA, properties=properties, partition_by=by, environment=environment()
     )
@@ -269,7 +270,7 @@ def test_a_file_of_which_all_rows_are_deleted_goes() -> None:
 
 
 def during(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """``change`` is made once, after the first bin was rewritten."""
+    """Run ``change`` once, after the first bin was rewritten."""
     real, calls = BinWriter.rewrite, [0]
 
     def rewrite(self: BinWriter, files: pa.Table) -> Any:
@@ -304,7 +305,7 @@ def test_what_others_changed_meanwhile_is_left_and_the_rest_is_committed(
     assert [row["id"] for row in read(table)] == [i for i in range(60) if i != 3]
     assert live(table) | set(report.removed) <= data_files(store)
     named = {line["add"]["path"] for v in range(table.version + 1) for line in lines(store, v) if "add" in line}
-    assert data_files(store) == named  # what was left is deleted
+    assert data_files(store) == named  # leftovers are deleted
 
 
 def test_nothing_is_committed_when_all_files_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +371,7 @@ def test_each_batch_is_a_commit_and_an_interrupted_run_keeps_what_it_did(monkeyp
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_call_of_the_store_fails_once(fault: Fault) -> None:
-    """Whatever fails and however, the rows stay, and a second run does the rest."""
+    """Whatever fails and however, no row is lost, and a second run does the rest."""
     outcomes = set()
     for number in range(1, 400):
         inner = memory()
@@ -412,7 +413,7 @@ def test_rows_that_the_log_does_not_count_are_refused() -> None:
 
 
 def test_rows_that_are_lost_on_the_way_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the count of the footers, where the log has no statistics."""
+    """The row count is taken from the footers if the log has no statistics."""
     store = memory()
     table = create(store, {"delta.dataSkippingNumIndexedCols": "0"}, by=())
     real = BinWriter.batches
@@ -456,7 +457,7 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """As Spark's tasks do: from bytes to text, in another process, here by a pickle of the tasks."""
+    """As Spark's tasks do: serialized for another process, here by pickle."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()

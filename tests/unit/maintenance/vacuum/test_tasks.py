@@ -1,4 +1,5 @@
-"""Vacuum by tasks: they find and delete what a vacuum in one process does, whatever is run again or lost."""
+"""Vacuum by tasks: they find and delete the same files as a vacuum in one process, also if tasks are repeated or
+lost."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ DIRECTORIES = (
 
 
 def inline(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """Each task with a copy of what it does, as another process has it."""
+    """Run each task on a copy of its arguments, as another process would."""
     assert what in ("list the files", "delete files")
     for number, given in enumerate(inputs):
         yield pickle.loads(pickle.dumps(work))(given, f"{number:05d}-0")
@@ -62,7 +63,7 @@ def test_ranges_begin_at_directories_or_within_large_ones() -> None:
 
 
 def tree(rng: random.Random, root: Path, clock: Clock) -> DeltaTable:
-    """A table with files of versions, and anything beside them; most of it is old."""
+    """A table with files of versions and unrelated files; most of them are old."""
     table = create(str(root), clock, {"delta.enableDeletionVectors": "true"})
     for number in range(rng.randrange(1, 6)):
         table.append(rows(10 * number, 10 * number + 1))
@@ -110,7 +111,7 @@ def test_they_find_what_one_process_finds(tmp_path: Path, seed: int) -> None:
             found = table.vacuum(hours, enforce_retention_duration=False, run_tasks=inline, num_tasks=tasks)
             assert found.to_json() == expected.to_json(), tasks
     before = {path for path in tmp_path.rglob("*") if not path.is_dir() or path.is_symlink()}
-    # The commits of VACUUM START and END have no effect on which files are named.
+    # The commits of VACUUM START and END do not change which files are named.
     report = table.vacuum(0, dry_run=False, enforce_retention_duration=False, run_tasks=inline, num_tasks=7)
     gone = before - {path for path in tmp_path.rglob("*") if not path.is_dir() or path.is_symlink()}
     assert {str(path.relative_to(tmp_path / "t")) for path in gone} == {*report.paths}
@@ -134,7 +135,7 @@ def store(clock: Clock) -> MemoryStore:
 
 @pytest.fixture
 def table(store: MemoryStore, clock: Clock) -> DeltaTable:
-    """With 40 old files that no version names."""
+    """A table with 40 old files that no version names."""
     table = create(store, clock)
     for number in range(40):
         store.put(f"p={number % 4}/{number}", b"123")
@@ -213,7 +214,7 @@ def test_an_executor_that_does_not_see_the_table_is_an_error(tmp_path: Path) -> 
 
 
 def test_what_is_committed_after_the_listing_stays(store: MemoryStore, clock: Clock) -> None:
-    """Between the listing and the log, and between the log and the deletion; a checksum stays with its file."""
+    """Commits between the listing and the log, and between the log and the deletion; a checksum stays with its file."""
     table = create(store, clock)
     first, second = table.stage(rows(7)), table.stage(rows(8))
     path = first.files[0].path
@@ -258,7 +259,7 @@ def test_a_failed_deletion_is_recorded_and_the_next_vacuum_goes_on(table: DeltaT
 
 
 def test_links_and_writes_since_the_listing(tmp_path: Path) -> None:
-    """A directory that became a link, and a file that was written again, stay and are not counted."""
+    """A directory that became a link, and a file that was rewritten, stay and are not counted."""
     clock, root = Clock(NOW), tmp_path / "t"
     table = create(str(root), clock)
     for name in ("a/1", "b/2", "c"):

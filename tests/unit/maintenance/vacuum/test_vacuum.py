@@ -1,4 +1,4 @@
-"""Vacuum on a local disk and in memory: what goes, what stays, and what the log records of it."""
+"""Vacuum on a local disk and in memory: which files are deleted and kept, and what the log records."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_uncommitted_files_stay_for_a_day_even_without_a_retention(store: Memory
     table.overwrite(rows(3))
     clock.now_ms += HOUR
     report = delete(table, 0, enforce_retention_duration=False)
-    assert len(report.paths) == 1  # what was overwritten
+    assert len(report.paths) == 1  # the overwritten file
     assert report.kept[Stay.UNCOMMITTED.value] == 1
     table.commit_staged([staged])
     assert ids(table) == [3, 7]
@@ -157,8 +157,7 @@ def test_every_version_within_the_retention_can_be_read(store: MemoryStore, cloc
 
 
 def test_tombstones_that_checkpoints_lack_do_not_matter(store: MemoryStore, clock: Clock) -> None:
-    """A checkpoint drops the tombstones that have expired by the table's retention; a vacuum may be given a longer
-    one."""
+    """A checkpoint drops the tombstones that have expired by the table's retention; a vacuum may have a longer one."""
     table = create(store, clock, {"delta.deletedFileRetentionDuration": "interval 1 hours"})
     table.overwrite(rows(3))
     clock.now_ms += DAY
@@ -170,7 +169,7 @@ def test_tombstones_that_checkpoints_lack_do_not_matter(store: MemoryStore, cloc
 
 
 def test_tombstones_count_by_their_own_times_too(store: MemoryStore, clock: Clock) -> None:
-    """A writer whose clock is ahead: by the time of the commit the removal has expired."""
+    """The writer's clock is ahead: by the time of the commit the removal has expired."""
     table = create(store, clock)
     path = next(iter(live(table)))
     clock.now_ms += DAY
@@ -221,7 +220,7 @@ def test_change_files_go_with_their_commits(store: MemoryStore, clock: Clock) ->
 
 
 def test_a_young_change_file_has_a_reason_of_its_own(store: MemoryStore, clock: Clock) -> None:
-    """Its commit may be one before the retention, which a vacuum does not read: it is no file without a version."""
+    """Its commit may be before the retention, which a vacuum does not read: the file does not count as unreferenced."""
     table = create(store, clock, FEED)
     clock.now_ms += HOUR
     table.delete("id = 1")
@@ -262,10 +261,10 @@ def by_hand(store: Any, clock: Clock, *paths: str, partition_by: tuple[str, ...]
         ("a%20b.parquet", "a b.parquet"),
         ("a%2520b.parquet", "a%20b.parquet"),
         ("name=%C3%A9/x.parquet", "name=é/x.parquet"),
-        ("a%20b.parquet", "a%20b.parquet"),  # of a writer that did not encode
+        ("a%20b.parquet", "a%20b.parquet"),  # by a writer that did not encode
         ("name=1%2F2/x.parquet", "name=1/2/x.parquet"),
-        ("A.parquet", "a.parquet"),  # disks that compare names without case
-        ("name=caf%C3%A9/x", "name=cafe\u0301/x"),  # disks that normalise names
+        ("A.parquet", "a.parquet"),  # case-insensitive disks
+        ("name=caf%C3%A9/x", "name=cafe\u0301/x"),  # disks that normalize names
         ("memory://{root}/x%20y.parquet", "x y.parquet"),
         ("memory://elsewhere/deep/x.parquet", "other/x.parquet"),  # perhaps this table under another name
         ("s3://bucket/x%20y.parquet", "x y.parquet"),
@@ -397,7 +396,7 @@ def test_stores_without_times_keep_their_files(
 
 
 class Disk:
-    """A table on a local disk whose files, and those beside it, seem old."""
+    """A table on a local disk; its files, and the unrelated files beside them, seem old."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -505,7 +504,7 @@ def test_directories_go_when_they_are_empty(disk: Disk) -> None:
 
 
 def test_a_table_reached_through_a_link(disk: Disk, tmp_path: Path) -> None:
-    """Absolute paths may name the table by either name."""
+    """Absolute paths may use either name of the table."""
     named = {disk.put(f"{name}.parquet"): name for name in ("real", "link")}
     disk.put("unneeded.parquet")
     (tmp_path / "link").symlink_to(disk.root)
@@ -599,7 +598,7 @@ def test_progress_is_reported(store: MemoryStore, clock: Clock) -> None:
 
 
 def test_a_file_that_is_committed_meanwhile_stays(store: MemoryStore, clock: Clock) -> None:
-    """An old staged file is committed by another process between the decision and the start of the deletion."""
+    """Another process commits an old staged file between the decision and the start of the deletion."""
     table = create(store, clock)
     staged = table.stage(rows(7))
     store.put("leftover", b"")

@@ -1,4 +1,4 @@
-"""A lite vacuum: what the log alone says was removed, and where that is not known."""
+"""A lite vacuum deletes what the log says was removed, and refuses if the log cannot tell."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_restored_file_stays_and_goes_when_it_is_removed_again(store: MemorySt
 
 
 def removing(store: Any, clock: Clock, *paths: str, live: tuple[str, ...] = ()) -> DeltaTable:
-    """A table whose log says that so many paths were removed."""
+    """A table whose log removes so many paths."""
     added = [add_action(path) for path in (*paths, *live)]
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), *added)
     removes = [remove_action(path, deletionTimestamp=clock.now_ms) for path in paths]
@@ -208,7 +208,7 @@ print(json.dumps(table.vacuum(dry_run=False, full=sys.argv[2] == "full").paths))
 
 @pytest.mark.parametrize("mode", ["full", "lite"])
 def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
-    """A directory and a file of elsewhere are mounted in the table, and hide files of it that could be deleted."""
+    """A directory and a file from elsewhere are mounted in the table, and hide files that could be deleted."""
     root = tmp_path / "t"
     removing(LocalStore(root), Clock(NOW), "mounted/x", "beside/x", "file")
     for path in ("t/mounted/x", "t/mounted/y", "t/beside/x", "t/file", "outside/x", "outside/deep/y"):
@@ -218,7 +218,7 @@ def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
         os.utime(each, (1, 1))
     command = ["sh", "-c", _MOUNTED, "sh", sys.executable, str(tmp_path), mode]
     if shutil.which("unshare") is None:
-        pytest.skip("there is no unshare")
+        pytest.skip("unshare is not installed")
     done = subprocess.run(
         ["unshare", "--mount", "--map-root-user", *command],
         capture_output=True,
@@ -281,7 +281,7 @@ def test_a_log_that_does_not_reach_back_is_refused(store: MemoryStore, clock: Cl
     with pytest.raises(VersionNotFoundError, match="since version 2, the first after the last vacuum"):
         lite(table)
     store.put(LAST_VACUUM, b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
-    assert len(lite(table).paths) == 4  # three by the tombstones of the checkpoint
+    assert len(lite(table).paths) == 4  # three, according to the tombstones of the checkpoint
 
 
 def test_a_full_one_lets_later_ones_go_on(store: MemoryStore, clock: Clock) -> None:
@@ -324,7 +324,7 @@ def test_the_record_never_goes_back(store: MemoryStore, clock: Clock) -> None:
     assert done_up_to(store) == 2
 
 
-# ------------------------------------------------------------------------------------ what must be done again
+# -------------------------------------------------------------------------------------- what must be repeated
 
 
 def test_files_that_only_their_age_keeps_are_considered_again(store: MemoryStore, clock: Clock) -> None:

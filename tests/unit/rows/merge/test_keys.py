@@ -1,4 +1,4 @@
-"""Rows with equal keys: those that Arrow looks up are those that it joins."""
+"""Rows with equal keys: Arrow's lookup and its join find the same rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 def keys(kind: Any, numbers: list[int | None], others: list[float | None], are_null: bool) -> dict[str, Any]:
-    """Two keys, of which the second one may be compared by ``<=>``."""
+    """Two keys; the second one may be compared by ``<=>``."""
     first = pa.array([None if n is None else KINDS[kind][1](n) for n in numbers], KINDS[kind][0])
     second = pa.array(others, pa.float64())
     if are_null:
@@ -41,7 +41,7 @@ def test_rows_that_are_looked_up_are_those_of_a_join(kind: str, are_null: bool) 
         source = keys(kind, numbers, chance.choices(floats, k=len(numbers)), are_null)
         rows = pa.table({**source, "s": pa.array(range(100, 100 + len(numbers)), pa.int64())})
         target = keys(kind, chance.choices([*range(20), None], k=200), chance.choices(floats, k=200), are_null)
-        found = SourceKeys.of(rows)
+        found = SourceKeys.from_table(rows)
         assert found.unique == "k0" and found.num_rows == len(numbers)
         pairs = [each.to_pylist() for each in found.pairs(target)]
         assert pairs == [each.to_pylist() for each in SourceKeys(rows, None).pairs(target)]
@@ -50,9 +50,9 @@ def test_rows_that_are_looked_up_are_those_of_a_join(kind: str, are_null: bool) 
 
 def test_keys_of_which_several_rows_have_the_same_are_joined() -> None:
     twice = {"k0": pa.array([1, 1, None]), "k1": pa.array([1.0, 2.0, 3.0]), "s": pa.array([0, 1, 2])}
-    assert SourceKeys.of(pa.table(twice)).unique is None
+    assert SourceKeys.from_table(pa.table(twice)).unique is None
     target = {"k0": pa.array([2, 1]), "k1": pa.array([1.0, 2.0])}
-    assert [each.to_pylist() for each in SourceKeys.of(pa.table(twice)).pairs(target)] == [[1], [1]]
-    assert SourceKeys.of(pa.table({**twice, "k2": pa.array(["a", "b", "c"])})).unique == "k2"
+    assert [each.to_pylist() for each in SourceKeys.from_table(pa.table(twice)).pairs(target)] == [[1], [1]]
+    assert SourceKeys.from_table(pa.table({**twice, "k2": pa.array(["a", "b", "c"])})).unique == "k2"
     flags = {"n0": pa.array([True, False]), "k0": pa.array([True, False]), "s": pa.array([0, 1])}
-    assert SourceKeys.of(pa.table(flags)).unique is None
+    assert SourceKeys.from_table(pa.table(flags)).unique is None

@@ -1,4 +1,4 @@
-"""Merges: each clause, what is read, what is refused, and conflicts. Random ones are in test_merge_model."""
+"""Merges: each clause, what is read, refusals, and conflicts. Random merges are in test_merge_model."""
 
 from __future__ import annotations
 
@@ -231,14 +231,14 @@ def test_append_only_tables_take_inserts_alone() -> None:
 def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(*([(10 * n + i, "ab"[n % 2], i) for i in range(10)] for n in range(6)), partition_by=["p"])
     read: list[str] = []
-    real = matched_rows.scanned
+    real = matched_rows.scan_files
 
     def scanned(snapshot: Any, files: Any, columns: Any) -> Any:
         read.extend(files["path"].to_pylist())
         assert "n" not in columns
         return real(snapshot, files, columns)
 
-    monkeypatch.setattr(matched_rows, "scanned", scanned)
+    monkeypatch.setattr(matched_rows, "scan_files", scanned)
     before = set(table.snapshot().files()["path"].to_pylist())
     merger = table.merge(data((15, "x", 0), (999, "y", 0)), ON)
     merger.when_matched_update({"n": "source.n"}).when_not_matched_insert_all().execute()
@@ -323,7 +323,7 @@ def test_rows_that_are_lost_on_the_way_are_noticed(properties: dict[str, str], m
             table.merge(SOURCE, ON).when_matched_update_all().execute()
     with monkeypatch.context() as patch:
         patch.setattr(RowWriter, "write", lambda self, batches, **more: write(self, list(batches)[:-1], **more))
-        with pytest.raises(RowCountError, match="1 rows of the source must be inserted, and 0 were"):
+        with pytest.raises(RowCountError, match="1 rows of the source should be inserted, but 0 were"):
             table.merge(SOURCE, ON).when_not_matched_insert_all().execute()
     assert stored(table) == files
 
@@ -344,19 +344,19 @@ def merging(table: DeltaTable, on: Any = ON, source: Any = SOURCE, aliases: Any 
         (lambda t: merging(t, "1").when_matched_delete(), "condition|boolean"),
         (lambda t: merging(t, "target.p = source.id").when_matched_delete(), "string and long together"),
         (lambda t: merging(t, aliases=("x", "X")).when_matched_delete(), "the same alias"),
-        (lambda t: merging(t).when_matched_delete().when_matched_update({"n": "1"}), "only the last one"),
-        (lambda t: merging(t).when_not_matched_insert_all().when_not_matched_insert_all(), "only the last one"),
+        (lambda t: merging(t).when_matched_delete().when_matched_update({"n": "1"}), "Only the last clause"),
+        (lambda t: merging(t).when_not_matched_insert_all().when_not_matched_insert_all(), "Only the last clause"),
         (lambda t: merging(t).when_matched_update({}), "updates is empty"),
         (lambda t: merging(t).when_matched_update({"source.n": "1"}), "There is no column"),
         (lambda t: merging(t).when_matched_update({"n": "1", "target.N": "2"}), "n is updated twice"),
         (lambda t: merging(t).when_matched_update({"n": "n + 1"}), "is in both the source and the target"),
         (lambda t: merging(t).when_matched_update({"n": "source.n / 0"}), "cannot be computed for a row"),
         (lambda t: merging(t).when_matched_update({"n": "source.p"}), "cannot be computed for a row"),
-        (lambda t: merging(t).when_not_matched_insert({"n": "target.n"}), "has no row of the target"),
-        (lambda t: merging(t).when_not_matched_by_source_update({"n": "source.n"}), "has none of the source"),
-        (lambda t: merging(t).when_not_matched_by_source_delete("source.n = 1"), "has none of the source"),
+        (lambda t: merging(t).when_not_matched_insert({"n": "target.n"}), "has no target row"),
+        (lambda t: merging(t).when_not_matched_by_source_update({"n": "source.n"}), "has no source row"),
+        (lambda t: merging(t).when_not_matched_by_source_delete("source.n = 1"), "has no source row"),
         (lambda t: merging(t, source=SOURCE.drop(["n"])).when_matched_update_all(), "The source has no column n"),
-        (lambda t: merging(t).when_matched_update_all(except_cols=["nope"]), "column of neither"),
+        (lambda t: merging(t).when_matched_update_all(except_cols=["nope"]), "neither source nor target has"),
         (lambda t: merging(t, source=[1, 2]).when_matched_delete(), "__arrow_c_stream__"),
     ],
 )

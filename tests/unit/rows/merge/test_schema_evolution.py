@@ -1,4 +1,4 @@
-"""Merges that add columns to their table; beside delta-spark they are in tests/interop/test_interop_merge_evolution."""
+"""Merges that add columns to their table; tests/interop/test_interop_merge_evolution compares them with delta-spark."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """As delta-spark does, also in lists and maps; with evolution a struct that is updated whole keeps the field."""
+    """As in delta-spark, also in lists and maps; with evolution a struct that is updated whole keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))
@@ -229,7 +229,8 @@ def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, colu
     ]
     rows = [first | {"id": key, column: PARTS[column]} for key in (1, 2)]
     source = pa.Table.from_pylist(rows, schema=pa.schema(fields))
-    with pytest.raises(CallError, match=rf"The new value of {column} has no field {column}\..*y, which the table has"):
+    message = rf"The new value of {column} lacks the field {column}\..*y, which the table has"
+    with pytest.raises(CallError, match=message):
         CLAUSES[clause](table.merge(source, ON), column).execute()
     assert table.snapshot().version == 0 and found(table) == [first]
     CLAUSES[clause](table.merge(source, ON).with_schema_evolution(), column).execute()

@@ -1,4 +1,4 @@
-"""Rows in temporary files: sources of merges that do not fit in memory. Random ones are in test_merge_model."""
+"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are in test_merge_model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 3000
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of temporary files; everything is large."""
+    """The directory of temporary files; every source counts as large."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name, value in (
         ("SPILL_BYTES", 4 << 10),
@@ -43,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mapped_files(place: Path) -> int:
-    """The number of files there that the process has mapped, by name or without one."""
+    """The number of files in the directory that the process has mapped, also if they are already unlinked."""
     return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
@@ -107,7 +107,7 @@ def test_a_directory_without_room_is_named(place: Path, monkeypatch: pytest.Monk
 def test_large_sources_need_an_equality(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_MAX_UNKEYED", 50)
     table, source = table_of(), pa.Table.from_batches(batches())
-    with pytest.raises(CallError, match="no equality of the source and the table, and 3000 rows"):
+    with pytest.raises(CallError, match="no equality between source and table, and 3000 rows"):
         table.merge(source, "target.id < source.id").when_not_matched_insert_all().execute()
     table.merge(source, "target.id > source.id AND source.id < 10").when_matched_delete().execute()
     assert table.snapshot().scan().to_arrow().num_rows == 1
@@ -120,7 +120,7 @@ def test_rows_come_back_as_they_were_written() -> None:
     given = list(batches())
     assert [spilled.add(batch) for batch in given] == list(range(len(given)))
     assert spilled.batch(7).equals(given[7]) and spilled.table().equals(pa.Table.from_batches(given))
-    rows, rng = ChunkedRows.of(spilled.table()), random.Random(3)
+    rows, rng = ChunkedRows.from_table(spilled.table()), random.Random(3)
     numbers = pa.array(rng.choices(range(ROWS), k=500), pa.int64())
     for wanted in (numbers, numbers.slice(100, 7), numbers.slice(0, 0)):
         assert rows.take(wanted).equals(rows.rows.take(wanted))
@@ -169,7 +169,7 @@ def test_partitions_hold_each_row_once() -> None:
 
 
 def test_texts_of_other_programs_whose_offsets_do_not_start_at_0_are_read_back() -> None:
-    """As Arrow's libraries in Rust have slices."""
+    """Arrow's Rust libraries write slices like this."""
     offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
     texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
     batch = pa.record_batch({"id": [1, 2, 3], "t": texts}, schema=SCHEMA)

@@ -44,7 +44,7 @@ WAIT = 3 * TIMEOUT
 
 class TestOnMinistack(LogStoreTests):
     rounds = 4
-    # One test creates a path again that was deleted, and waits for the lease of the first time.
+    # One test creates a deleted path again, and waits for the first lease to expire.
     commit = DynamoCommit("unnamed", timeout_ms=3000, max_clock_skew_rate=1)
 
     @pytest.fixture
@@ -76,11 +76,12 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process is dead."""
 
 
 class Pausing(S3Store):
-    """Stops before a guarded PUT: ``pause`` runs others, who may call ``land`` to let it take effect at that moment."""
+    """Stops before a guarded PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT take effect
+    then."""
 
     pause: Callable[[], None] = staticmethod(lambda: None)
     land: Callable[[], PutOutcome]
@@ -95,7 +96,7 @@ class Pausing(S3Store):
 
 
 class Writers:
-    """Writers of one path, each with a clock of its own."""
+    """Writers of one path, each with its own clock."""
 
     def __init__(self, server: Server, native_condition: bool = True) -> None:
         self.server = server
@@ -180,7 +181,7 @@ def test_case_2_a_holder_that_died_after_its_put_has_committed(writers: Writers)
 
 
 def pausing_after_the_record(writers: Writers, meanwhile: Callable[[], None]) -> tuple[DynamoStore, Pausing, FakeTime]:
-    """A writer that stands still, once, between its record and its PUT."""
+    """A writer that stops, once, between its record and its PUT."""
     holder, inner, time = writers.new()
     put, waiting = holder._table.put, [meanwhile]
 
@@ -226,7 +227,7 @@ def test_case_3b_a_put_that_arrives_after_the_lease_was_taken_over_is_refused_by
 
 
 def test_case_3b_without_native_conditions_it_replaces_the_others_commit(ministack: Server) -> None:
-    """The limit that docs/stores.md states; were it gone, the page would be wrong."""
+    """The limit that docs/stores.md states; if this test fails, update the page."""
     writers = Writers(ministack, native_condition=False)
     holder, inner, _ = writers.new()
     inner.pause = lambda: overtake(writers, COMMITTED)
@@ -236,7 +237,7 @@ def test_case_3b_without_native_conditions_it_replaces_the_others_commit(minista
 
 @pytest.mark.parametrize(("rate", "winner"), [(3, b"first"), (5, b"second")], ids=["4a", "4b"])
 def test_case_4_a_waiter_with_a_fast_clock_never_costs_a_commit(writers: Writers, rate: int, winner: bytes) -> None:
-    """At 0.9 of its lease the holder puts; by then a clock that is too fast has ended the wait."""
+    """The holder puts at 0.9 of its lease; by then a fast clock has ended the wait."""
     holder, inner, held = writers.new()
     waiter, _, waited = writers.new()
     outcomes = []
@@ -491,7 +492,7 @@ def test_a_record_of_something_else_is_named(writers: Writers) -> None:
     assert inner.puts == 0
 
 
-# ------------------------------------------------------------------------------------- as object_store has it
+# ------------------------------------------------------------------------------- compatible with object_store
 
 
 def test_the_record_has_the_fields_and_types_of_object_store(writers: Writers) -> None:
@@ -506,7 +507,7 @@ def test_the_record_has_the_fields_and_types_of_object_store(writers: Writers) -
         "timeout": {"N": "20000"},
         "ttl": {"N": str(WALL + 3600)},
     }
-    assert list(owner) == ["S"]  # object_store reads past an attribute only when it is S or N
+    assert list(owner) == ["S"]  # object_store ignores an unknown attribute only if it is S or N
 
 
 def test_the_request_is_the_one_of_object_store(writers: Writers) -> None:
@@ -627,7 +628,7 @@ def test_a_commit_costs_what_the_page_says(ministack: Server) -> None:
         made = lambda seen: [operation(r) or r.method for r in seen]  # noqa: E731
         with proxy.counted() as first:
             store.put_if_absent(COMMIT.replace("0.json", "1.json"), b"1")
-        assert made(first) == ["GET", "HEAD", "PutItem", "PUT"]  # the listing, once: does Spark stage commits here?
+        assert made(first) == ["GET", "HEAD", "PutItem", "PUT"]  # one listing: does Spark stage commits?
         with proxy.counted() as next_one:
             store.put_if_absent(COMMIT.replace("0.json", "2.json"), b"2")
         assert made(next_one) == ["HEAD", "PutItem", "PUT"]
@@ -749,7 +750,7 @@ SENTINELS = {"key": "SENTINEL-key", "secret": "SENTINEL-secret", "token": "SENTI
 
 @pytest.fixture
 def echoing(ministack: Server) -> Iterator[Proxy]:
-    """A service that is rude enough to repeat what it was sent."""
+    """A service that repeats the request in its errors."""
     with proxied(ministack) as (proxy, _):
         proxy.rule = lambda request, forward: (
             (400, [], f'{{"__type":"x#AccessDeniedException","message":"{SENTINELS}"}}'.encode())

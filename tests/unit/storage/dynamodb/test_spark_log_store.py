@@ -1,4 +1,4 @@
-"""S3DynamoDBStore shares tables with writers of Spark's S3DynamoDBLogStore, whose steps are done here by hand."""
+"""S3DynamoDBStore shares tables with writers of Spark's S3DynamoDBLogStore, whose steps the tests repeat by hand."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Place:
         return store
 
     def spark(self, version: int, data: bytes, steps: int = 4, **item: str) -> None:
-        """The steps of Spark's ``write`` from the second on, as it does them, up to where it dies."""
+        """Run the steps of Spark's ``write`` from the second on, up to the step at which it dies."""
         name = f"{version:020d}.json"
         staged = f".tmp/{name}.6e6c9e60-1d0a-4b9f-9d4e-000000000000"
         item = {"tablePath": f"s3a://{self.bucket}/events", "fileName": name, "tempPath": staged, **item}
@@ -119,7 +119,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return Place(request.getfixturevalue(request.param))
 
 
-# ----------------------------------------------------------------------------------------------- as Spark has it
+# ----------------------------------------------------------------------------------------- compatible with Spark
 
 
 def test_the_items_are_those_of_spark(place: Place) -> None:
@@ -228,7 +228,7 @@ def test_a_reader_finishes_a_commit(ministack: Server, steps: int, read: str) ->
     found = READS[read](place.store())
     assert found in (["0", "1"], b"1") or found.size_bytes == 1
     assert place.log() == {0: b"0", 1: b"1"}
-    if (read, steps) not in {("head", 3), ("get", 3)}:  # what is in the log needs no look at DynamoDB
+    if (read, steps) not in {("head", 3), ("get", 3)}:  # a version in the log needs no request to DynamoDB
         assert place.states() == ["true", "true"]
         assert items(ministack, place.table)[1]["expireTime"] == WALL + DAY
 
@@ -337,7 +337,7 @@ def test_a_commit_whose_content_is_gone_is_named(ministack: Server) -> None:
         place.store().list_from("_delta_log")
 
 
-# ------------------------------------------------------------------------------------------ deleted and made anew
+# -------------------------------------------------------------------------------------- deleted and created again
 
 
 def test_old_items_of_a_table_that_was_deleted_refuse_version_0(place: Place) -> None:
@@ -369,7 +369,7 @@ def test_a_commit_without_an_item_beside_recent_items_is_refused_by_name(place: 
     ):
         store.put_if_absent(commit_path(2), b"2")
     assert place.log() == {0: b"0", 1: b"native"}
-    assert len(store.list_from("_delta_log")) == 2  # reading goes on
+    assert len(store.list_from("_delta_log")) == 2  # reading still works
 
 
 def test_a_commit_without_an_item_is_none_of_ours_once_the_items_have_expired(place: Place) -> None:
@@ -393,7 +393,7 @@ def test_expired_items_of_older_versions_do_not_matter(place: Place) -> None:
 
 
 class Overtaken(S3Store):
-    """Somebody else puts the same path right before our guarded PUT."""
+    """Another writer puts the same path right before our guarded PUT."""
 
     before: Callable[[], None]
 
@@ -448,7 +448,7 @@ def test_a_plain_writer_is_refused_where_commits_are_staged(place: Place) -> Non
     assert 3 not in place.log()
     for name in place.staged():
         place.plain.delete(f"_delta_log/.tmp/{name}")
-    assert place.plain.put_if_absent(commit_path(3), b"native") is COMMITTED  # the way out that the message names
+    assert place.plain.put_if_absent(commit_path(3), b"native") is COMMITTED  # the remedy that the message names
 
 
 def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
@@ -461,7 +461,7 @@ def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
 
 
 def on(name: str) -> Callable[[Request], bool]:
-    """A request: an operation of DynamoDB, or a PUT of a key with these words."""
+    """Matches a request: an operation of DynamoDB, or a PUT of a key with these words."""
     return lambda request: operation(request) == name or (request.method == "PUT" and name in request.key)
 
 
@@ -581,7 +581,7 @@ def test_a_table_is_created_appended_to_and_travelled_through(place: Place) -> N
     assert (opened.version, ids(opened), ids(opened, version=1)) == (2, [1, 2, 3], [1, 2])
     assert ids(opened, timestamp=results[1].timestamp_ms - 1) == [1, 2]
     assert place.states() == ["true"] * 3
-    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]  # others read it as it is
+    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]  # others read it unchanged
 
 
 def test_an_open_table_sees_a_commit_that_nobody_has_copied(ministack: Server) -> None:

@@ -1,4 +1,4 @@
-"""S3Store never guesses what became of a conditional PUT, and probes whether a service knows conditions."""
+"""S3Store never guesses the outcome of a conditional PUT, and probes whether a service supports conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sent_twice(request: Request, forward: Callable[[], Answer]) -> Answer:
 
 
 FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
-    # what happens: the outcome (None: a StoreError), whether the object is there
+    # what happens: the outcome (None: a StoreError), whether the object exists
     "409, not settled": (refused(409, "ConditionalRequestConflict"), UNKNOWN, False),
     "409 of another kind": (refused(409, "OperationAborted"), UNKNOWN, False),
     "412, own": (sent_twice, EXISTS, True),
@@ -92,7 +92,7 @@ def test_nothing_was_written_when_no_connection_was_made(ministack: Server) -> N
 
 def test_a_server_that_never_takes_the_body_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # connections are made, and nobody reads from them
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # connections are accepted, but nobody reads from them
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint, exclusive_create=True)
         assert store.put_if_absent(COMMIT, b"x") is UNKNOWN
@@ -129,7 +129,7 @@ def test_a_commit_is_made_once_whatever_becomes_of_its_put(seen: tuple[Proxy, S3
     assert (opened.version, ids(opened)) == (1, [1, 2])
 
 
-# ------------------------------------------------------------------------------------------ services that lie
+# ---------------------------------------------------------------------------- services that ignore conditions
 
 
 def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Server) -> None:
@@ -138,7 +138,7 @@ def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Serve
     def forgetful(request: Request, forward: Callable[[], Answer]) -> Answer:
         if "If-None-Match" not in request.headers:
             return forward()
-        direct.put(request.key.removeprefix(f"{direct.bucket}/"), request.body)  # signed anew, without the condition
+        direct.put(request.key.removeprefix(f"{direct.bucket}/"), request.body)  # signed again, without the condition
         return 200, [("ETag", '"0"')], b""
 
     with proxied(ministack) as (proxy, server):
@@ -147,7 +147,7 @@ def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Serve
         with pytest.raises(UnsafeStoreError, match="ignores If-None-Match"):
             store.put_if_absent(COMMIT, b"")
         assert store.list_from("_delta_log") == []
-        assert sum(request.method == "PUT" for request in proxy.requests) == 2  # the probe, and not the commit
+        assert sum(request.method == "PUT" for request in proxy.requests) == 2  # the probe, not the commit
 
 
 def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
@@ -159,7 +159,7 @@ def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
         assert methods == ["PUT", "PUT", "DELETE", "PUT"]
         store.put_if_absent(COMMIT, b"")
         store.sibling(f"s3://{store.bucket}/other").put_if_absent(COMMIT, b"")
-        S3Store(f"s3://{store.bucket}/third", **server.options()).put_if_absent(COMMIT, b"")  # opened by itself
+        S3Store(f"s3://{store.bucket}/third", **server.options()).put_if_absent(COMMIT, b"")  # opened separately
         assert len(proxy.requests) == 7
         S3Store(f"s3://{store.bucket}/4th", **server.options(key="another")).put_if_absent(COMMIT, b"")
         S3Store(f"s3://{server.bucket()}/5th", **server.options()).put_if_absent(COMMIT, b"")
@@ -185,7 +185,7 @@ def _join_background() -> None:
 
 
 class Gate:
-    """Holds the requests of a proxy that ``holds`` says, until it is opened."""
+    """Holds the requests of a proxy that ``holds`` selects, until it is opened."""
 
     def __init__(self, holds: Callable[[Request], bool]) -> None:
         self.opened, self.reached = threading.Event(), threading.Event()
@@ -218,7 +218,7 @@ def test_the_probe_goes_beside_the_data_of_the_first_append_and_before_its_commi
         assert ids(table) == [1]
         made = [request for request in proxy.requests if ".probe-" in request.target]
         assert [request.method for request in made] == ["PUT", "PUT", "DELETE"]
-        assert sum("_delta_log%2F.tmp" in request.target for request in proxy.requests) == 1  # listed beside it too
+        assert sum("_delta_log%2F.tmp" in request.target for request in proxy.requests) == 1  # listed concurrently too
 
 
 def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(ministack: Server) -> None:
@@ -238,7 +238,7 @@ def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(m
 def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     ministack: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread may come before the one that was started for it."""
+    """Its thread may run before the thread that was started for it."""
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()

@@ -1,4 +1,4 @@
-"""Connections are used again, requests are sent once, and every wait ends."""
+"""Connections are reused, requests are sent once, and every wait ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOON = Limits(5, 0.2, 0.5)
 
 
 class Service:
-    """Answers each request as ``serve`` says: it has the connection and the head of the request. Counts both."""
+    """Answers each request with ``serve``, which gets the connection and the head of the request. Counts both."""
 
     def __init__(self, serve: Callable[[socket.socket, bytes], object]) -> None:
         self.heads: list[bytes] = []
@@ -107,7 +107,7 @@ def test_a_kept_connection_that_was_closed_is_noticed_before_it_is_used() -> Non
     with service(ok) as (made, connections):
         get(connections)
         made.opened[0].shutdown(socket.SHUT_RDWR)
-        time.sleep(0.1)  # the end arrives; if it does not, the request below fails
+        time.sleep(0.1)  # the end of the stream arrives; if not, the request below fails
         assert get(connections) == b"ok"
         assert (len(made.heads), len(made.opened)) == (2, 2)
 
@@ -288,4 +288,4 @@ def test_a_forked_child_makes_its_own_connections() -> None:
         child.join(30)
         assert len(made.opened) == 2
         assert get(connections) == b"ok"
-        assert (len(made.heads), len(made.opened)) == (3, 2)  # the parent's is still open
+        assert (len(made.heads), len(made.opened)) == (3, 2)  # the parent's connection is still open

@@ -1,4 +1,4 @@
-"""What is requested without botocore means the same to the service, and what it cannot do botocore does."""
+"""Requests sent without botocore mean the same to the service; unsupported options are left to botocore."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.s3 import Answer, Proxy, Request, Server, pass_on, proxied
 from tests.support.s3.rules import error_document, only_once, refused, reset_before
 
 COMMIT = "_delta_log/00000000000000000000.json"
-# A harmless option of which the direct way knows nothing.
+# A harmless option that the direct transport does not know.
 THROUGH_BOTOCORE: dict[str, Any] = {"requester_pays": False}
 
 
 class TestThroughBotocore(LogStoreTests):
-    """The guarantees hold for those whose options need botocore."""
+    """The guarantees also hold for stores whose options need botocore."""
 
     rounds = 2
 
@@ -35,7 +35,7 @@ class TestThroughBotocore(LogStoreTests):
 
     @pytest.fixture
     def another(self, store: S3Store, ministack: Server) -> S3Store:
-        """Directly: both must mean the same objects."""
+        """A store with the direct transport: both must see the same objects."""
         return S3Store(store.url, **ministack.options())
 
 
@@ -99,7 +99,7 @@ def elsewhere(request: Request, forward: Callable[[], Answer]) -> Answer:
     ],
 )
 def test_a_bucket_elsewhere_is_left_to_botocore(seen: tuple[Proxy, S3Store], rule: Any, first: str) -> None:
-    """It knows how to follow. Here it finds the service as it was after the first answers."""
+    """botocore follows the redirect. Here it finds the service as it was after the first answers."""
     proxy, store = seen
     store.put("a", b"there")
     proxy.rule = lambda request, forward: forward() if is_botocores(request) else rule(request, forward)
@@ -119,7 +119,7 @@ def test_a_bucket_elsewhere_is_left_to_botocore(seen: tuple[Proxy, S3Store], rul
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[HTTPConnection]:
-    """The connections as they are made."""
+    """Records new connections."""
     made: list[HTTPConnection] = []
     connect = HTTPConnection.connect
 

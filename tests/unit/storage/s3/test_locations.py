@@ -1,4 +1,4 @@
-"""Locations and options of S3 that are accepted and refused, without a secret in any message."""
+"""Accepted and refused locations and options of S3, without a secret in any message."""
 
 from __future__ import annotations
 

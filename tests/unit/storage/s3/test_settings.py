@@ -1,4 +1,4 @@
-"""What S3 is asked without botocore: only where nothing says otherwise."""
+"""Which settings allow requests without botocore: only those where no source says otherwise."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_settings_of_the_environment_are_not_passed_over(
         ({"use_fips_endpoint": "true"}, False),
         ({"ca_bundle": "/ca.pem"}, False),
         ({"retry_mode": "adaptive"}, False),
-        ({"role_arn": "arn:…", "mfa_serial": "arn:…"}, False),  # it asks the user
+        ({"role_arn": "arn:…", "mfa_serial": "arn:…"}, False),  # it prompts the user
         ({"a_setting_of_tomorrow": "1"}, False),
     ],
 )

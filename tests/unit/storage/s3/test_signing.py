@@ -1,4 +1,4 @@
-"""Requests are signed whole, and credentials stay hidden."""
+"""Requests are signed completely, and credentials stay hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3Store keeps the guarantees of a LogStore on two servers, and requests no more than it needs."""
+"""S3Store keeps the guarantees of a LogStore on two servers, and sends no more requests than it needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(TestOnMinistack):
-    """Another server, whose refusals look different, and a prefix that looks encoded."""
+    """Another server with other refusals, and a prefix that looks encoded."""
 
     @pytest.fixture
     def store(self, one_at_a_time: Server) -> S3Store:
@@ -75,7 +75,7 @@ def test_a_body_is_sent_at_once_without_waiting_for_consent(
     assert not [request for request in proxy.requests if "Expect" in request.headers]
     proxy.requests.clear()
     monkeypatch.setattr(transport, "AT_ONCE_BYTES", 999)
-    store.put("larger", b"3" * 1000)  # what a refusal would waste
+    store.put("larger", b"3" * 1000)  # the cost of a refusal
     assert [request.headers.get("Expect") for request in proxy.requests] == ["100-continue"]
 
 
@@ -110,7 +110,7 @@ def test_many_objects_are_read_at_the_same_time(seen: tuple[Proxy, S3Store]) -> 
     paths = [f"{n}" for n in range(96)]
     for path in paths:
         store.put(path, path.encode())
-    together = threading.Barrier(32)  # passes when that many requests are under way at once
+    together = threading.Barrier(32)  # passes when that many requests are in flight at once
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
         together.wait(30)
@@ -202,7 +202,7 @@ def test_reads_are_repeated_until_they_are_whole(seen: tuple[Proxy, S3Store]) ->
 
 
 def _cut_short(request: Request, forward: Callable[[], Answer]) -> Answer:
-    """Half of the body, as if it were all, while the checksum and the server's own length say otherwise."""
+    """Return half of the body as if it were all, although the checksum and the server's own length contradict."""
     status, headers, body = forward()
     return status, headers, body[: len(body) // 2]
 
@@ -258,7 +258,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
 def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Also when the object is there and only the answer says no."""
+    """Also if the object exists and only the response reports an error."""
     monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 

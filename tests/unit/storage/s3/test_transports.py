@@ -1,4 +1,4 @@
-"""The contract of ``Transport``: both mean the same objects, and say the same of what fails."""
+"""The contract of ``Transport``: both implementations see the same objects, and report failures alike."""
 
 from __future__ import annotations
 
