@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: deltalog beside deltalake and delta-spark; see docs/benchmarks.md."""
+"""``python -m tests.benchmarks`` compares deltalog with deltalake and delta-spark; see docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, on which tables, and what each comparison leaves unequal."""
+"""Measurements, their tables, and the differences that remain in each comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Measurement:
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
     amount: int = 0  # commits of one run, or actions of one commit
-    writers: int = 0  # at the same time
+    writers: int = 0  # concurrent writers
 
     @property
     def writes(self) -> bool:
@@ -28,12 +28,12 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is made once more on a store that counts: not where it writes."""
+        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property
     def in_runs(self) -> bool:
-        """Whether one call is a run of its own on a fresh copy of the table."""
+        """Whether one call is a separate run on a fresh copy of the table."""
         return self.call in ("appends", "writers", "adds")
 
 
@@ -134,7 +134,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Keys of measurements, each of twice the size of the one before."""
+    """Groups of keys of measurements, each of twice the size of the previous one."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

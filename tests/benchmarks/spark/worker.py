@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# What the parent process needs of a measurement.
+# The fields of a measurement that the parent process needs.
 FACTS = ("title", "delta_factor", "near_parquet", "writes", "limit_s", "is_long")
 
 
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _peak_mib(process: object) -> int | None:
-    """The greatest resident memory of a process so far, where the system tells it."""
+    """The peak resident memory of a process so far, if the system reports it."""
     status = Path(f"/proc/{process}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), None)
