@@ -71,7 +71,7 @@ def source(operation: str, rows: int) -> pa.Table:
     return _rows(chosen + list(range(rows, rows + new)), 0.5)
 
 
-def on(operation: str) -> str:
+def join_on(operation: str) -> str:
     extra = " AND target.p = source.p AND target.p = '2'" if operation == "merge one partition" else ""
     return f"target.id = source.id{extra}"
 
@@ -89,12 +89,12 @@ def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[]
         import deltalake
 
         table: Any = deltalake.DeltaTable(path)
-        merge: Any = lambda: table.merge(given, on(operation), source_alias="source", target_alias="target")  # noqa: E731
+        merge: Any = lambda: table.merge(given, join_on(operation), source_alias="source", target_alias="target")  # noqa: E731
     else:
         from deltalog import DeltaTable
 
         table = DeltaTable.open(path)
-        merge = lambda: table.merge(given, on(operation))  # noqa: E731
+        merge = lambda: table.merge(given, join_on(operation))  # noqa: E731
     if operation == "update":
         if system == "deltalake":
             return lambda: table.update(updates={"v": "v + 0.5"}, predicate=condition())

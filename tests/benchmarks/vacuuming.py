@@ -102,7 +102,7 @@ def _make(path: Path, names: Iterable[str]) -> None:
         os.utime(path / name, (old, old))
 
 
-def _again(path: Path, files: int) -> None:
+def _restore_table(path: Path, files: int) -> None:
     """Bring the table back to its state before a deletion."""
     for commit in sorted((path / "_delta_log").iterdir()):
         if commit.name[:20].isdigit() and int(commit.name[:20]) > 2:
@@ -194,7 +194,7 @@ def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
         assert result["files"] == held[1] + held[2], (system, mode, result)
     assert left == (files if mode == "dry run" else held[0]), (system, mode, left)
     if mode != "dry run":
-        _again(path, files)
+        _restore_table(path, files)
     return result
 
 

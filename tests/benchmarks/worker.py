@@ -632,7 +632,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     start_s = time.perf_counter() - started
     clock = Clock()
     try:
-        measured = WRITES.get(spec["call"], _asked)
+        measured = WRITES.get(spec["call"], _ask_questions)
         answers = measured(system, spec, clock)
         peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel counts a few pages late
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
@@ -682,7 +682,7 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
     return [system.add(new_add(number)) for number in range(1 + spec["repeats"])]
 
 
-def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
+def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
     """Run a reading call with each question in turn."""
     questions, answers = spec["questions"], []
     subject = system.open_to_travel(spec["root"]) if spec["call"] == "version_at" else spec["root"]

@@ -108,7 +108,7 @@ class DelayingProxy:
             head, is_first = first, True
             while head:
                 head, body, begun_s = await self._request(head, begun_s, reader, writer)
-                exchange = Exchange(*_what(head), begun_s, is_first=is_first)
+                exchange = Exchange(*_kind_and_key(head), begun_s, is_first=is_first)
                 self.exchanges.append(exchange)
                 await asyncio.sleep(self.delay_s)
                 requests.write(head + body)
@@ -131,7 +131,7 @@ class DelayingProxy:
         """Head and body of a request, and when it began. If a client first asks whether it may send the body, that is a
         separate exchange with one more delay."""
         if re.search(rb"^expect: *100-continue\r$", head, re.I | re.M):
-            asked = Exchange("EXPECT", _what(head)[1], begun_s)
+            asked = Exchange("EXPECT", _kind_and_key(head)[1], begun_s)
             self.exchanges.append(asked)
             await asyncio.sleep(self.delay_s)
             asked.ended_s = begun_s = time.monotonic()
@@ -186,7 +186,7 @@ def _field(head: bytes, name: bytes) -> bytes:
     return found[1].strip() if found else b""
 
 
-def _what(head: bytes) -> tuple[str, str]:
+def _kind_and_key(head: bytes) -> tuple[str, str]:
     """Kind and key; for a listing its prefix and its start."""
     method, target = head.split(b"\r\n", 1)[0].decode("latin1").split(" ")[:2]
     operation = _field(head, b"x-amz-target").decode("latin1")

@@ -125,11 +125,11 @@ def _measured(
     return Measured(
         operation.key, system, delay_ms, name, ended_s - begun_s, rounds(answered), by_kind(made),
         sum(each.is_first for each in made), phase["got"], phase["failure"],
-        [_seen(each, begun_s) for each in chain(answered)],
+        [_chain_entry(each, begun_s) for each in chain(answered)],
     )  # fmt: skip
 
 
-def _seen(each: Exchange, begun_s: float) -> tuple[str, str, int, int]:
+def _chain_entry(each: Exchange, begun_s: float) -> tuple[str, str, int, int]:
     assert each.ended_s is not None
     return each.kind, each.key, round((each.begun_s - begun_s) * 1000), round((each.ended_s - begun_s) * 1000)
 

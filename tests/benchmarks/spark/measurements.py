@@ -89,16 +89,16 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     high = low + max(shape.rows // 100, 1)
     if what == "load":
         # delta-spark reads the files of the version when the first action needs them.
-        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
         return Measurement(key, f"load of {shape.files:,} files: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "first":
-        calls = {system: _then(load, lambda df: len(df.take(1))) for system, load in loads.items()}
+        calls = {system: _reading(load, lambda df: len(df.take(1))) for system, load in loads.items()}
         return Measurement(key, f"load of {shape.files:,} files: first row", 1, calls, _MUCH_FASTER)
     if what == "count":
         query = "select count(*) from {}"
         calls = {
-            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
-            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+            OURS: lambda: _scalar(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _scalar(spark.sql(query.format(f"delta.`{path}`"))),
             PARQUET: lambda: loads[PARQUET]().count(),
         }
         return Measurement(key, f"count(*) of {shape.files:,} files", shape.rows, calls, _MUCH_FASTER)
@@ -106,14 +106,14 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
         condition = f"id >= {low} and id < {high}"
         frames = {**loads, OURS: lambda: spark_ext.read(spark).where(condition).load(path)}
         calls = {
-            system: _then(load, lambda df: _one(df.where(condition).agg({"value": "count"})))
+            system: _reading(load, lambda df: _scalar(df.where(condition).agg({"value": "count"})))
             for system, load in frames.items()
         }
         return Measurement(key, f"1 % of {shape.files:,} files by a sorted column", high - low, calls, _MUCH_FASTER)
     live = [each for each in range(shape.rows) if not shape.deletes_every or each % shape.deletes_every]
     total = sum(each % 5 for each in live)
     calls = {
-        system: _then(load, lambda df: _one(df.agg({"value": "sum"})))
+        system: _reading(load, lambda df: _scalar(df.agg({"value": "sum"})))
         for system, load in loads.items()
         if not (shape.deletes_every and system == PARQUET)
     }
@@ -122,11 +122,11 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     return Measurement(key, title, total, calls, is_long=shape.files > 10_000)
 
 
-def _then(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
+def _reading(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
     return lambda: use(load())
 
 
-def _one(df: Any) -> Any:
+def _scalar(df: Any) -> Any:
     """The value of a DataFrame of one row and one column."""
     return df.collect()[0][0]
 
@@ -145,19 +145,19 @@ def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measure
         DELTA: lambda: spark.read.format("delta").option("timestampAsOf", when).load(path),
     }
     if what == "load":
-        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
         # As above: delta-spark then has the schema of the version, but not its files.
         return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "count":
         query = f"select count(*) from {{}} timestamp as of '{when}'"
         calls = {
-            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
-            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+            OURS: lambda: _scalar(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _scalar(spark.sql(query.format(f"delta.`{path}`"))),
         }
         return Measurement(key, f"{title}: count(*)", rows, calls, _MUCH_FASTER)
     copy = str(files_of_version(Path(path), version))
     loads[PARQUET] = lambda: spark.read.schema(_PARQUET_SCHEMA).parquet(copy)
-    calls = {system: _then(load, lambda df: _one(df.agg({"value": "sum"}))) for system, load in loads.items()}
+    calls = {system: _reading(load, lambda df: _scalar(df.agg({"value": "sum"}))) for system, load in loads.items()}
     total = sum(each % 5 for each in range(rows))
     return Measurement(key, f"{title}: sum over {version:,} files", total, calls, _MUCH_FASTER)
 
