@@ -63,7 +63,7 @@ def source(operation: str, rows: int) -> pa.Table:
     """Source rows for 1 % of the table; one in ten is new."""
     wanted = rows // 100
     old, new = wanted - wanted // 10, wanted // 10
-    if operation == "merge one partition":  # the third: 200 … 299 of each thousand
+    if operation == "merge one partition":  # the third tenth: 200 … 299 of each thousand
         at = [1000 * (n // 100) + 200 + n % 100 for n in range(rows // PARTITIONS)]
         chosen = at[:: max(1, len(at) // old)][:old]
         return _rows(chosen + [rows // 1000 * 1000 + 1000 * (1 + n // 100) + 200 + n % 100 for n in range(new)], 0.5)

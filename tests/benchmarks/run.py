@@ -34,7 +34,7 @@ class Effort:
     jvm_repeats: int = 3
     run_repeats: int = 2  # for measurements that are runs of many commits
     jvm_share: int = 10  # of the commits of such a run, a JVM makes one in so many
-    budget_s: float = 20.0  # no repeat begins in a process after this; three that take as long are enough
+    budget_s: float = 20.0  # no repeat begins after this; three repeats that take as long suffice
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
         if system == "delta-spark":

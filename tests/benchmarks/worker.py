@@ -634,7 +634,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     try:
         measured = WRITES.get(spec["call"], _ask_questions)
         answers = measured(system, spec, clock)
-        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel counts a few pages late
+        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel's count lags a few pages behind
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
         counted = system if spec["requests"] and isinstance(system, Deltalog) else None
         requests = counted.requests(spec, ask) if counted else None

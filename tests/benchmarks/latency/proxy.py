@@ -200,7 +200,7 @@ def _kind_and_key(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """Requests that follow one another, as ``rounds`` counts them: where an operation's time went."""
+    """A longest chain of requests, as ``rounds`` counts them: it shows where the time of an operation went."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:

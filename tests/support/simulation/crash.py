@@ -151,7 +151,7 @@ def run_kills(
 
 
 class Watcher(threading.Thread):
-    """Reads each commit file as soon as it appears, as a reader at the worst moment would."""
+    """Reads each commit file as soon as it appears, like a reader at the worst moment."""
 
     def __init__(self, store: LogStore) -> None:
         super().__init__(daemon=True)

@@ -303,7 +303,7 @@ class TransactionSimulation:
         return run_job(self.bank, self.client_transactions, client, manager)
 
     def _interfere(self, client: Client, manager: SimulatedManager) -> Any:
-        """What others do to a transaction whose id they know."""
+        """Acts like another process that knows the id of a transaction."""
         if not self._adoptable:
             return None
         client_transaction = client.random.choice(self._adoptable)
