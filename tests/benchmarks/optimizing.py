@@ -157,8 +157,8 @@ def compare(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=10_000, help="of the compaction, into a hundredth of them")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of the Z-order")
+    parser.add_argument("--files", type=int, default=10_000, help="files to compact, into a hundredth of their number")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows to Z-order")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--quick", action="store_true", help="200 files and 100,000 rows once: a check, not figures")

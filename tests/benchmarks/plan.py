@@ -48,7 +48,7 @@ _COMMIT_NOTES = (
     "floor: the bytes fsynced and linked, the directory fsynced; no log is read or understood.",
     "No checkpoint is due in any of them (delta.checkpointInterval is 1,000,000).",
 )
-_OPEN_NOTES = ("As commit, with opening the table in the time; each repeat opens it anew.",)
+_OPEN_NOTES = ("As commit, including the opening of the table; each repeat opens it again.",)
 _APPEND_NOTES = (
     "Batches of 100 rows of three columns, each one Parquet file and one commit, through one handle; ms are those of "
     "one commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
@@ -59,7 +59,7 @@ _APPEND_NOTES = (
 )
 _WRITERS_NOTES = (
     "As appends, by so many processes at once, all warm before the clock runs: wall time of all for one commit. Every "
-    "acknowledged commit is then looked for in the log. deltalake gives up after 15 lost races; it is asked again, "
+    "acknowledged commit is then looked up in the log. deltalake gives up after 15 lost races; the append is repeated, "
     "and that is counted. delta-spark: threads of one JVM, because its log store for local disks is safe only there.",
     "floor: the link is tried on the next name when one is taken; the winner's commit is not read.",
 )

@@ -295,8 +295,8 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=["deltalog"])
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="3,000 files once, by all: a check, not figures")
-    parser.add_argument("--directory", default=None, help="where tables are made, and used again if they are there")
+    parser.add_argument("--quick", action="store_true", help="3,000 files once, with all systems: a check, not figures")
+    parser.add_argument("--directory", default=None, help="where tables are generated, and reused if they exist")
     parser.add_argument("--child", nargs=4)
     chosen = parser.parse_args()
     if chosen.child:

@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="100,000 rows once: a check, not figures")
     parser.add_argument("--directory", default=None)
-    parser.add_argument("--operation", choices=OPERATIONS, action="append", help="one of them; may be repeated")
+    parser.add_argument("--operation", choices=OPERATIONS, action="append", help="run only this one; may be repeated")
     parser.add_argument("--child", nargs=3)
     parser.add_argument("--after", metavar="TABLE")
     chosen = parser.parse_args()

@@ -56,11 +56,9 @@ VERBS = {"bytes": stream_bytes, "records": stream_records}
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.streaming", description=__doc__)
-    parser.add_argument("size_mib", type=int, help="how much is streamed; 10240 is 10 GiB")
+    parser.add_argument("size_mib", type=int, help="the size to stream; 10240 is 10 GiB")
     parser.add_argument("--of", choices=sorted(VERBS), default="bytes", help="default: %(default)s")
-    parser.add_argument(
-        "--below", type=Path, help="the directory to write below (default: the one for temporary files)"
-    )
+    parser.add_argument("--below", type=Path, help="the directory to write in (default: the one for temporary files)")
     chosen = parser.parse_args(arguments)
     root = tempfile.mkdtemp(dir=chosen.below)
     try:

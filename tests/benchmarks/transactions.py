@@ -299,9 +299,9 @@ def emulated() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.transactions", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few of each: checks, not figures")
-    parser.add_argument("--dynamodb", action="store_true", help="with an emulator of DynamoDB in place of SQLite")
-    parser.add_argument("--below", type=Path, help="the directory to work below (default: that for temporary files)")
+    parser.add_argument("--quick", action="store_true", help="a few operations of each kind: checks, not figures")
+    parser.add_argument("--dynamodb", action="store_true", help="use an emulator of DynamoDB instead of SQLite")
+    parser.add_argument("--below", type=Path, help="the directory to work in (default: the one for temporary files)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(dir=chosen.below))

@@ -27,14 +27,14 @@ from tests.benchmarks.spark.measurements import DELTA, KEYS, OURS, PARQUET, RARE
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
-    parser.add_argument("--only", default="", help="measurements whose key has one of these texts in it, with commas")
-    parser.add_argument("--sessions", type=int, default=1, help="of each measurement (default: %(default)s)")
+    parser.add_argument("--only", default="", help="run measurements whose key contains one of these, comma-separated")
+    parser.add_argument("--sessions", type=int, default=1, help="sessions of each measurement (default: %(default)s)")
     parser.add_argument(
-        "--repeats", type=int, default=3, help="calls of a system in a session that count (default: %(default)s)"
+        "--repeats", type=int, default=3, help="counted calls of a system in a session (default: %(default)s)"
     )
-    parser.add_argument("--all", action="store_true", help=f"also what takes many minutes: {', '.join(RARE)}")
+    parser.add_argument("--all", action="store_true", help=f"also run what takes many minutes: {', '.join(RARE)}")
     parser.add_argument("--quick", action="store_true", help="small tables, one session: checks, not figures")
-    parser.add_argument("--heap", help="measure memory instead of time, in JVMs of this greatest heap, as 1g")
+    parser.add_argument("--heap", help="measure memory instead of time, in JVMs of this maximum heap, such as 1g")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write all seconds to this file")
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks-spark",

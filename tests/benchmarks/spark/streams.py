@@ -99,7 +99,7 @@ def _run(spark: Any, way: Way, table: Path, scratch: Path, files_at_once: int, r
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark.streams", description=__doc__)
     parser.add_argument("--batches", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=500_000, help="of a large file; there are 8")
+    parser.add_argument("--rows", type=int, default=500_000, help="rows of each of the 8 large files")
     given = parser.parse_args()
     spark = with_delta_spark(**{"spark.sql.shuffle.partitions": "2"})
     spark_ext.register(spark)

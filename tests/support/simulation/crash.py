@@ -142,7 +142,7 @@ def run_kills(
         raise RuntimeError(f"the clients could not be run: {done.stderr[-2000:]}")
     report = judge(store, records, json.loads(done.stdout), watcher.sightings)
     if done.stderr:
-        report.problems.append(f"a client said {done.stderr[-500:]}")
+        report.problems.append(f"a client printed {done.stderr[-500:]}")
     report.seconds = time.monotonic() - started
     return report
 

@@ -250,11 +250,11 @@ def _torn(log: Mapping[int, bytes]) -> list[Violation]:
         actions = [json.loads(line) for line in data.splitlines()]
         for path in (each["remove"]["path"] for each in actions if "remove" in each):
             if path not in live:
-                return [Violation("L5", f"{path} is removed and not live", version)]
+                return [Violation("L5", f"{path} is removed but not live", version)]
             live.remove(path)
         for path in (each["add"]["path"] for each in actions if "add" in each):
             if path in live:
-                return [Violation("L5", f"{path} is added and live", version)]
+                return [Violation("L5", f"{path} is added but already live", version)]
             live.add(path)
     return []
 
