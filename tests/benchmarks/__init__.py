@@ -1,1 +1,1 @@
-"""Benchmarks beside deltalake and delta-spark: ``python -m tests.benchmarks``; see docs/benchmarks.md."""
+"""Benchmarks of deltalog, deltalake and delta-spark: ``python -m tests.benchmarks``; see docs/benchmarks.md."""

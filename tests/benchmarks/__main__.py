@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: deltalog beside deltalake and delta-spark; see docs/benchmarks.md."""
+"""``python -m tests.benchmarks`` compares deltalog with deltalake and delta-spark; see docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small tables, one process each: checks, not figures")
     parser.add_argument("--peers", default=",".join((OURS, *PEERS)), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--only", default="", help="measurements whose key has one of these texts in it, with commas")
+    parser.add_argument("--only", default="", help="run measurements whose key contains one of these, comma-separated")
     parser.add_argument("--processes", type=int, help="fresh processes for each measurement and system")
     parser.add_argument(
         "--markdown", type=Path, metavar="OUT", help="write the table of docs/benchmarks.md to this file"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write figures and raw runs to this file")
     parser.add_argument(
-        "--delays", help="milliseconds that each request to the S3 server takes, with commas (default: 5,25,100)"
+        "--delays", help="delays of each request to the S3 server in milliseconds, comma-separated (default: 5,25,100)"
     )
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks",

@@ -15,14 +15,14 @@ FILE_BYTES = 12_345_678
 
 @dataclass(frozen=True)
 class SmallActions:
-    """What a table's log says besides its files. ``columns``: names and types."""
+    """The protocol and metadata of a table. ``columns``: names and types."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
-    partitioned_by: str  # empty: by nothing
+    partitioned_by: str  # empty: not partitioned
     ict: bool = True
     v2_checkpoint: bool = False
-    # A commit is measured, not the checkpoint that every tenth one would write.
+    # Commits are measured without the checkpoint that every tenth one would write.
     checkpoint_interval: int = 1_000_000
 
     def protocol(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class SmallActions:
 
     def metadata(self) -> dict[str, Any]:
         configuration = {
-            # Peers refuse to travel past the retention, and would clean up logs this old.
+            # Other engines refuse to travel past the retention, and would clean up logs this old.
             "delta.deletedFileRetentionDuration": "interval 10000 days",
             "delta.logRetentionDuration": "interval 10000 days",
             "delta.checkpointInterval": str(self.checkpoint_interval),
@@ -107,7 +107,7 @@ def text_uuid(name: str) -> str:
 
 
 def to_json(value: Any) -> str:
-    """As short as it gets, as in a log."""
+    """Compact JSON, as in a log."""
     return json.dumps(value, separators=(",", ":"))
 
 

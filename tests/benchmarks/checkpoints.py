@@ -1,4 +1,4 @@
-"""Checkpoints: what a worker does for the measurement that writes them, each on a fresh copy of the table's log."""
+"""Checkpoints: the worker's part of the measurement that writes them, each on a fresh copy of the table's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def checkpoints(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """Open the table and write a checkpoint of its latest version; how large it is goes to the details."""
+    """Open the table and write a checkpoint of its latest version; the details record its size."""
     answers: list[Any] = []
     begun = time.perf_counter()
     for number in range(1 + spec["repeats"]):
@@ -40,6 +40,7 @@ print(sum(len(batch) - batch.flatten()[0].null_count
 
 
 def _adds_in(path: Path) -> int:
-    """How many files a Parquet file of a checkpoint adds, by a process of its own: it has memory of its own."""
+    """The number of files that a Parquet file of a checkpoint adds, counted by a separate process to keep its memory
+    apart."""
     done = subprocess.run([sys.executable, "-c", _COUNT, str(path)], capture_output=True, text=True, check=True)
     return int(json.loads(done.stdout))

@@ -1,7 +1,7 @@
 """The check of long logs and of many files: ``python -m tests.benchmarks.doctor [--commits N] [--files N]``.
 
-Each table is checked in a process of its own; its time, also that of the processor, and its peak memory are printed.
-Data files are hard links to a few Parquet files, so that existence, sizes and footers are real.
+Each table is checked in a separate process; its wall time, CPU time and peak memory are printed. Data files are hard
+links to a few Parquet files, so that existence, sizes and footers are real.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADDS = 50_000  # in one commit
 
 
 def _first(path: Path) -> tuple[dict[str, Any], int]:
-    """A table with one file: its add action, and its in-commit timestamp in milliseconds."""
+    """A table with one file. Returns its add action, and its in-commit timestamp in milliseconds."""
     DeltaTable.create(path, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
     DeltaTable.open(path).append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
     lines = (path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
@@ -36,7 +36,7 @@ def _first(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _linked(path: Path, add: dict[str, Any], number: int) -> str:
-    """One more add action, whose file is a hard link."""
+    """Another add action, whose file is a hard link."""
     source = path / f"source-{number // _LINKS}.bin"
     if not source.exists():
         source.write_bytes((path / add["path"]).read_bytes())
@@ -62,7 +62,7 @@ def build(path: Path, commits: int, adds: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """The check of a table in a process of its own: seconds, MiB, what was examined, the findings."""
+    """Check a table in a separate process. Returns seconds, MiB, what was examined, and the findings."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.doctor", "--child", str(path)],
         capture_output=True, text=True, check=True,

@@ -1,8 +1,8 @@
-"""Tables with many live files, made column by column: a million add actions take seconds, not minutes.
+"""Tables with many live files, generated column by column: a million add actions take seconds, not minutes.
 
-Only logs exist, as in tables.py. The columns are an id, a timestamp, a text, a price and a day, partitioned by
-region; the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids
-from ``n * IDS`` on, so that a range of ids names files.
+Only logs exist, as in tables.py. The columns are an id, a timestamp, a text, a price and a day, partitioned by region;
+the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from ``n *
+IDS`` on, so that a range of ids selects files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 
 from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SIDECAR, SmallActions, text_uuid, to_json
 
-IDS = 1_000  # ids of a file
+IDS = 1_000  # ids in each file
 REGIONS = 50
 PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
-ADDS = 50  # of each commit where there is no checkpoint
-REPLACES = 3  # in a table of changes, each third commit removes the file of the one before, and records a transaction
-ROW_GROUP = 200_000  # about what Spark's 128 MiB come to
+ADDS = 50  # of each commit, if there is no checkpoint
+REPLACES = 3  # in a table of changes, each third commit removes the previous file and records an application version
+ROW_GROUP = 200_000  # about the size of Spark's files of 128 MiB
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class FilesTable:
     """``layout``: classic, parts or sidecars (checkpoints as delta-spark writes them, statistics as JSON), deltalog
     (the checkpoint that DeltaTable.checkpoint writes), commits (ADDS files each, no checkpoint) or changes (``size``
-    commits that add a file each, some in the place of another, no checkpoint)."""
+    commits that add a file each, some replacing another, no checkpoint)."""
 
     name: str
     size: int
@@ -62,7 +62,7 @@ class FilesTable:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the table is to be made anew: with the writer, where that is deltalog itself."""
+        """A key that changes if the table must be generated again; includes the writer's source if that is deltalog."""
         body: dict[str, Any] = asdict(self)
         if self.layout == "deltalog":
             sources = sorted((ROOT / "deltalog").glob("*/*.py"))
@@ -87,7 +87,7 @@ class FilesTable:
         return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
 
     def totals(self, files: Sequence[int] | None = None) -> dict[str, int]:
-        """What is right of ``files`` (default: the live ones): how many, their bytes, their records."""
+        """The expected totals of ``files`` (default: the live ones): number, bytes, records."""
         numbers = np.array(self.live() if files is None else files, np.int64)
         return {
             "files": len(numbers),
@@ -96,7 +96,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """What a call is asked, and the right answer: as much of it as the call tells."""
+        """The arguments of a call, and the part of the right answer that the call returns."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -126,12 +126,12 @@ def _records(numbers: Any) -> Any:
 
 
 def _texts(*parts: Any) -> pa.Array:
-    """The parts, constants or arrays, side by side."""
+    """The parts, constants or arrays, concatenated row by row."""
     return pc.binary_join_element_wise(*(p if isinstance(p, str) else p.cast(pa.string()) for p in parts), "")
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """One for each number, always the same: a multiplicative hash twice, written as text."""
+    """A UUID for each number, always the same: two multiplicative hashes, written as text."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -167,7 +167,7 @@ def _stats(numbers: Any, names: pa.Array) -> pa.Array:
 
 
 def adds(numbers: Any) -> pa.Table:
-    """The add actions of these files, as columns named as the protocol names them."""
+    """The add actions of these files, as columns with the names of the protocol."""
     uuids = _uuids(numbers)
     regions = pa.array(numbers % REGIONS).cast(pa.string())
     number = pc.utf8_lpad(pa.array(numbers % 200).cast(pa.string()), 5, "0")
@@ -215,7 +215,7 @@ def add_lines(numbers: Any) -> list[str]:
 
 
 def _write_commit(table: FilesTable, log: Path, version: int, lines: Sequence[str], live: range) -> None:
-    """A commit and, where the table has them, its checksum of the ``live`` files."""
+    """A commit and, if the table has them, its checksum of the ``live`` files."""
     small, at_ms = table.small_actions, BEGIN_MS + 90_000_000 + version * 1000
     first = [{"commitInfo": small.commit_info(version, at_ms, len(lines))}]
     if version == 0:
@@ -275,7 +275,7 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # In a process of its own: neither this one nor a measured one has deltalog loaded.
+    # In a separate process: neither this one nor a measured one has deltalog loaded.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()
     _write_tail(table, log)
@@ -306,7 +306,7 @@ def _write_sidecars(table: FilesTable, log: Path) -> None:
         sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
-    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark learns the columns of the sidecars here
+    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark takes the columns of the sidecars from here
     rows = pa.concat_tables([version, _small_rows(table), manifest, no_files], promote_options="default")
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(table.name)}.parquet"
     _write_parquet(rows, log / name)
@@ -318,7 +318,7 @@ def _nth_part(table: FilesTable, number: int) -> pa.Table:
 
 
 def _tombstones(table: FilesTable) -> Any:
-    """Files that were removed before the checkpoint, a twentieth as many as there are."""
+    """Files removed before the checkpoint, a twentieth of the number of live files."""
     return np.arange(10_000_000, 10_000_000 + table.size // 20)
 
 
@@ -331,7 +331,7 @@ def _small_rows(table: FilesTable) -> pa.Table:
 
 
 def _file_actions(live: Any, dead: Any) -> pa.Table:
-    """A row for each, with an add or a remove."""
+    """A row for each file, with an add or a remove."""
     added = pa.table({"add": _struct(adds(live), ROWS.field("add").type)})
     removed = pa.table({"remove": _struct(_removes(dead), ROWS.field("remove").type)})
     return pa.concat_tables([added, removed], promote_options="default")
@@ -347,7 +347,7 @@ def _struct(table: pa.Table, kind: pa.StructType) -> pa.Array:
 
 
 def _mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """Their rows, in an order that has nothing to do with the actions, as Spark leaves them."""
+    """The rows in an order unrelated to the actions, as Spark leaves them."""
     rows = pa.concat_tables(tables, promote_options="default")
     return rows.take(pa.array(np.random.default_rng(rows.num_rows).permutation(rows.num_rows)))
 

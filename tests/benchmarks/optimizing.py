@@ -1,9 +1,9 @@
-"""Compaction and Z-order beside deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
+"""Compaction and Z-order compared with deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
 
-Each operation runs in a process of its own on a fresh copy of a table. Its time, that of the processors, its peak
-memory above that of the process before it, the number and size of the new files, and the bytes of the files that
-conditions on either of two columns leave over afterwards are printed. The systems must agree on the number and the sums
-of the rows. The memory of delta-spark is that of a JVM, and is not measured.
+Each operation runs in a separate process on a fresh copy of a table. Printed are its wall and CPU time, its peak memory
+above that of the process before it, the number and size of the new files, and the bytes of the files that conditions on
+either of two columns keep afterwards. The systems must agree on the number and the sums of the rows. The memory of
+delta-spark is that of a JVM, and is not measured.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ SCHEMA = pa.schema(
 )
 OPERATIONS = ("compact", "z-order")
 SYSTEMS = ("deltalog", "deltalake", "delta-spark")
-#: Of these the medians are given. The processors' time is that of this process, not of a JVM.
+#: Medians of these are printed. CPU time is that of this process, not of a JVM.
 FIGURES = ("seconds", "processor_seconds", "peak_mib")
 _RANGE = 1_000_000
-#: Conditions of which each is true for 1 % of the rows.
+#: Each condition is true for 1 % of the rows.
 CONDITIONS = tuple(f"{name} >= {at} AND {name} < {at + _RANGE // 100}" for name in "xy" for at in (0, 410_000, 990_000))
 
 
 def _rows(first: int, count: int) -> pa.Table:
-    """Rows with these ids, and random numbers that depend on them alone."""
+    """Rows with these ids, and random numbers that depend only on the ids."""
     ids = pa.array(range(first, first + count), pa.int64())
     x, y = (
         pc.floor(pc.multiply(pc.random(count, initializer=2 * first + which), float(_RANGE))).cast(pa.int64())
@@ -62,7 +62,7 @@ def build(path: Path, files: int, rows_of_file: int) -> None:
 
 
 def call(system: str, operation: str, path: str, target: int) -> Callable[[], Any]:
-    """The operation, ready to run: imports, sessions and opened tables are not part of its time."""
+    """The operation, ready to run: imports, sessions and opening the table are not part of its time."""
     if system == "delta-spark":
         from tests.benchmarks.sessions import with_delta_spark
 
@@ -102,7 +102,7 @@ def _child(system: str, operation: str, path: str, target: int) -> None:
 
 
 def layout(path: str) -> dict[str, Any]:
-    """The files, their bytes, and the part of these that a condition of CONDITIONS leaves over on average."""
+    """The files, their bytes, and the average share of bytes that a condition of CONDITIONS keeps."""
     from deltalog import DeltaTable
 
     snapshot = DeltaTable.open(path).snapshot()
@@ -115,7 +115,7 @@ def layout(path: str) -> dict[str, Any]:
 
 
 def measure(system: str, operation: str, path: Path, target: int) -> dict[str, Any]:
-    """One run in a process of its own, on a copy of the table."""
+    """One run in a separate process, on a copy of the table."""
     copy = path.with_name("copy")
     shutil.copytree(path, copy, copy_function=os.link)
     try:
@@ -136,7 +136,7 @@ def compare(
     place: Path, operation: str, made: tuple[int, int, int], repeats: int, systems: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """The medians of each system. ``made``: the number of files, the rows of each, and the number of new files. Raises
-    AssertionError where they disagree on the rows."""
+    AssertionError if they disagree on the rows."""
     from deltalog import DeltaTable
 
     path = place / operation
@@ -157,8 +157,8 @@ def compare(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=10_000, help="of the compaction, into a hundredth of them")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of the Z-order")
+    parser.add_argument("--files", type=int, default=10_000, help="files to compact, into a hundredth of their number")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows to Z-order")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--quick", action="store_true", help="200 files and 100,000 rows once: a check, not figures")

@@ -1,4 +1,4 @@
-"""What is measured, on which tables, and what each comparison leaves unequal."""
+"""Measurements, their tables, and the differences that remain in each comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Measurement:
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
     amount: int = 0  # commits of one run, or actions of one commit
-    writers: int = 0  # at the same time
+    writers: int = 0  # concurrent writers
 
     @property
     def writes(self) -> bool:
@@ -28,12 +28,12 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is made once more on a store that counts: not where it writes."""
+        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property
     def in_runs(self) -> bool:
-        """Whether one call is a run of its own on a fresh copy of the table."""
+        """Whether one call is a separate run on a fresh copy of the table."""
         return self.call in ("appends", "writers", "adds")
 
 
@@ -48,7 +48,7 @@ _COMMIT_NOTES = (
     "floor: the bytes fsynced and linked, the directory fsynced; no log is read or understood.",
     "No checkpoint is due in any of them (delta.checkpointInterval is 1,000,000).",
 )
-_OPEN_NOTES = ("As commit, with opening the table in the time; each repeat opens it anew.",)
+_OPEN_NOTES = ("As commit, including the opening of the table; each repeat opens it again.",)
 _APPEND_NOTES = (
     "Batches of 100 rows of three columns, each one Parquet file and one commit, through one handle; ms are those of "
     "one commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
@@ -59,7 +59,7 @@ _APPEND_NOTES = (
 )
 _WRITERS_NOTES = (
     "As appends, by so many processes at once, all warm before the clock runs: wall time of all for one commit. Every "
-    "acknowledged commit is then looked for in the log. deltalake gives up after 15 lost races; it is asked again, "
+    "acknowledged commit is then looked up in the log. deltalake gives up after 15 lost races; the append is repeated, "
     "and that is counted. delta-spark: threads of one JVM, because its log store for local disks is safe only there.",
     "floor: the link is tried on the next name when one is taken; the winner's commit is not read.",
 )
@@ -134,7 +134,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Keys of measurements, each of twice the size of the one before."""
+    """Groups of keys of measurements, each of twice the size of the previous one."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

@@ -1,9 +1,9 @@
 """Planning of scans over many files: ``python -m tests.benchmarks.planning [--files N ...] [--quick]``.
 
-Tables with a V2 checkpoint: its file actions are in sidecars of about a million rows each, in no order, as
-delta-spark spreads them; a twentieth as many are tombstones. Three commits after it remove, mark with deletion vectors,
-and add files among those that the conditions ask for. Only logs exist, no data files. Each plan runs in a process of
-its own; its time, its CPU time, and the most memory of the whole process are printed.
+Tables with a V2 checkpoint: its file actions are in sidecars of about a million rows each, unordered, as delta-spark
+writes them; there are a twentieth as many tombstones. Three later commits remove, mark with deletion vectors, and add
+files among those that the conditions select. Only logs exist, no data files. Each plan runs in a separate process; its
+wall time, its CPU time, and the peak memory of the whole process are printed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.benchmarks.actions import BEGIN_MS, ROWS, SIDECAR, SmallActions, text
 from tests.benchmarks.livefiles import CHECKPOINT, COLUMNS, IDS, REGIONS
 
 SYSTEMS = ("deltalog", "deltalake")
-# Statistics as JSON text; as structs beside the text, as delta-spark's checkpoints have them; or as structs alone.
+# Statistics as JSON text; as structs beside the text, as in delta-spark's checkpoints; or as structs alone.
 FORMS = ("text", "both", "structs")
 CONDITIONS = ("ten", "region and tenth of ids", "region")
 SIDECAR_ROWS, GROUP_ROWS = 1_000_000, 200_000
@@ -49,12 +49,12 @@ class PlanTable:
 
     @property
     def changed(self) -> int:
-        """How many files each of the later commits changes."""
+        """The number of files that each of the later commits changes."""
         return max(2, min(1000, self.size // 100))
 
     @property
     def middle(self) -> int:
-        """The first of the files that are changed."""
+        """The first of the changed files."""
         return self.size // 2 - self.changed
 
     @property
@@ -70,7 +70,7 @@ class PlanTable:
         return numbers[kept], ((numbers >= marked.start) & (numbers < marked.stop))[kept]
 
     def ids(self, condition: str) -> tuple[int, int]:
-        """The ids that a condition asks for, from the first up to the last."""
+        """The ids that a condition selects, from the first up to the last."""
         files = {
             "ten": (self.size // 2 - 5 * REGIONS, self.size // 2 + 5 * REGIONS),
             "region and tenth of ids": (self.size * 45 // 100, self.size * 55 // 100),
@@ -79,7 +79,7 @@ class PlanTable:
         return max(files[0], 0) * IDS, files[1] * IDS
 
     def right(self, condition: str) -> dict[str, int]:
-        """The files that a condition leaves: how many, their bytes, their deletion vectors."""
+        """The expected files of a condition: number, bytes, deletion vectors."""
         low, high = (each // IDS for each in self.ids(condition))
         numbers, marked = self.live()
         chosen = (numbers >= low) & (numbers < high) & (numbers % REGIONS == _REGION)
@@ -107,7 +107,7 @@ class _WithVectors(SmallActions):
 
 
 def build(root: Path, table: PlanTable) -> None:
-    """The log of a table. A row group is in memory at a time."""
+    """Write the log of a table, with one row group in memory at a time."""
     log = root / "_delta_log"
     (log / "_sidecars").mkdir(parents=True)
     count = max(2, -(-table.size // table.sidecar_rows))
@@ -115,14 +115,14 @@ def build(root: Path, table: PlanTable) -> None:
     for number in range(count):
         name = f"{text_uuid(f'{table.size} {number}')}.parquet"
         numbers = np.arange(table.size)
-        spread = numbers[numbers // REGIONS % count == number]  # of all regions and ids
+        spread = numbers[numbers // REGIONS % count == number]  # all regions and ids
         _write_sidecar(log / "_sidecars" / name, spread, table.form)
         size = (log / "_sidecars" / name).stat().st_size
         sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
     small = {name: pa.array([body], ROWS.field(name).type) for name, body in table.small_actions.rows()}
-    none = _rows(np.arange(0), table.form).slice(0, 0)  # delta-spark learns the columns of the sidecars here
+    none = _rows(np.arange(0), table.form).slice(0, 0)  # delta-spark takes the columns of the sidecars from here
     rows = [version, *(pa.table({name: array}) for name, array in small.items()), manifest, none]
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(str(table.size))}.parquet"
     pq.write_table(pa.concat_tables(rows, promote_options="default"), log / name)
@@ -142,7 +142,7 @@ def _write_sidecar(path: Path, numbers: Any, form: str) -> None:
 
 
 def _rows(live: Any, form: str) -> pa.Table:
-    """Add actions, and after them a twentieth as many tombstones."""
+    """Add actions, followed by a twentieth as many tombstones."""
     added, kind = livefiles.adds(live), ROWS.field("add").type
     if form != "text":
         parsed = {"stats_parsed": _parsed(live), "partitionValues_parsed": _parsed_values(live)}
@@ -220,13 +220,13 @@ def _marked(line: str, number: int) -> str:
 
 
 def plan(system: str, path: str, low: int, high: int) -> Callable[[], Any]:
-    """The plan, ready to run: from opening the table to the files of a region that may hold ids from ``low`` on and
-    below ``high``."""
+    """The plan, ready to run: open the table and list the files of a region that may hold ids from ``low`` up to, but
+    not including, ``high``."""
     if system == "deltalake":
         import deltalake
 
         def theirs() -> Any:
-            """It lists files by partition only; statistics are filtered by pyarrow."""
+            """deltalake lists files by partition only; pyarrow filters by statistics."""
             actions = pa.table(deltalake.DeltaTable(path).get_add_actions(flatten=True))
             in_region = pc.field("partition.region") == _REGION
             return actions.filter(in_region & (pc.field("max.id") >= low) & (pc.field("min.id") < high))
@@ -255,14 +255,14 @@ def _child(system: str, path: str, low: str, high: str) -> None:
 
 
 def _peak_mib() -> float:
-    """The most memory of this process so far; nan where it is not Linux that tells."""
+    """The peak memory of this process so far; nan if the system is not Linux."""
     status = Path(f"/proc/{os.getpid()}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))
 
 
 def measure(system: str, path: Path, table: PlanTable, condition: str) -> dict[str, Any]:
-    """One plan in a process of its own. Raises AssertionError where it has not the right files."""
+    """One plan in a separate process. Raises AssertionError if it does not find the right files."""
     bounds = map(str, table.ids(condition))
     command = [sys.executable, "-m", "tests.benchmarks.planning", "--child", system, str(path), *bounds]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -295,8 +295,8 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=["deltalog"])
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="3,000 files once, by all: a check, not figures")
-    parser.add_argument("--directory", default=None, help="where tables are made, and used again if they are there")
+    parser.add_argument("--quick", action="store_true", help="3,000 files once, with all systems: a check, not figures")
+    parser.add_argument("--directory", default=None, help="where tables are generated, and reused if they exist")
     parser.add_argument("--child", nargs=4)
     chosen = parser.parse_args()
     if chosen.child:

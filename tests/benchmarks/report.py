@@ -1,4 +1,4 @@
-"""From the runs to figures: medians, ratios, facts, and the reach with met or not met."""
+"""From the runs to figures: medians, ratios, facts, and the goals, met or not met."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PHASES = ("first", "warm")
 
 @dataclass(frozen=True)
 class Row:
-    """One system in one measurement. Times in seconds, medians over processes (warm: of their medians)."""
+    """One system in one measurement. Times in seconds: medians over processes (warm: of the processes' medians)."""
 
     key: str
     title: str
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """A stated goal. ``met`` is None where it was not measured."""
+    """A stated goal. ``met`` is None if it was not measured."""
 
     goal: str
     found: str
@@ -87,7 +87,7 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
 
 
 def is_right(got: Any, right: Any) -> bool:
-    """Whether an answer agrees with the right one in all that it tells."""
+    """Whether an answer agrees with the right one in all its fields."""
     if not isinstance(got, dict):
         return bool(got == right)
     return bool(got) and all(name in right and right[name] == value for name, value in got.items())
@@ -117,7 +117,7 @@ def _time(row: Row, phase: str) -> float:
 
 
 def reach(plan: Sequence[Measurement], found: Sequence[Row], quick: bool) -> list[Reach]:
-    """The goals, judged by these rows; those on time are not judged by a quick run's small tables."""
+    """The goals, judged by these rows; goals on time are not judged by a quick run's small tables."""
     goals = _goals(plan, found)
     return [replace(goal, met=None) if quick and goal.timed else goal for goal in goals]
 
@@ -156,7 +156,7 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
     return goals
 
 
-# The first pattern that fits a key: how many times faster than the best peer.
+# The first pattern that matches a key: how many times faster than the best peer.
 _FASTER = (
     ("appends:*", 5.0),
     ("writers:*", 5.0),
@@ -248,7 +248,7 @@ def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
 
 
 def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
-    """How many times as long a system takes for twice the size, over all doublings of ``keys``."""
+    """The ratio of times for twice the size, averaged over all doublings of ``keys``."""
     ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
     if None in ends or len(keys) < 2:
         return None
@@ -257,7 +257,7 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 
 def most_reads(commits: int) -> int:
-    """Of commits, to find one by its time: 8 a round, each of which leaves a fifth at most."""
+    """The maximum of commits read to find one by its time: 8 a round, each of which leaves at most a fifth."""
     return 8 * math.ceil(math.log(commits, 5))
 
 
@@ -281,7 +281,7 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     ]
 
 
-# What an append on a warm handle may ask of a store over a network. Of the PUTs one is the .crc.
+# The requests that an append on a warm handle may send to a remote store. One of the PUTs is the .crc.
 _APPEND_REQUESTS = {
     "append": {"data PUT": 1, "PUT": 2},
     "append after a lost race": {"data PUT": 1, "PUT": 3, "GET commit": 1},
@@ -306,7 +306,7 @@ def _right(figures: Figures, key: str) -> Reach:
 
 
 def to_json(plan: Sequence[Measurement], results: Results, quick: bool) -> dict[str, Any]:
-    """Everything, raw runs included."""
+    """Everything, including raw runs."""
     found = rows(plan, results)
     return {
         "quick": quick,
@@ -381,7 +381,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
 
 
 def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Of all processes' runs the medians; of the longest commit the longest."""
+    """Medians over the runs of all processes; the maximum for the longest commit."""
     chosen = {m.key: m for m in plan if m.call in ("appends", "writers")}
     table: list[tuple[str, ...]] = []
     for row in (row for row in found if row.key in chosen):
@@ -403,7 +403,7 @@ _ENDS = ("slowest", "fastest")
 
 
 def markdown(plan: Sequence[Measurement], found: Sequence[Row]) -> str:
-    """A table for docs/benchmarks.md: deltalog's times, and how many times as long the others take (first / warm)."""
+    """A table for docs/benchmarks.md: deltalog's times, and those of the others as multiples (first / warm)."""
     figures = Figures(found)
     others = (*PEERS, FLOOR)
     lines = [

@@ -1,10 +1,11 @@
-"""Merges, updates and deletes beside deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats N]``.
+"""Merges, updates and deletes compared with deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats
+N]``.
 
-Each operation runs in processes of its own on fresh copies of a table of ten partitions: in one it is the first call,
-in another it follows the same operation on a small table, so that what a system loads when it is first used (our SQL
-parser; deltalake's comes with its import) is loaded. Printed are the time of the call, that of the first call with the
-import of the package and the opening of the table, the peak memory of the first call above that of the process before
-it, and the number and the sums of the rows after it; the two systems must agree on these.
+Each operation runs in separate processes on fresh copies of a table of ten partitions: in one it is the first call, in
+another it follows the same operation on a small table, so that code loaded on first use is loaded (our SQL parser;
+deltalake's comes with its import). Printed are the time of the call, the time of the first call including the import of
+the package and the opening of the table, the peak memory of the first call above that of the process before it, and the
+number and sums of the rows after it, on which the two systems must agree.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
 FLOOR = "floor"  # pyarrow alone: the files of a merge read, and their rows written again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
 FIGURES = ("seconds", "cpu_seconds", "first_seconds", "peak_mib")
-_SMALL = 1000  # rows of the table of the call before
+_SMALL = 1000  # rows of the table of the previous call
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
-    """Rows with these numbers; the partition is the tenth of a thousand that the number lies in."""
+    """Rows with these numbers; the partition is the tenth of a thousand in which the number lies."""
     ids = pa.array(numbers, pa.int64())
     hundreds = pc.divide(pc.subtract(ids, pc.multiply(pc.divide(ids, 1000), 1000)), 1000 // PARTITIONS)
     columns = [ids, hundreds.cast(pa.string()), pc.add(ids.cast(pa.float64()), add)]
@@ -59,10 +60,10 @@ def build(path: Path, rows: int, vectors: bool) -> None:
 
 
 def source(operation: str, rows: int) -> pa.Table:
-    """Rows for 1 % of the table, of which one in ten is new."""
+    """Source rows for 1 % of the table; one in ten is new."""
     wanted = rows // 100
     old, new = wanted - wanted // 10, wanted // 10
-    if operation == "merge one partition":  # the third: 200 … 299 of each thousand
+    if operation == "merge one partition":  # the third tenth: 200 … 299 of each thousand
         at = [1000 * (n // 100) + 200 + n % 100 for n in range(rows // PARTITIONS)]
         chosen = at[:: max(1, len(at) // old)][:old]
         return _rows(chosen + [rows // 1000 * 1000 + 1000 * (1 + n // 100) + 200 + n % 100 for n in range(new)], 0.5)
@@ -70,7 +71,7 @@ def source(operation: str, rows: int) -> pa.Table:
     return _rows(chosen + list(range(rows, rows + new)), 0.5)
 
 
-def on(operation: str) -> str:
+def join_on(operation: str) -> str:
     extra = " AND target.p = source.p AND target.p = '2'" if operation == "merge one partition" else ""
     return f"target.id = source.id{extra}"
 
@@ -88,12 +89,12 @@ def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[]
         import deltalake
 
         table: Any = deltalake.DeltaTable(path)
-        merge: Any = lambda: table.merge(given, on(operation), source_alias="source", target_alias="target")  # noqa: E731
+        merge: Any = lambda: table.merge(given, join_on(operation), source_alias="source", target_alias="target")  # noqa: E731
     else:
         from deltalog import DeltaTable
 
         table = DeltaTable.open(path)
-        merge = lambda: table.merge(given, on(operation))  # noqa: E731
+        merge = lambda: table.merge(given, join_on(operation))  # noqa: E731
     if operation == "update":
         if system == "deltalake":
             return lambda: table.update(updates={"v": "v + 0.5"}, predicate=condition())
@@ -104,7 +105,7 @@ def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[]
 
 
 def copied_by_pyarrow(parts: list[Path]) -> None:
-    """The rows of each partition in one new file, by two threads."""
+    """Write the rows of each partition to one new file, with two threads."""
 
     def copy(part: Path) -> None:
         files = [pq.ParquetFile(each, pre_buffer=True) for each in part.glob("*.parquet")]
@@ -123,7 +124,7 @@ def _resident_mib() -> float:
 
 
 class Peak:
-    """The most memory that the process has resident, looked at each 5 ms."""
+    """The peak resident memory of the process, sampled every 5 ms."""
 
     def __enter__(self) -> Peak:
         self.before_mib = self.most_mib = _resident_mib()
@@ -142,7 +143,7 @@ class Peak:
 
 
 def _child(system: str, operation: str, path: str, rows: int, small: str | None) -> None:
-    """One run. ``small``: the table of the call before, where there is one."""
+    """One run. ``small``: the table of a preceding call, if there is one."""
     given = {
         at: source(operation, number) if "merge" in operation else SCHEMA.empty_table()
         for at, number in ((path, rows), (small, _SMALL))
@@ -175,8 +176,8 @@ def answer(path: str) -> list[float]:
 
 
 def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any]:
-    """Two runs, each in a process of its own on a copy of the table: the first call of a process, and one that follows
-    another. Times and memory, and what the table then has."""
+    """Two runs, each in a separate process on a copy of the table: the first call of a process, and one that follows
+    another. Returns times, memory, and the resulting rows."""
     first, later = (_run(system, operation, path, rows, after_another) for after_another in (False, True))
     assert first["answer"] == later["answer"], (system, operation)
     return {**later, "first_seconds": first["with_import_seconds"], "peak_mib": first["peak_mib"]}
@@ -205,14 +206,14 @@ def _run(system: str, operation: str, path: Path, rows: int, after_another: bool
 
 
 def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = OPERATIONS) -> Iterator[dict[str, Any]]:
-    """The medians of each operation and system. Raises AssertionError where the systems disagree on the rows."""
+    """The medians of each operation and system. Raises AssertionError if the systems disagree on the rows."""
     for vectors in (False, True):
         build(place / f"vectors-{vectors}", rows, vectors)
         build(place / f"small vectors-{vectors}", _SMALL, vectors)
     for operation in operations:
         systems = (*SYSTEMS, FLOOR) if "merge" in operation else SYSTEMS
         runs: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
-        for _ in range(repeats):  # in turn, so that what else the machine does meets all of them
+        for _ in range(repeats):  # in turn, so that other load on the machine affects all of them
             for system in systems:
                 path = place / f"vectors-{system.endswith('vectors')}"
                 runs[system].append(measure(system, operation, path, rows))
@@ -229,7 +230,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="100,000 rows once: a check, not figures")
     parser.add_argument("--directory", default=None)
-    parser.add_argument("--operation", choices=OPERATIONS, action="append", help="one of them; may be repeated")
+    parser.add_argument("--operation", choices=OPERATIONS, action="append", help="run only this one; may be repeated")
     parser.add_argument("--child", nargs=3)
     parser.add_argument("--after", metavar="TABLE")
     chosen = parser.parse_args()

@@ -25,16 +25,16 @@ PACKAGES = {"deltalog": "deltalog", "deltalake": "deltalake", "delta-spark": "de
 
 @dataclass
 class Effort:
-    """How often: processes for each measurement and system, repeats in each process after its first call."""
+    """Repetitions: processes for each measurement and system, repeats in each process after its first call."""
 
     processes: int = 5
     repeats: int = 4
     commit_repeats: int = 20
     jvm_processes: int = 1
     jvm_repeats: int = 3
-    run_repeats: int = 2  # of measurements that are runs of many commits
-    jvm_share: int = 10  # of the commits of such a run, a JVM gets one in so many
-    budget_s: float = 20.0  # no repeat begins in a process after this; three that take as long are enough
+    run_repeats: int = 2  # for measurements that are runs of many commits
+    jvm_share: int = 10  # of the commits of such a run, a JVM makes one in so many
+    budget_s: float = 20.0  # no repeat begins after this; three repeats that take as long suffice
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
         if system == "delta-spark":
@@ -44,7 +44,7 @@ class Effort:
         return self.processes, self.commit_repeats if measurement.writes else self.repeats
 
     def amount(self, system: str, measurement: Measurement) -> int:
-        """Of the commits, or of the actions, of one run."""
+        """The number of commits, or of actions, of one run."""
         if system == "delta-spark" and measurement.call in ("appends", "writers"):
             return max(measurement.amount // self.jvm_share, measurement.writers)
         return measurement.amount
@@ -52,7 +52,7 @@ class Effort:
 
 @dataclass
 class Results:
-    """What the processes answered: ``runs[measurement key][system]``, in the order they ran."""
+    """The processes' answers: ``runs[measurement key][system]``, in the order they ran."""
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Results:
 
 
 def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, tables: Path) -> Results:
-    """Measure everything. A process that fails is told in ``failures`` and leaves the rest going."""
+    """Measure everything. A failed process is recorded in ``failures``, and the others continue."""
     results = Results(machine=machine(peers))
     tables.mkdir(parents=True, exist_ok=True)
     systems = [OURS, *(p for p in peers if p != OURS), FLOOR]
@@ -68,10 +68,10 @@ def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, table
     for name in needed:
         say(f"table {name}: {TABLES[name].description}")
         obtain(name, tables)
-    # Commits at several lengths are compared with one another too, so these take turns as well.
+    # Commits at several lengths are also compared with one another, so they take turns as well.
     groups = [list(g) for _, g in itertools.groupby(plan, key=lambda m: m.call if m.writes else m.key)]
-    # What a measurement wrote stays until the end: ext4 gives no inode out again within five seconds, and a file made
-    # soon after many were deleted takes half a millisecond longer for it.
+    # What a measurement wrote stays until the end: ext4 does not reuse an inode within five seconds, and creating a
+    # file soon after many deletions takes half a millisecond longer for that reason.
     with tempfile.TemporaryDirectory(prefix="used-", dir=tables) as used:
         for number, group in enumerate(groups, 1):
             say(f"[{number}/{len(groups)}] {group[0].title}{' and more' if len(group) > 1 else ''}")
@@ -158,7 +158,7 @@ def _process(
 
 
 def machine(peers: Sequence[str]) -> dict[str, Any]:
-    """What figures depend on."""
+    """The properties of the machine that figures depend on."""
     versions = {"python": platform.python_version()}
     for name in ("deltalog", "pyarrow", *(p for p in peers if p != OURS), "pyspark"):
         if name == "pyspark" and "delta-spark" not in peers:

@@ -1,5 +1,5 @@
-"""Spark sessions of the benchmarks. Those of the tests are for short work: without the JVM's second compiler, and with
-one task where delta-spark reads a log. Here both are as in production, for two cores."""
+"""Spark sessions of the benchmarks. The sessions of the tests are for short work: without the JVM's second compiler,
+and with one task when delta-spark reads a log. Here both are as in production, for two cores."""
 
 from __future__ import annotations
 

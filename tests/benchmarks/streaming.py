@@ -1,7 +1,7 @@
-"""``python -m tests.benchmarks.streaming SIZE_MIB``: one version of so many MiB, streamed to a disk in bounded memory.
+"""``python -m tests.benchmarks.streaming SIZE_MIB``: streams one version of so many MiB to a disk in bounded memory.
 
 Prints JSON: seconds, and the peak of resident memory before and after. ``10240`` is the 10 GiB of the write contract;
-the tests run it with less. Each run is a process of its own, since a peak never falls.
+the tests use less. Each run is a separate process, since a peak never falls.
 """
 
 from __future__ import annotations
@@ -56,15 +56,13 @@ VERBS = {"bytes": stream_bytes, "records": stream_records}
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.streaming", description=__doc__)
-    parser.add_argument("size_mib", type=int, help="how much is streamed; 10240 is 10 GiB")
+    parser.add_argument("size_mib", type=int, help="the size to stream; 10240 is 10 GiB")
     parser.add_argument("--of", choices=sorted(VERBS), default="bytes", help="default: %(default)s")
-    parser.add_argument(
-        "--below", type=Path, help="the directory to write below (default: the one for temporary files)"
-    )
+    parser.add_argument("--below", type=Path, help="the directory to write in (default: the one for temporary files)")
     chosen = parser.parse_args(arguments)
     root = tempfile.mkdtemp(dir=chosen.below)
     try:
-        VERBS[chosen.of](f"{root}/first", 1)  # what is imported and set up once
+        VERBS[chosen.of](f"{root}/first", 1)  # one-time imports and setup
         before, begin = peak_mib(), time.perf_counter()
         snapshot = VERBS[chosen.of](f"{root}/table", chosen.size_mib)
         seconds = time.perf_counter() - begin

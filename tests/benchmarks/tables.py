@@ -1,8 +1,8 @@
-"""The tables that are measured: synthetic logs, the same on every machine, written without a commit protocol.
+"""The measured tables: synthetic logs, the same on every machine, written without a commit protocol.
 
-Only the logs exist: no data file is there, and none is read by what is measured. What is in them follows what
-delta-spark writes: a line of commitInfo and a line of add in each commit, statistics of eight columns, a
-``.crc`` for each version, checkpoints compressed with snappy and rows of different actions mixed.
+Only the logs exist: there are no data files, and the measured calls read none. The content follows what delta-spark
+writes: a line of commitInfo and a line of add in each commit, statistics of eight columns, a ``.crc`` for each version,
+checkpoints compressed with snappy, with the rows of different actions mixed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SmallActions, text_uuid, to_json
 from tests.benchmarks.livefiles import ADDS, FilesTable
 
-GENERATOR = 5  # part of the cache's directory name: raise it when what is written changes
+GENERATOR = 5  # part of the cache's directory name: increase it when the generated tables change
 DAY_MS = 86_400_000
 COLUMNS = (
     ("id", "long"),
@@ -38,17 +38,16 @@ COLUMNS = (
 )
 NEW_COLUMNS = (("id", "long"), ("name", "string"), ("amount", "double"))
 BATCH_ROWS = 100
-_LINKS = 50_000  # names of one file; ext4 allows 65,000
+_LINKS = 50_000  # hard links to one file; ext4 allows 65,000
 
 
 @dataclass(frozen=True)
 class LogTable:
     """A log with a commit for each file.
 
-    ``file_times``: ``true`` gives each commit file its commit's time as modification time; ``copied`` gives
-    the times of a copy made after the last commit, one file every millisecond, as ``cp -r`` would leave them.
-    ``checkpoints``: whether there are any (each n/10 versions, before each version that is asked for, and near
-    the end).
+    ``file_times``: ``true`` gives each commit file its commit's time as modification time; ``copied`` gives the times
+    of a copy made after the last commit, one file every millisecond, as ``cp -r`` would leave them. ``checkpoints``:
+    whether there are any (every n/10 versions, before each requested version, and near the end).
     """
 
     name: str
@@ -68,7 +67,7 @@ class LogTable:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the table is to be made anew."""
+        """A key that changes if the table must be generated again."""
         return json.dumps(asdict(self))
 
     @property
@@ -79,18 +78,19 @@ class LogTable:
         _write_log(self, root / "_delta_log")
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """What a call is asked, and the right answer: as much of it as the call tells."""
+        """The arguments of a call, and the part of the right answer that the call returns."""
         if call == "history":
             return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
         asked = []
         for instant in instants(self.size) if call in ("resolve", "version_at", "travel") else ():
             version, at_ms = instant["version"], instant["timestamp_ms"]
-            # Each version adds one file, so the number of files tells the version.
+            # Each version adds one file, so the number of files identifies the version.
             asked.append({"ask": [at_ms], "right": {"files": version + 1} if call == "travel" else version})
         return asked
 
     def checkpoint_versions(self) -> list[int]:
-        """Ascending. The versions asked for find one where delta.checkpointInterval = 10 would have put it."""
+        """Ascending. Before each requested version there is one where delta.checkpointInterval = 10 would have put
+        it."""
         if not self.checkpoints:
             return []
         regular = range(self.size // 10, self.size, max(self.size // 10, 10))
@@ -100,8 +100,8 @@ class LogTable:
 
 @dataclass(frozen=True)
 class LongLog:
-    """A log of so many commits that it is written as briefly as can be: adds with the statistics of one column, and
-    one ``.crc`` for many versions, by hard links; that of the last version is its own."""
+    """A log of so many commits that it is written as compactly as possible: adds with the statistics of one column, and
+    one ``.crc`` for many versions, by hard links; the last version has its own."""
 
     name: str
     size: int
@@ -113,7 +113,7 @@ class LongLog:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the table is to be made anew."""
+        """A key that changes if the table must be generated again."""
         return json.dumps(asdict(self))
 
     def write(self, root: Path) -> None:
@@ -133,13 +133,13 @@ class LongLog:
             os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """What a call is asked, and the right answer."""
+        """The arguments of a call, and the right answer."""
         return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 
 @dataclass(frozen=True)
 class NewTable:
-    """Version 0 and nothing else: three columns, no partitions, no rows."""
+    """Only version 0: three columns, no partitions, no rows."""
 
     name: str
     ict: bool = True
@@ -153,7 +153,7 @@ class NewTable:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the table is to be made anew."""
+        """A key that changes if the table must be generated again."""
         return json.dumps(asdict(self))
 
     def write(self, root: Path) -> None:
@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """None: what is written to it is judged by the log."""
+        """None: writes are judged by the log."""
         return []
 
 
@@ -218,7 +218,7 @@ TABLES: dict[str, LogTable | LongLog | FilesTable | NewTable] = {
 
 
 def obtain(name: str, directory: Path) -> Path:
-    """The root of a generated table, made on first use. A half-made one is made again."""
+    """The root of a generated table, created on first use. An incomplete one is generated again."""
     table = TABLES[name]
     root = directory / f"v{GENERATOR}" / name
     done = root.parent / f"{name}.json"
@@ -234,7 +234,7 @@ def obtain(name: str, directory: Path) -> Path:
 
 
 def restore(root: Path, size: int, used: Path) -> None:
-    """Move what a measurement has committed to a log of ``size`` versions, and its data files, to ``used``."""
+    """Move the commits that a measurement added to a log of ``size`` versions, and its data files, to ``used``."""
     log, aside = root / "_delta_log", Path(tempfile.mkdtemp(dir=used))
     for directory in root.glob("date=*"):
         directory.rename(aside / directory.name)
@@ -254,9 +254,9 @@ def restore(root: Path, size: int, used: Path) -> None:
 
 
 def commit_times(count: int) -> list[int]:
-    """The commit times of versions 0 to count - 1: increasing, by gaps from 1 ms to some hours."""
+    """The commit times of versions 0 to count - 1: increasing, in steps from 1 ms to some hours."""
     chance = random.Random(20240101)
-    scale = min(1.0, 20_000 / count)  # all of it lies in the past
+    scale = min(1.0, 20_000 / count)  # all of them in the past
     times, at_ms = [], BEGIN_MS
     for _ in range(count):
         times.append(at_ms)
@@ -267,7 +267,7 @@ def commit_times(count: int) -> list[int]:
 
 
 def instants(size: int) -> list[dict[str, int]]:
-    """Points in time and the version that is right for each: a commit's own time, or 1 ms before the next."""
+    """Timestamps and the right version for each: a commit's own time, or 1 ms before the next."""
     times = commit_times(size)
     asked = []
     for number, share in enumerate((0.5, 0.31, 0.77, 0.96)):
@@ -322,7 +322,7 @@ def add_body(number: int, at_ms: int) -> dict[str, Any]:
 
 
 def arrow_schema() -> pa.Schema:
-    """The columns for writers that want to be told them."""
+    """The columns, for writers that need a schema."""
     types = {
         "long": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "string": pa.string(), "double": pa.float64(),
         "integer": pa.int32(), "date": pa.date32(),
@@ -373,7 +373,7 @@ def _write_log(table: LogTable, log: Path) -> None:
 
 
 def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[dict[str, Any]], hint: bool) -> None:
-    """One Parquet file, its rows in an order that has nothing to do with the actions, as Spark leaves them."""
+    """One Parquet file, with its rows in an order unrelated to the actions, as Spark leaves them."""
     rows = [{**add, "dataChange": False, "partitionValues": list(add["partitionValues"].items())} for add in adds]
     actions = [*table.small_actions.rows(), *(("add", row) for row in rows)]
     random.Random(version).shuffle(actions)
@@ -392,5 +392,5 @@ def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[d
 
 
 def new_add(number: int) -> dict[str, Any]:
-    """The add action of the ``number``-th measured commit; no table has it already."""
+    """The add action of the ``number``-th measured commit; no table contains it yet."""
     return add_body(50_000_000 + number, BEGIN_MS)

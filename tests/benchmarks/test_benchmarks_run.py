@@ -21,10 +21,10 @@ from tests.benchmarks.tables import TABLES, LogTable, commit_times, instants, ob
 pytestmark = pytest.mark.timeout(300)
 
 
-# The parameter is there for its mark: what asks for this takes a minute and a half, and goes with --long.
+# The parameter only carries the mark: tests that use it take a minute and a half, and run with --long.
 @pytest.fixture(scope="module", params=[pytest.param("quick", marks=pytest.mark.long)])
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The JSON of a quick run without delta-spark, with what it printed and how it ended."""
+    """The JSON of a quick run without delta-spark, with its output and exit status."""
     scratch = tmp_path_factory.mktemp("benchmarks")
     out = scratch / "out.json"
     command = [sys.executable, "-m", "tests.benchmarks", "--quick", "--peers", "deltalog,deltalake"]
@@ -66,7 +66,7 @@ def test_a_copied_log_shows_who_goes_by_file_times(outcome: dict[str, Any]) -> N
     (key,) = (m.key for m in plan(quick=True) if m.key.endswith("-copied"))
     theirs = rows_of(outcome, "deltalake")
     assert theirs[key]["wrong"] == theirs[key]["asked"] > 0
-    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # all else agrees with the generator
+    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # the other fields agree with the generator
 
 
 def test_resolving_reads_within_the_bound_without_a_listing(outcome: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ def test_a_table_of_files_holds_what_it_says(layout: str, tmp_path: Path) -> Non
     records = [json.loads(text)["numRecords"] for text in files["stats"].to_pylist()]
     found = {"files": files.num_rows, "bytes": sum(files["size"].to_pylist()), "records": sum(records)}
     assert found == table.totals() and len(set(files["path"].to_pylist())) == 500
-    assert (snapshot.num_files, snapshot.size_bytes) == (found["files"], found["bytes"])  # what the .crc says
+    assert (snapshot.num_files, snapshot.size_bytes) == (found["files"], found["bytes"])  # according to the .crc
     assert snapshot.version == table.last_version == (9 if layout == "commits" else 10 + TAIL)
     (prune,) = table.questions("prune")
     low, high = prune["ask"]

@@ -1,4 +1,4 @@
-"""The benchmark of the check runs, on small tables, and its tables are healthy."""
+"""The benchmark of the check runs on small tables, and its tables are healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of optimizations runs on small tables, and the systems make the same rows."""
+"""The benchmark of optimizations runs on small tables, and the systems produce the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of planning runs on small tables, and the systems find the files that are right by arithmetic."""
+"""The benchmark of planning runs on small tables, and the systems find the files that arithmetic predicts."""
 
 from __future__ import annotations
 

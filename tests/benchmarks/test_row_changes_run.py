@@ -1,4 +1,4 @@
-"""The benchmark of merges, updates and deletes runs on a small table, and both systems make the same rows."""
+"""The benchmark of merges, updates and deletes runs on a small table, and both systems produce the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick run of the transaction benchmark: what it commits is there, and costs the calls that the docs say."""
+"""The quick run of the transaction benchmark: its commits exist, and cost the calls that the docs state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.transactions``: transactions over several tables; see docs/benchmarks.md.
 
-What is compared takes turns, and everything is on one disk (``--below``). What came out is compared with what was
-written; the exit code is 1 when that is wrong, and never depends on a time. ``--dynamodb`` measures with a coordinator
-in an emulator of DynamoDB in place of SQLite: its numbers of calls mean something, its times are those of an emulator.
+Compared calls take turns, and everything is on one disk (``--below``). The result is compared with what was written;
+the exit code is 1 if it is wrong, and never depends on a time. ``--dynamodb`` measures with a coordinator in an
+emulator of DynamoDB instead of SQLite: the numbers of calls are meaningful, the times are those of an emulator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltalog.testing.coordinators import WrappedCoordinator
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 ROWS = pa.table({"id": list(range(100)), "value": [1.0] * 100}, schema=SCHEMA)
-# So that a commit is measured, and not the checkpoint of every tenth one.
+# Commits are measured without the checkpoint that every tenth one would write.
 PROPERTIES = {"delta.checkpointInterval": "1000000"}
 ICT = {"delta.enableInCommitTimestamps": "true"}
 TABLES = (1, 2, 10)
@@ -55,7 +55,7 @@ QUICK = Effort(rounds=3, each_process=3, unpublished=30, processes=2)
 
 @dataclass
 class Row:
-    """A measured thing. ``ms``: the median of one; ``calls`` and ``fsyncs`` those of one (None: not counted)."""
+    """One figure. ``ms``: the median of one operation; ``calls``, ``fsyncs``: for one operation (None: not counted)."""
 
     title: str
     ms: float
@@ -97,7 +97,7 @@ class Catalog:
         self.appended: collections.Counter[str] = collections.Counter()
 
     def tables(self, count: int) -> list[str]:
-        """Names of new tables."""
+        """Create new tables. Returns their names."""
         names = [f"b.{uuid.uuid4().hex}" for _ in range(count)]
         for name in names:
             self.manager.create_table(name, str(self.root / name), SCHEMA, properties=PROPERTIES)
@@ -111,7 +111,7 @@ class Catalog:
         self.appended.update(names)
 
     def check(self, report: Report) -> None:
-        """Every commit is there once, and nothing waits to be published."""
+        """Check that every commit exists once, and that none waits to be published."""
         for name, count in self.appended.items():
             table = self.manager.table(name)
             report.check(f"files of {name}", table.snapshot().num_files, count)
@@ -121,7 +121,7 @@ class Catalog:
 
 @contextlib.contextmanager
 def counted_fsyncs() -> Iterator[collections.Counter[str]]:
-    """fsyncs of data and log files; SQLite makes its own."""
+    """fsyncs of data and log files; SQLite calls fsync by itself."""
     counts: collections.Counter[str] = collections.Counter()
     real = os.fsync
 
@@ -137,7 +137,7 @@ def counted_fsyncs() -> Iterator[collections.Counter[str]]:
 
 
 def one_writer(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """A commit of its own to one table, without and with the catalog, and transactions, in turns."""
+    """Separate commits to one table, without and with the catalog, and transactions, in turns."""
     plain = deltalog.DeltaTable.create(catalog.root / "plain", SCHEMA, properties={**PROPERTIES, **ICT})
     (single,) = catalog.tables(1)
     managed = catalog.manager.table(single)
@@ -174,7 +174,7 @@ def row(title: str, seconds: Sequence[float], **counted: int) -> Row:
 
 
 def many_writers(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Processes that commit transactions over two tables each: of their own, and all over the same."""
+    """Processes that commit transactions over two tables each: first over separate tables, then all over the same."""
     count, shared = effort.processes, catalog.tables(2)
     for title, groups in (
         (f"{count} processes, 2 tables each", [catalog.tables(2) for _ in range(count)]),
@@ -246,7 +246,7 @@ def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
 
 
 def ratify_only(catalog: Catalog, name: str, count: int) -> None:
-    """What writers leave that die before they publish."""
+    """The state left by writers that die before they publish."""
     (record,) = (each for each in catalog.manager.list_tables() if each.name == name)
     base_ms = catalog.manager.table(name).snapshot().timestamp_ms
     commits = []
@@ -263,7 +263,7 @@ def ratify_only(catalog: Catalog, name: str, count: int) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
         commits.append(RatifiedCommit(version, file, ict_ms, len(data), txn_id))
-    at_once = 50  # of a proposal, since DynamoDB takes no more than 100 changes at a time
+    at_once = 50  # in a proposal, since DynamoDB accepts at most 100 changes at a time
     for start in range(0, count, at_once):
         proposal = Proposal({record.table_id: tuple(commits[start : start + at_once])})
         assert catalog.coordinator.ratify(proposal) is Ratification.RATIFIED
@@ -299,9 +299,9 @@ def emulated() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.transactions", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few of each: checks, not figures")
-    parser.add_argument("--dynamodb", action="store_true", help="with an emulator of DynamoDB in place of SQLite")
-    parser.add_argument("--below", type=Path, help="the directory to work below (default: that for temporary files)")
+    parser.add_argument("--quick", action="store_true", help="a few operations of each kind: checks, not figures")
+    parser.add_argument("--dynamodb", action="store_true", help="use an emulator of DynamoDB instead of SQLite")
+    parser.add_argument("--below", type=Path, help="the directory to work in (default: the one for temporary files)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(dir=chosen.below))

@@ -1,10 +1,10 @@
-"""Vacuum beside deltalake and delta-spark: ``python -m tests.benchmarks.vacuuming [--files N] [--quick]``.
+"""Vacuum compared with deltalake and delta-spark: ``python -m tests.benchmarks.vacuuming [--files N] [--quick]``.
 
-A table of so many empty files in 100 partitions, of which a tenth was removed before the retention, and a tenth is
-named by no version. A dry run, and one that deletes, run in a process of their own, with the table opened. Their time,
-their CPU time and their peak memory above that of the process before them are printed. The systems must name, and
-delete, the same number of files. On Spark (``local[2]``), in sessions that have read the table's log, the CPU time is
-that of the JVM too, the memory of which is not measured; delta-spark deletes by tasks, which is not its default.
+A table of so many empty files in 100 partitions, a tenth of them removed before the retention, and a tenth named by no
+version. A dry run and a deleting run are made in separate processes, with the table opened. Their wall time, their CPU
+time and their peak memory above that of the process before them are printed. The systems must name, and delete, the
+same number of files. On Spark (``local[2]``), in sessions that have read the table's log, the CPU time includes the
+JVM, whose memory is not measured; delta-spark deletes by tasks, which is not its default.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _paths(kind: int, count: int) -> Iterator[str]:
 
 
 def counts(files: int) -> dict[int, int]:
-    """The number of files of each kind: live ones, removed ones, and those that no version names."""
+    """The number of files of each kind: live, removed, and named by no version."""
     return {0: files - 2 * (files // 10), 1: files // 10, 2: files // 10}
 
 
@@ -102,8 +102,8 @@ def _make(path: Path, names: Iterable[str]) -> None:
         os.utime(path / name, (old, old))
 
 
-def _again(path: Path, files: int) -> None:
-    """The table as it was before a deletion."""
+def _restore_table(path: Path, files: int) -> None:
+    """Bring the table back to its state before a deletion."""
     for commit in sorted((path / "_delta_log").iterdir()):
         if commit.name[:20].isdigit() and int(commit.name[:20]) > 2:
             commit.unlink()
@@ -144,7 +144,7 @@ def _call_on_spark(system: str, dry: bool, path: str) -> Callable[[], Any]:
 
 
 def tree_cpu_seconds() -> float:
-    """CPU time of this process and of all below it, those that have ended included."""
+    """CPU time of this process and of all its descendants, including those that have ended."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for entry in os.listdir("/proc"):
@@ -182,7 +182,7 @@ def _child(system: str, mode: str, path: str) -> None:
 
 
 def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
-    """One run in a process of its own. Raises AssertionError where other files are there afterwards."""
+    """One run in a separate process. Raises AssertionError if other files are left afterwards."""
     command = [sys.executable, "-m", "tests.benchmarks.vacuuming", "--child", system, mode, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -194,7 +194,7 @@ def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
         assert result["files"] == held[1] + held[2], (system, mode, result)
     assert left == (files if mode == "dry run" else held[0]), (system, mode, left)
     if mode != "dry run":
-        _again(path, files)
+        _restore_table(path, files)
     return result
 
 

@@ -1,8 +1,8 @@
-"""One measurement of one system in a process of its own: ``python -m tests.benchmarks.worker SPEC.json``.
+"""One measurement of one system in a separate process: ``python -m tests.benchmarks.worker SPEC.json``.
 
-The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON
-file beside it: seconds to import (or start) the system, the first call, the repeats, and what was answered.
-Nothing but the standard library is imported before the clock runs.
+The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON file
+beside it: seconds to import (or start) the system, the first call, the repeats, and the answers. Only the standard
+library is imported before the clock runs.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ Answer = Callable[[], Any]
 
 
 class System(Protocol):
-    """What a measured system can do. A method that is missing is not measured.
+    """What a measured system can do. A missing method is not measured.
 
-    ``open`` gives a handle on the latest version; ``refresh`` brings it up to date, outside the measured time
-    where the system does not do it itself; ``commit`` adds one file. The others open the table themselves:
-    ``resolve`` finds the version that was current at a time (``version_at`` with a handle of ``open_to_travel``),
-    ``travel`` loads its files; ``files`` those of the
-    latest version, ``statistics`` with all their statistics parsed, ``prune`` those that may hold ids of a range;
-    ``protocol`` only protocol and metadata, ``history`` every commit with its time and operation; ``checkpoint`` writes
-    one of the latest version.
+    ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
+    system does not do it itself; ``commit`` adds one file. The others open the table themselves: ``resolve`` finds the
+    version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads its files;
+    ``files`` loads those of the latest version, ``statistics`` with all their statistics parsed, ``prune`` only those
+    that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its time
+    and operation; ``checkpoint`` writes one of the latest version.
 
     ``rows`` are those of tables.small_batch in the system's own form, ``rows_of_log`` of tables.log_batch; ``append``
-    commits them with a text that marks the commit, and raises one of ``gave_up`` when it lost too many races.
-    ``commit_adds`` commits what ``adds`` made of bodies of add actions.
+    commits them with a text that marks the commit, and raises one of ``gave_up`` if it lost too many races.
+    ``commit_adds`` commits what ``adds`` returned for bodies of add actions.
     """
 
     gave_up: tuple[type[Exception], ...]
@@ -133,7 +132,7 @@ class Deltalog:
 
     def statistics(self, root: Any) -> Answer:
         snapshot = self.open(root).snapshot()
-        # Without the JSON text of the statistics, which the peers do not give either.
+        # Without the JSON text of the statistics, which the peers do not return either.
         files = snapshot.files(["path", "partition_values", "size", "modification_time"])
         statistics = snapshot.statistics()
         return lambda: {**_summary(files, "size")(), **_records(statistics, "num_records")}
@@ -159,7 +158,7 @@ class Deltalog:
         return _peak_mib(os.getpid())
 
     def requests(self, spec: dict[str, Any], ask: list[Any]) -> dict[str, dict[str, int]]:
-        """What the store is asked for: by opening the table, and by the call besides; by appends, each by itself."""
+        """The store requests of opening the table, and of the call itself; for appends, of each append."""
         call, root = spec["call"], spec["root"]
         if call == "appends":
             return writing.requests_of_appends(spec)
@@ -183,7 +182,7 @@ class Deltalake:
 
     def __init__(self, call: str) -> None:
         if call == "prune":
-            importlib.import_module("pyarrow.compute")  # what it filters with; in no other call's memory
+            importlib.import_module("pyarrow.compute")  # pyarrow, for its filter; kept out of the memory of other calls
         from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
@@ -197,8 +196,8 @@ class Deltalake:
         return self.table(root)
 
     def refresh(self, handle: Any) -> None:
-        """A handle stays at its version after a commit of its own, and would then check its own commits for
-        conflicts. Not measured."""
+        """A handle stays at its version after its own commit, and would then check its own commits for conflicts. Not
+        measured."""
         handle.update_incremental()
 
     def add(self, body: dict[str, Any]) -> Any:
@@ -252,7 +251,7 @@ class Deltalake:
         return lambda: {**_summary(actions, "size_bytes")(), **_records(actions, "num_records")}
 
     def prune(self, root: str, low: int, high: int) -> Answer:
-        """It lists files by partition only; its statistics are filtered by pyarrow."""
+        """It lists files by partition only; pyarrow filters by statistics."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -279,9 +278,9 @@ class Deltalake:
 
 
 class DeltaSpark:
-    """delta-spark in a JVM of this process's own. Its caches are emptied before each call that reads.
+    """delta-spark in a JVM of this process. Its caches are emptied before each call that reads.
 
-    Commits go through its OptimisticTransaction, so no DataFrame is planned and no data file written.
+    Commits use its OptimisticTransaction, so no DataFrame is planned and no data file written.
     """
 
     def __init__(self, call: str) -> None:
@@ -314,7 +313,7 @@ class DeltaSpark:
         return version
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
-        """Decoded by Delta itself, from a log that holds them: handed over one by one they would take minutes."""
+        """Delta itself decodes them from a log: passing them one by one would take minutes."""
         from tests.benchmarks.actions import SmallActions
         from tests.benchmarks.tables import COLUMNS
 
@@ -361,7 +360,7 @@ class DeltaSpark:
         return self._totals(self._latest(root).allFiles().toDF(), {"files": "count(*)", "bytes": "sum(size)"})
 
     def statistics(self, root: str) -> Answer:
-        """The hash makes it parse all of them; nothing else of that form would be left of the plan."""
+        """The hash forces it to parse all of them; the optimizer would drop other expressions."""
         wanted = {"files": "count(*)", "bytes": "sum(size)", "records": "sum(stats.numRecords)"}
         return self._totals(self._latest(root).withStats(), {**wanted, "hash": "bit_xor(xxhash64(stats))"})
 
@@ -406,7 +405,7 @@ class DeltaSpark:
 
 
 class Floor:
-    """The least that the machine can do: no log is understood. Not a competitor."""
+    """The minimum that the machine allows: no log is interpreted. Not a competitor."""
 
     def __init__(self, call: str) -> None:
         import pyarrow.compute
@@ -427,8 +426,8 @@ class Floor:
         return (json.dumps({"commitInfo": {"filler": "x" * 400}}) + "\n" + json.dumps({"add": body}) + "\n").encode()
 
     def commit(self, handle: Any, add: Any) -> int:
-        """The bytes to a hidden name, fsynced, linked to the final name; the directory fsynced. The next name when
-        that is taken."""
+        """Write the bytes to a hidden name, fsync them, link them to the final name and fsync the directory. Uses the
+        next name if that one is taken."""
         log, version = handle
         hidden = f"{log}/.{os.getpid()}.tmp"
         _durable(hidden, add)
@@ -461,24 +460,25 @@ class Floor:
         return bytes(sink.getvalue())
 
     def append(self, handle: Any, rows: Any, tag: str) -> None:
-        """The bytes of a Parquet file and those of a commit."""
+        """Write the bytes of a Parquet file and those of a commit."""
         root = os.path.dirname(handle[0])
         _durable(f"{root}/{tag}.parquet", rows)
         _fsync_directory(root)
         self.commit(handle, self.add({"path": f"{tag}.parquet", "stats": "x" * 200}))
 
     def resolve(self, root: str, timestamp_ms: int) -> Answer:
-        """One listing, sorted. The answer is none."""
+        """One listing, sorted. Returns no answer."""
         sorted(os.listdir(f"{root}/_delta_log"))
         return lambda: None
 
     def files(self, root: str) -> Answer:
-        """The add columns of the checkpoint through pyarrow, in whatever form they come; else the commits' bytes."""
+        """The add columns of the checkpoint through pyarrow, in their stored form; without a checkpoint the commits'
+        bytes."""
         chunks = self._adds(root, "stats")
         return _rows(chunks) if chunks else self._commits(root, -1)
 
     def statistics(self, root: str) -> Answer:
-        """As ``files``, with pyarrow's parser over the text, or the columns of the struct where there is one."""
+        """As ``files``, with pyarrow's JSON parser for text, or the columns of the struct if there is one."""
         chunks = self._adds(root, "stats_parsed")
         if chunks and any(field.name == "stats_parsed" for field in chunks[0].type):
             return _rows(chunks)
@@ -493,7 +493,7 @@ class Floor:
         return lambda: {"files": sum(table.num_rows for table in parsed)}
 
     def history(self, root: str) -> Answer:
-        """The first 4 KiB of each commit."""
+        """Read the first 4 KiB of each commit."""
         return self._commits(root, 4096)
 
     def _commits(self, root: str, length: int) -> Answer:
@@ -555,7 +555,7 @@ SYSTEMS: dict[str, Any] = {
 
 
 def _summary(files: Any, size: str | None = None) -> Answer:
-    """Of an Arrow table or batch: how many files, and their bytes."""
+    """The number of files in an Arrow table or batch, and their bytes."""
     if size is None:
         return lambda: {"files": files.num_rows}
     return lambda: {"files": files.num_rows, "bytes": _sum(files, size)}
@@ -578,7 +578,7 @@ def _rows(chunks: list[Any]) -> Answer:
 
 
 def _peak_mib(process: int) -> float:
-    """The most memory that a process has had so far; nan where the system does not tell (it is Linux that does).
+    """The peak memory of a process so far; nan if the system is not Linux.
 
     Not ru_maxrss, which begins with that of the parent.
     """
@@ -597,13 +597,14 @@ def _iso(timestamp_ms: int) -> str:
 
 
 class Clock:
-    """Collects the wall and CPU seconds of calls; CPU is of this process with its threads, not of a JVM."""
+    """Collects the wall and CPU seconds of calls. CPU seconds are those of this process with its threads, not of a
+    JVM."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
         self.first_mib: float | None = None
-        self.details: list[dict[str, float]] = []  # what else there is to tell, of each call
+        self.details: list[dict[str, float]] = []  # further figures of each call
 
     def __enter__(self) -> None:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
@@ -613,27 +614,27 @@ class Clock:
         self.cpu.append(time.process_time() - self._cpu)
 
     def share(self, amount: int) -> None:
-        """The last call did so many things: its time is that of each."""
+        """Divide the time of the last call by the number of its operations."""
         self.wall[-1] /= amount
         self.cpu[-1] /= amount
 
     def remember(self, system: System) -> None:
-        """How much memory the first call took."""
+        """Record the memory of the first call."""
         if self.first_mib is None:
             self.first_mib = system.peak_mib()
 
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
     """Run a specification. ``first`` is the first call in this process, ``warm`` are those after it: as many as
-    asked for, or as begin within ``budget_s``."""
+    requested, or as begin within ``budget_s``."""
     started = time.perf_counter()
     system: System = SYSTEMS[spec["system"]](spec["call"])
     start_s = time.perf_counter() - started
     clock = Clock()
     try:
-        measured = WRITES.get(spec["call"], _asked)
+        measured = WRITES.get(spec["call"], _ask_questions)
         answers = measured(system, spec, clock)
-        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel counts a few pages late
+        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel's count lags a few pages behind
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
         counted = system if spec["requests"] and isinstance(system, Deltalog) else None
         requests = counted.requests(spec, ask) if counted else None
@@ -654,7 +655,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _commits(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    """One add to a handle that is open."""
+    """Add one file through an open handle."""
     adds = _new_adds(system, spec)
     handle = system.open(spec["root"])
     for number, add in enumerate(adds):
@@ -681,8 +682,8 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
     return [system.add(new_add(number)) for number in range(1 + spec["repeats"])]
 
 
-def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    """A call that reads, with one question after the other."""
+def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
+    """Run a reading call with each question in turn."""
     questions, answers = spec["questions"], []
     subject = system.open_to_travel(spec["root"]) if spec["call"] == "version_at" else spec["root"]
     begun = time.perf_counter()
@@ -696,7 +697,7 @@ def _asked(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
                 answer = call(subject, *question["ask"])
             clock.remember(system)
             got = answer()
-            del answer  # the next call has the memory that this one had
+            del answer  # the next call needs the memory of this one
         except Exception as error:  # a refusal is an answer, and a wrong one here
             got = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
         answers.append({"right": question["right"], "got": got})

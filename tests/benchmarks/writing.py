@@ -1,7 +1,7 @@
-"""Appends, many writers, and commits of many actions: what a worker does for the measurements that write.
+"""Appends, many writers, and commits of many actions: the worker's part of the measurements that write.
 
-Each measured run has a copy of the table of its own, beside the original, so on the same disk. Times are seconds for
-one commit: those of a run divided by its commits. Nothing but the standard library is imported at the top.
+Each measured run has its own copy of the table, beside the original and so on the same disk. Times are seconds for one
+commit: those of a run divided by its commits. Only the standard library is imported at the top.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def appends(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """One commit of ``amount`` add actions, to a handle that is open."""
+    """One commit of ``amount`` add actions, through an open handle."""
     from tests.benchmarks.tables import new_add
 
     answers = []
@@ -53,14 +53,14 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
             system.commit_adds(handle, given)
         clock.remember(system)
         committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-        shutil.rmtree(root)  # of few files, and large: pages of memory that were never used before take time too
+        shutil.rmtree(root)  # of few files, and large: first use of memory pages takes time too
         answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 
 
 def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """``writers`` processes that append to one table, together ``amount`` batches: all are started and have appended
-    to another table before the clock runs. The wall time of all, and how they shared it."""
+    """``writers`` processes that append to one table, together ``amount`` batches. Before the clock runs, all are
+    started and have appended to another table. Records the wall time of all, and how they shared it."""
     answers = []
     for _ in range(1 + spec["repeats"]):
         root = _copy(spec)
@@ -76,7 +76,7 @@ def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def _shares(found: list[dict[str, Any]]) -> dict[str, float]:
-    """How fair it was: the longest wait for one commit, and the rates of the fastest and of the slowest writer."""
+    """Fairness: the longest wait for one commit, and the rates of the fastest and of the slowest writer."""
     rates = [len(each["acknowledged"]) / (each["ended"] - each["begun"]) for each in found]
     return {
         "longest commit, ms": max(max(each["seconds"]) for each in found) * 1000,
@@ -92,7 +92,7 @@ def _each_share(spec: dict[str, Any]) -> list[int]:
 
 
 def _threads(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
-    """delta-spark's log store for local disks is safe within one JVM only, so its writers are threads of one."""
+    """delta-spark's log store for local disks is safe only within one JVM, so its writers are threads of one."""
     _append_all(system, _copy(spec), 0, 1)
     with ThreadPoolExecutor(spec["writers"]) as pool:
         shares = enumerate(_each_share(spec))
@@ -142,7 +142,7 @@ def _wait_for_the_others() -> None:
 def _append_all(
     system: Any, root: str, writer: int, amount: int, ready: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Append ``amount`` batches to the table at ``root``, beginning when ``ready`` returns; what came of it."""
+    """Append ``amount`` batches to the table at ``root``, beginning when ``ready`` returns. Returns the outcome."""
     handle, rows = system.open(root), system.rows()
     ready()
     acknowledged, seconds, repeated = [], [], 0
@@ -159,7 +159,7 @@ def _append_all(
 
 
 def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
-    """Append, and again when the system gives up in the race. How often it did."""
+    """Append, and retry if the system gives up in the race. Returns how often it did."""
     for number in range(100):
         try:
             system.append(handle, rows, tag)
@@ -171,7 +171,7 @@ def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
 
 
 def append_once(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """One batch to a handle that is open, on a long log; the system brings it up to date itself."""
+    """Append one batch through an open handle, on a long log; the system refreshes it itself."""
     handle, rows = system.open(spec["root"]), system.rows_of_log()
     for number in range(1 + spec["repeats"]):
         if number and sum(clock.wall) > spec["budget_s"]:
@@ -197,8 +197,8 @@ def open_and_append(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def requests_of_appends(spec: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """What deltalog asks of a store over a network for an append on a warm handle: with the table to itself, and
-    after another writer took the version."""
+    """deltalog's requests to a remote store for an append on a warm handle: without other writers, and after another
+    writer took the version."""
     from deltalog import DeltaTable
     from deltalog.storage.fs import LocalStore
     from deltalog.testing import CountingStore
@@ -211,7 +211,7 @@ def requests_of_appends(spec: dict[str, Any]) -> dict[str, dict[str, int]]:
     copy = _copy(spec)
     store = CountingStore(Remote(copy))
     table, other = DeltaTable.open(store), DeltaTable.open(copy)
-    # Derived files are written behind the commit; they are counted too.
+    # Derived files are written after the commit, in the background; they are counted too.
     table.append(small_batch())
     table.flush()
     with store.counted() as alone:
@@ -231,12 +231,12 @@ CALLS = {
 
 
 def _copy(spec: dict[str, Any]) -> str:
-    """A copy of the table, for a run of its own. It stays until all is measured: see ``run.run``."""
+    """A copy of the table, for a separate run. It stays until everything is measured: see ``run.run``."""
     return str(shutil.copytree(spec["root"], Path(tempfile.mkdtemp(dir=spec["used"])) / "table"))
 
 
 def _tag(writer: int, number: int) -> str:
-    """What a commit carries, so that it can be found."""
+    """A unique text in a commit, to find it."""
     return f"writer-{writer}-commit-{number}"
 
 

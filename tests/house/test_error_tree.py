@@ -57,7 +57,7 @@ def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committ
     assert real.pop(Outcome.NOTHING_COMMITTED) and by_outcome == real
 
 
-def made(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
+def instance_of(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
     """An error with a value for every attribute that its class annotates, and these values."""
     names = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "message", "resolve")]
     facts: dict[str, object] = {name: f"the {name}" for name in names}
@@ -67,7 +67,7 @@ def made(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
     """Errors are sent between processes, and to Spark's driver from its executors."""
-    error, facts = made(kind)
+    error, facts = instance_of(kind)
     error.__cause__ = ValueError("why")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind and str(copy) == str(error) == copy.message == "what, where, what to do"
@@ -77,7 +77,7 @@ def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_attributes_are_those_that_the_class_annotates(kind: type[DeltaLogError]) -> None:
-    _, facts = made(kind)
+    _, facts = instance_of(kind)
     annotated = {name for each in kind.__mro__ for name in inspect.get_annotations(each)}
     assert annotated - {"code", "outcome", "message"} == facts.keys()
     with pytest.raises(TypeError, match="unexpected keyword"):

@@ -42,7 +42,7 @@ spark_ext.write(spark.range(3)).save(1)  # E: incompatible type "int"
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def mypy_output(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """mypy's output for the programs, in an environment with the two packages and the dependencies of this one."""
     place = tmp_path_factory.mktemp("typed")
     made = place / "venv"
@@ -71,11 +71,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ],
     ids=["deltalog", "spark_ext"],
 )
-def test_programs_are_checked_with_the_types_of_the_packages(said: list[str], name: str, program: str) -> None:
+def test_programs_are_checked_with_the_types_of_the_packages(mypy_output: list[str], name: str, program: str) -> None:
     wanted = {
         number: line.partition("  # E: ")[2] for number, line in enumerate(program.splitlines(), 1) if "  # E: " in line
     }
-    found = {int(line.split(":")[1]): line for line in said if line.startswith(name)}
+    found = {int(line.split(":")[1]): line for line in mypy_output if line.startswith(name)}
     assert found.keys() == wanted.keys(), found
     assert [found[number] for number, text in wanted.items() if text not in found[number]] == []
 

@@ -227,19 +227,19 @@ _INTRODUCTION = f"""\
 # What deltalog writes, and who reads it
 
 Each row is a table that a test creates with deltalog's public API, and that delta-spark {DELTA_VERSION} and
-deltalake {deltalake.__version__} then read and write. The test fails when its results differ from this page;
-`python -m tests.interop.matrix` writes the page. A difference between engines is a failure too, never a cell.
+deltalake {deltalake.__version__} then read and write. The test fails if its results differ from this page;
+`python -m tests.interop.matrix` writes the page. A difference between engines fails the test too, and is never a cell.
 
-- *rows, types*: delta-spark reads the columns, types and rows that deltalog reads, which are those that were written.
-- *history, `.crc`*: the same versions, times and operations; the version checksum agrees with delta-spark's own replay,
-  where [there is one](log-files.md#version-checksums).
+- *rows, types*: delta-spark reads the same columns, types and rows as deltalog, and these are what was written.
+- *history, `.crc`*: the same versions, times and operations; the version checksum, if
+  [there is one](log-files.md#version-checksums), agrees with delta-spark's own replay.
 - *changes*: the same change data feed, from its first version on. *row ids*: the same row ids and row commit versions.
-- *then writes itself*: delta-spark runs these statements and deltalog appends again; rows, history, changes and row ids
-  are compared after that. A statement that the table forbids is refused by delta-spark with this error.
-- *deltalake: rows*: the same version and rows by its query engine, or the features that it names when it refuses.
-  *then appends*: it appends a row to a copy of the table, and deltalog reads the result.
+- *then writes itself*: delta-spark runs these statements and deltalog appends again; then rows, history, changes and
+  row ids are compared. If the table forbids a statement, delta-spark refuses it with the error shown.
+- *deltalake: rows*: deltalake's query engine returns the same version and rows, or refuses and names these features.
+  *then appends*: deltalake appends a row to a copy of the table, and deltalog reads the result.
 
-In tables that are read through a checkpoint the commits before it are deleted.
+For tables that are read through a checkpoint, the commits before it were deleted.
 
 """
 

@@ -1,6 +1,7 @@
-"""The objects of the tables that are measured, made in memory: logs of one small add file a commit.
+"""The objects of the measured tables, built in memory: logs with one small add file for each commit.
 
-A checkpoint every so many commits, ten commits behind the last one, a ``.crc`` for each version as deltalog writes it.
+There is a checkpoint every so many commits, the last one ten commits before the end, and a ``.crc`` for each version as
+deltalog writes it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from tests.benchmarks.tables import commit_times
 
 TAIL = 10  # commits after the last checkpoint
 ROWS_OF_FILE = 100
-SAFE_MS = 4_000  # between the commits around an instant that is asked for: S3 has file times in whole seconds
+SAFE_MS = 4_000  # between the commits around a requested timestamp: S3 has file times in whole seconds
 COLUMNS = (("id", "long"),)
 
 
 @dataclass(frozen=True)
 class Log:
-    """``size`` commits, a checkpoint every ``interval``; the bucket has its name. Versions 0 to ``size`` - 1."""
+    """Versions 0 to ``size`` - 1, with a checkpoint every ``interval``; the bucket has the log's name."""
 
     name: str
     size: int
@@ -36,7 +37,8 @@ class Log:
         return range(self.interval, self.size, self.interval)
 
     def asked(self) -> tuple[int, int]:
-        """A version in the middle, far from its neighbours in time, and an instant when it was the current one."""
+        """The requested version, in the middle and far from its neighbours in time, and a time when it was the current
+        one."""
         times = commit_times(self.size)
         version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:
@@ -45,12 +47,12 @@ class Log:
 
     @property
     def tail_of_asked(self) -> int:
-        """Commits between the version that is asked for and the checkpoint before it."""
+        """Commits between the requested version and the checkpoint before it."""
         return self.asked()[0] % self.interval
 
     @property
     def checkpoint_bytes_at_most(self) -> int:
-        """Of the one before the version that is asked for."""
+        """An upper bound for the checkpoint before the requested version."""
         return 1_000 * 20 + self.asked()[0] * 100
 
 
@@ -119,8 +121,8 @@ def _add(version: int, at_ms: int) -> dict[str, Any]:
 
 
 def _rows(log: Log, small: SmallActions) -> pa.Table:
-    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in the order of the commits, so
-    that the checkpoint of an earlier one is a slice of it."""
+    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order, so that an
+    earlier checkpoint is a slice of it."""
     times = commit_times(log.size)[: log.checkpoint_versions[-1] + 1]
     adds = [_add(version, at_ms) for version, at_ms in enumerate(times)]
     kind = ROWS.field("add").type

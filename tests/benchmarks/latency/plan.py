@@ -13,7 +13,7 @@ from tests.benchmarks.plan import OURS
 PEER = "deltalake"
 SMALL_FILES = 34
 HISTORY = 20
-PARALLEL = 32  # requests that go side by side
+PARALLEL = 32  # concurrent requests
 AT_ONCE_BYTES = 64 << 20  # of a checkpoint
 CATALOG = "dynamodb:latency-catalog"
 MANAGED = ("b.one", "b.two", "b.three")
@@ -21,8 +21,8 @@ MANAGED = ("b.one", "b.two", "b.three")
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of an operation. ``most_rounds``, ``most_requests``: the reach of deltalog (None: none is set).
-    ``with_open``: compared with the peer also together with opening the table; ``faster``: at least 3 times as fast."""
+    """A part of an operation. ``most_rounds``, ``most_requests``: the goals of deltalog (None: no goal). ``with_open``:
+    also compared together with opening the table; ``faster``: the goal is to be at least 3 times as fast."""
 
     name: str
     title: str
@@ -35,11 +35,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Operation:
-    """``arguments``: those of the worker's method, for each system that takes part; ``right``: the result of each
-    phase that is compared."""
+    """``arguments``: of the worker's method, for each system that takes part; ``right``: the expected result of each
+    compared phase."""
 
     key: str
-    length: str  # of the log, for people
+    length: str  # of the log, as text
     call: str
     arguments: Mapping[str, Mapping[str, Any]]
     phases: tuple[Phase, ...]

@@ -1,9 +1,9 @@
-"""A proxy that holds each request for a while before it reaches the server, and keeps when it came and was answered.
+"""A proxy that delays each request before it reaches the server, and records when it came and was answered.
 
-A round is what an operation waits for: requests that wait for one another follow one another, so each begins after the
-one before it was answered. ``rounds`` is the largest number of requests no two of which overlap. Requests that are
-sent side by side overlap, since each takes at least the delay, so they are one round, unless the client needs longer
-than the delay to send them; with a long delay the count does not depend on how fast the machine is.
+Rounds count what an operation waits for. A request that depends on another begins after that was answered, so
+``rounds`` is the largest number of requests no two of which overlap. Concurrent requests overlap, since each takes at
+least the delay, so they are one round, unless the client needs longer than the delay to send them; with a long delay
+the count does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Exchange:
 
 
 def rounds(exchanges: Iterable[Exchange]) -> int:
-    """How many of them follow one another at most: of answered ones the most that do not overlap."""
+    """The largest number of answered requests no two of which overlap."""
     count, free_s = 0, float("-inf")
     for ended_s, begun_s in sorted((e.ended_s, e.begun_s) for e in exchanges if e.ended_s is not None):
         if begun_s >= free_s:
@@ -52,9 +52,9 @@ def by_kind(exchanges: Iterable[Exchange]) -> dict[str, int]:
 
 
 class DelayingProxy:
-    """Listens on a free port of 127.0.0.1 and passes requests on to ``port``, each ``delay_s`` after it came whole.
+    """Listens on a free port of 127.0.0.1 and passes requests on to ``port``, each ``delay_s`` after it was received.
 
-    Connections are kept open as both sides want them; setting one up takes no delay, but they can be counted
+    Connections stay open as both sides want them; a new connection is not delayed, but can be counted
     (``Exchange.is_first``).
     """
 
@@ -90,7 +90,7 @@ class DelayingProxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        # Cancelled when the proxy is closed: this task is nobody's to await.
+        # Cancelled when the proxy is closed: nothing awaits this task.
         with contextlib.suppress(*_CONNECTION_ERRORS, asyncio.CancelledError):
             try:
                 await self._serve(reader, writer)
@@ -108,13 +108,13 @@ class DelayingProxy:
             head, is_first = first, True
             while head:
                 head, body, begun_s = await self._request(head, begun_s, reader, writer)
-                exchange = Exchange(*_what(head), begun_s, is_first=is_first)
+                exchange = Exchange(*_kind_and_key(head), begun_s, is_first=is_first)
                 self.exchanges.append(exchange)
                 await asyncio.sleep(self.delay_s)
                 requests.write(head + body)
                 await requests.drain()
                 answer, is_last = await _answer(answers, exchange.kind)
-                # Before it is passed on, so that a request which waits for it begins later.
+                # Before it is passed on, so that a dependent request begins later.
                 exchange.ended_s = time.monotonic()
                 writer.write(answer)
                 await writer.drain()
@@ -128,10 +128,10 @@ class DelayingProxy:
     async def _request(
         self, head: bytes, begun_s: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[bytes, bytes, float]:
-        """Head and body of a request, and when it began. A client that asks first whether it may send the body waits
-        for one delay more, and that is an exchange of its own."""
+        """Head and body of a request, and when it began. If a client first asks whether it may send the body, that is a
+        separate exchange with one more delay."""
         if re.search(rb"^expect: *100-continue\r$", head, re.I | re.M):
-            asked = Exchange("EXPECT", _what(head)[1], begun_s)
+            asked = Exchange("EXPECT", _kind_and_key(head)[1], begun_s)
             self.exchanges.append(asked)
             await asyncio.sleep(self.delay_s)
             asked.ended_s = begun_s = time.monotonic()
@@ -142,7 +142,7 @@ class DelayingProxy:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Up to the empty line; nothing when the other side has closed the connection."""
+    """The head up to the empty line; empty if the other side has closed the connection."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -168,7 +168,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _answer(reader: asyncio.StreamReader, kind: str) -> tuple[bytes, bool]:
-    """An answer, whole, and whether the server closes the connection after it."""
+    """A complete answer, and whether the server closes the connection after it."""
     head = await _head(reader)
     while head.startswith(b"HTTP/1.1 1"):
         head = await _head(reader)
@@ -186,8 +186,8 @@ def _field(head: bytes, name: bytes) -> bytes:
     return found[1].strip() if found else b""
 
 
-def _what(head: bytes) -> tuple[str, str]:
-    """Kind and key; for a listing its prefix and where it starts."""
+def _kind_and_key(head: bytes) -> tuple[str, str]:
+    """Kind and key; for a listing its prefix and its start."""
     method, target = head.split(b"\r\n", 1)[0].decode("latin1").split(" ")[:2]
     operation = _field(head, b"x-amz-target").decode("latin1")
     if operation:
@@ -200,7 +200,7 @@ def _what(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """Requests that follow one another, as ``rounds`` counts them: where an operation's time went."""
+    """A longest chain of requests, as ``rounds`` counts them: it shows where the time of an operation went."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:

@@ -1,4 +1,4 @@
-"""From the measured phases to a table, and the reach with met or not met."""
+"""From the measured phases to a table, and the goals, met or not met."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ COMPARED_MS = 25
 
 @dataclass(frozen=True)
 class Line:
-    """One phase of one system with one delay. ``seconds``: the median over processes; all else is from the process
-    with the fewest rounds, because a busy machine only adds to them. ``open_s``: the median of opening before it."""
+    """One phase of one system with one delay. ``seconds``: the median over processes; everything else is from the
+    process with the fewest rounds, because a busy machine only adds to them. ``open_s``: the median time of opening
+    before it."""
 
     key: str
     phase: str
@@ -40,7 +41,7 @@ class Line:
 
 
 def lines(plan: Sequence[Operation], results: Results) -> list[Line]:
-    """In the order of the plan."""
+    """The lines, in the order of the plan."""
     found = []
     for operation in plan:
         mine = [each for each in results.measured if each.key == operation.key]
@@ -74,7 +75,7 @@ class Table:
         self.delays_ms = sorted({each.delay_ms for each in found})
 
     def get(self, key: str, phase: str, system: str = OURS, delay_ms: int | None = None) -> Line | None:
-        """By default with the longest delay, with which the rounds depend least on the machine."""
+        """The line with the longest delay by default, whose rounds depend least on the machine."""
         if not self.delays_ms:
             return None
         return self._lines.get((key, phase, system, self.delays_ms[-1] if delay_ms is None else delay_ms))
@@ -89,7 +90,7 @@ class Table:
 
 
 def reach(plan: Sequence[Operation], found: Sequence[Line], quick: bool) -> list[Reach]:
-    """Answers are facts. Rounds and requests are those of long logs: in a quick run they are shown, not judged."""
+    """The goals. Answers are always judged; rounds and requests only on long logs: a quick run shows them."""
     table, goals = Table(found), list[Reach]()
     for operation in plan:
         for phase in operation.phases:
@@ -125,8 +126,8 @@ def _counts(line: Line) -> str:
 
 
 def _cells(plan: Sequence[Operation], found: Sequence[Line]) -> Iterator[tuple[str, ...]]:
-    """A row for each phase: requests and rounds with the longest delay, seconds with each, and how many times as long
-    the peer takes, alone and with the opening before it."""
+    """A row for each phase: requests and rounds with the longest delay, seconds with each delay, and the peer's time as
+    a multiple, alone and with the opening before it."""
     table = Table(found)
     for operation in plan:
         for phase in operation.phases:
@@ -185,7 +186,7 @@ def markdown(plan: Sequence[Operation], results: Results) -> str:
 
 
 def to_json(plan: Sequence[Operation], results: Results, quick: bool) -> dict[str, Any]:
-    """Everything, each process and a chain of requests included."""
+    """Everything, including each process and a chain of requests."""
     found = lines(plan, results)
     return {
         "lines": [asdict(line) for line in found],

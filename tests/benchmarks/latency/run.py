@@ -25,8 +25,8 @@ START_S = 300.0
 @dataclass(frozen=True)
 class Measured:
     """One phase in one process. ``requests``: those that came until it returned, by kind; ``new``: how many of them
-    were the first of a connection. ``rounds`` are of those that were answered by then. ``chain``: one chain of that
-    length, as kind, key, and milliseconds from the beginning to its request and its answer."""
+    were the first of a connection. ``rounds``: of the requests answered by then. ``chain``: one chain of that length,
+    as kind, key, and milliseconds from the start to its request and its answer."""
 
     key: str
     system: str
@@ -50,7 +50,8 @@ class Results:
 def run(
     plan: Sequence[Operation], peers: Sequence[str], delays_ms: Sequence[int], processes: int, quick: bool
 ) -> Results:
-    """Each operation in a process of its own, ``processes`` times; in a quick run all of a system in one process."""
+    """Run each operation in a separate process, ``processes`` times; a quick run uses one process for all of a
+    system."""
     results = Results()
     groups = [plan] if quick else [[operation] for operation in plan]
     with served(quick) as (server, proxy):
@@ -124,11 +125,11 @@ def _measured(
     return Measured(
         operation.key, system, delay_ms, name, ended_s - begun_s, rounds(answered), by_kind(made),
         sum(each.is_first for each in made), phase["got"], phase["failure"],
-        [_seen(each, begun_s) for each in chain(answered)],
+        [_chain_entry(each, begun_s) for each in chain(answered)],
     )  # fmt: skip
 
 
-def _seen(each: Exchange, begun_s: float) -> tuple[str, str, int, int]:
+def _chain_entry(each: Exchange, begun_s: float) -> tuple[str, str, int, int]:
     assert each.ended_s is not None
     return each.kind, each.key, round((each.begun_s - begun_s) * 1000), round((each.ended_s - begun_s) * 1000)
 
@@ -153,7 +154,7 @@ def _process(system: str, port: int, calls: Sequence[tuple[str, Any]]) -> list[d
 
 
 def restore(server: Server, log: Log) -> None:
-    """Delete what was appended to a table."""
+    """Delete the files appended to a table."""
     calls = client(server)
     for prefix, start in (("_delta_log/", f"_delta_log/{log.size:020d}"), ("", "_delta_log0")):
         page = calls.list_objects_v2(Bucket=log.name, Prefix=prefix, StartAfter=start)
@@ -163,7 +164,7 @@ def restore(server: Server, log: Log) -> None:
 
 
 def client(server: Server) -> Any:
-    import boto3  # here: it takes half a second, and most runs of the benchmarks need no server
+    import boto3  # local: it takes half a second, and most runs need no server
     from botocore.config import Config
 
     return boto3.client(

@@ -1,8 +1,8 @@
 """ministack with the measured tables in its buckets: ``python -m tests.benchmarks.latency.server [--quick]``.
 
-Sending it 500,000 objects would take longer than what is measured, so they are put where it keeps them. Its listing
-sorts all keys of a bucket for each page, which S3 does not and which would add a third of a second to each on the
-longest logs: they are sorted once instead. All else, and each request that is measured, is ministack's.
+Uploading 500,000 objects would take longer than the measurement, so they are put into its memory directly. Its listing
+sorts all keys of a bucket for each page, which S3 does not do and which would add a third of a second to each page on
+the longest logs: here they are sorted only once. Everything else, and each measured request, is ministack's.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ACCOUNT = "000000000000"
 
 
 class Index:
-    """The keys of buckets in order; sorted again when their number has changed, which is quick for sorted keys."""
+    """The keys of buckets in order; sorted again if their number has changed, which is fast for sorted keys."""
 
     def __init__(self) -> None:
         self._sorted: dict[int, list[str]] = {}
 
     def keys(self, contents: Mapping[str, Any], prefix: str, start_after: str) -> Iterator[str]:
-        """Those with a prefix and after a name, ascending."""
+        """The keys with a prefix and after a name, ascending."""
         found = self._sorted.get(id(contents))
         if found is None or len(found) != len(contents):
             found = self._sorted[id(contents)] = sorted(contents)
@@ -39,11 +39,11 @@ class Index:
 
 
 def indexed_listing(index: Index) -> Any:
-    """What ministack.services.s3._collect_list_entries returns, without sorting all of a bucket."""
+    """The result of ministack.services.s3._collect_list_entries, without sorting the whole bucket."""
     original = s3._collect_list_entries
 
     def collect(contents: dict, prefix: str, delimiter: str, max_keys: int, start_after: str) -> Any:
-        # Names below a delimiter become one entry, so what a page needs is not known before it is made.
+        # Names below a delimiter become one entry, so the number of keys for a page is not known in advance.
         wanted: dict[str, Any] = {}
         entries: set[str] = set()
         for key in index.keys(contents, prefix, start_after):
@@ -62,7 +62,7 @@ def indexed_listing(index: Index) -> Any:
 
 
 def fill(log: Log) -> int:
-    """Put a table into a new bucket of its name. Returns the number of its objects."""
+    """Put a table into a new bucket with its name. Returns the number of its objects."""
     contents = {}
     for number, (key, data, modified_ms) in enumerate(objects(log)):
         record = s3._build_object_record(data, {}, etag=f'"{number:032x}"')

@@ -1,7 +1,7 @@
-"""The operations of one system in a process of its own: ``python -m tests.benchmarks.latency.worker SPEC.json``.
+"""The operations of one system in a separate process: ``python -m tests.benchmarks.latency.worker SPEC.json``.
 
-The specification names the system, the endpoint and the operations; for each phase of each the answer has when it
-began and ended (seconds of time.monotonic, which the proxy uses too) and what came back.
+The specification names the system, the endpoint and the operations; the answer has, for each phase, when it began and
+ended (seconds of time.monotonic, which the proxy uses too) and its result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Phases = Iterator[tuple[str, Callable[[], Any]]]
 
 
 class Deltalog:
-    """deltalog, by its public names. It is imported before anything is measured, with what every table needs; its S3
-    client is not."""
+    """deltalog, by its public names. It is imported before the measurement, with what every table needs; its S3 client
+    is not."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa
@@ -95,10 +95,10 @@ class Deltalog:
             yield f"change{again}", change
             yield f"commit{again}", commit
 
-    # ------------------------------------------------------------------------ what the measurements need
+    # ------------------------------------------------------------------------ preparing the measurements
 
     def prepare(self, catalog: str, many: dict[str, bool], files: int, tables: list[str], place: str) -> Phases:
-        """Tables of real data files, and tables of a catalog."""
+        """Create tables of real data files, and tables of a catalog."""
         yield "prepare", lambda: self._prepare(catalog, many, files, tables, place)
 
     def _prepare(self, catalog: str, many: dict[str, bool], files: int, tables: list[str], place: str) -> int:
@@ -121,7 +121,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """delta-rs. ``without_files``, its quickest way to open, where the call does not need the files."""
+    """delta-rs. ``without_files``, its fastest way to open, if the call does not need the files."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa
@@ -164,7 +164,7 @@ class Deltalake:
         yield "call", lambda: [entry["version"] for entry in self.table.history(limit)]
 
     def append(self, url: str) -> Phases:
-        row = self.pa.table({"id": self.pa.array([1], self.pa.int64())})  # outside of what is measured, as above
+        row = self.pa.table({"id": self.pa.array([1], self.pa.int64())})  # not measured, as above
 
         def call() -> int:
             self.write(self.table, row, mode="append")

@@ -1,1 +1,1 @@
-"""``python -m tests.benchmarks.spark``: spark_ext beside delta-spark and Spark's plain Parquet."""
+"""``python -m tests.benchmarks.spark`` compares spark_ext with delta-spark and Spark's plain Parquet."""

@@ -1,12 +1,12 @@
-"""``python -m tests.benchmarks.spark``: spark_ext beside delta-spark 4.4.0 and plain Parquet, in fresh sessions.
+"""``python -m tests.benchmarks.spark`` compares spark_ext with delta-spark 4.4.0 and plain Parquet, in fresh sessions.
 
-Each measurement has sessions of its own. In a session the systems take turns, another one beginning in each session;
-all answers are checked. Printed are the first call's seconds, the least and the median of the calls after the first
-of a session (of long calls all of them), and how many times as long as deltalog the others take. The output is a
-table in Markdown; a line about time and load at its end goes to standard error.
+Each measurement has its own sessions. In a session the systems take turns, and each session begins with another one;
+all answers are checked. Printed are the first call's seconds, the minimum and the median of the calls after the first
+of a session (for long calls of all calls), and the others' times as multiples of deltalog's. The output is a table in
+Markdown; a final line about time and load goes to standard error.
 
-With ``--heap`` each system has sessions of its own, with a JVM of this greatest heap, and printed is the greatest
-resident memory of the JVM and of the Python process in them, in MiB.
+With ``--heap`` each system has its own sessions, with a JVM of this maximum heap, and the peak resident memory of the
+JVM and of the Python process is printed, in MiB.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.benchmarks.spark.measurements import DELTA, KEYS, OURS, PARQUET, RARE
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
-    parser.add_argument("--only", default="", help="measurements whose key has one of these texts in it, with commas")
-    parser.add_argument("--sessions", type=int, default=1, help="of each measurement (default: %(default)s)")
+    parser.add_argument("--only", default="", help="run measurements whose key contains one of these, comma-separated")
+    parser.add_argument("--sessions", type=int, default=1, help="sessions of each measurement (default: %(default)s)")
     parser.add_argument(
-        "--repeats", type=int, default=3, help="calls of a system in a session that count (default: %(default)s)"
+        "--repeats", type=int, default=3, help="counted calls of a system in a session (default: %(default)s)"
     )
-    parser.add_argument("--all", action="store_true", help=f"also what takes many minutes: {', '.join(RARE)}")
+    parser.add_argument("--all", action="store_true", help=f"also run what takes many minutes: {', '.join(RARE)}")
     parser.add_argument("--quick", action="store_true", help="small tables, one session: checks, not figures")
-    parser.add_argument("--heap", help="measure memory instead of time, in JVMs of this greatest heap, as 1g")
+    parser.add_argument("--heap", help="measure memory instead of time, in JVMs of this maximum heap, such as 1g")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write all seconds to this file")
     parser.add_argument(
         "--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks-spark",
@@ -62,14 +62,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What the workers say of a measurement, with the seconds of each system's calls by session."""
+    """The workers' data on a measurement, with the seconds of each system's calls by session."""
     sessions = [_session(key, chosen, number) for number in range(1 if chosen.quick else chosen.sessions)]
     calls = {system: [each["seconds"][system] for each in sessions] for system in sessions[0]["seconds"]}
     return {**sessions[0], "load": round(os.getloadavg()[0], 1), "seconds": calls}
 
 
 def _session(key: str, chosen: argparse.Namespace, number: int, *more: str) -> dict[str, Any]:
-    """What a worker says."""
+    """A worker's answer."""
     repeats = 1 if chosen.quick else chosen.repeats
     command = [sys.executable, "-m", "tests.benchmarks.spark.worker", key, str(chosen.tables), *more]
     command += ["--repeats", str(repeats), "--first", str(number), *(["--quick"] if chosen.quick else [])]
@@ -81,7 +81,7 @@ def _session(key: str, chosen: argparse.Namespace, number: int, *more: str) -> d
 
 
 def _peaks(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The title, and the greatest memory of each system's session."""
+    """The title, and the peak memory of each system's session."""
     ours = _session(key, chosen, 0, "--heap", chosen.heap, "--system", OURS)
     peaks = {OURS: ours["peak_mib"]}
     for system in ours["systems"]:
@@ -91,7 +91,7 @@ def _peaks(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def peaks_row(measured: dict[str, Any]) -> str:
-    """A line of the table of memory."""
+    """A row of the memory table."""
     cells = [
         "{}, Python {}".format(*measured["peak_mib"][each]) if each in measured["peak_mib"] else "" for each in SYSTEMS
     ]
@@ -99,7 +99,7 @@ def peaks_row(measured: dict[str, Any]) -> str:
 
 
 def row(measured: dict[str, Any]) -> str:
-    """A line of the table: least and median in seconds of the calls that count, and the ratios of the medians."""
+    """A row of the table: minimum and median in seconds of the calls that count, and the ratios of the medians."""
     skipped = 0 if measured["is_long"] else 1
     counted = {system: [s for calls in runs for s in calls[skipped:]] for system, runs in measured["seconds"].items()}
     ours = statistics.median(counted[OURS])

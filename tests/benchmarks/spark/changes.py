@@ -1,4 +1,4 @@
-"""Rows merged, updated and deleted: the same statement by both systems, each call on a fresh copy of a table."""
+"""Merges, updates and deletes: the same statement by both systems, each call on a fresh copy of a table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import spark_ext
 from tests.benchmarks.spark.tables import Shape
 
 VECTORS = "delta.enableDeletionVectors"
-# What is done by the second part of a key. ``{few}``: the rows of a merge, 1 % of the table's.
+# The statement for the second part of a key. ``{few}``: the rows of a merge, 1 % of the table's.
 _MERGE = (
     "merge into {{table}} as t using (select {source} as id from range({{few}})) as s on t.id = s.id "
     "when matched then update set value = -1 "
     "when not matched then insert (id, value, amount, text) values (s.id, -1, 0, 'new')"
 )
 STATEMENTS = {
-    # Nine in ten of the source's rows update a row, in all files; one in ten is inserted.
+    # Nine in ten source rows update a row, in all files; one in ten is inserted.
     "merge": ("merge of 1 %, spread", _MERGE.format(source="if(id % 10 = 0, {rows} + id, id * 100)")),
     "merge-near": ("merge of 1 %, in one file", _MERGE.format(source="if(id % 10 = 0, {rows} + id, id)")),
     "update": ("update of 0.1 %, spread", "update {table} set value = -1 where id % 1000 = 7"),
@@ -54,7 +54,7 @@ def statement_calls(
 
 
 def _copy(table: Path, to: Path, by_vectors: bool) -> None:
-    """Hard links of the data files, which nobody changes, and a copy of the log; ``to`` is on the same disk."""
+    """Hard links to the data files, which are never modified, and a copy of the log; ``to`` is on the same disk."""
     shutil.copytree(table, to, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log"))
     shutil.copytree(table / "_delta_log", to / "_delta_log")
     if not by_vectors:

@@ -1,4 +1,4 @@
-"""What is measured: for each system one call, which must give the same answer."""
+"""The measurements: one call for each system; all calls must give the same answer."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.benchmarks.spark.changes import STATEMENTS, statement_calls
 from tests.benchmarks.spark.tables import Shape, files_of_version, obtain, shapes
 
 OURS, DELTA, PARQUET = SYSTEMS = ("deltalog", "delta-spark", "parquet")
-# What a table's reader must know beforehand where no log tells it.
+# The schema that a reader needs beforehand if there is no log.
 _PARQUET_SCHEMA = "id long, value long, amount double, text string"
 _PARTITIONS = 200
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """``calls``: for each system that takes part, the call; its answer is compared with ``answer``.
+    """``calls``: the call of each system that takes part; its answer is compared with ``answer``.
 
-    ``delta_factor``: how many times as long as deltalog delta-spark should take; None where their calls do not do the
-    same work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, and 0.2 s
-    for each of the ``writes`` of a call. ``limit_s``: how long it should take at most. ``is_long``: a call is long
-    enough that the first one of a session counts too.
+    ``delta_factor``: delta-spark should take this multiple of deltalog's time; None if their calls do not do the same
+    work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, and 0.2 s for each
+    of the ``writes`` of a call. ``limit_s``: how long it should take at most. ``is_long``: a call takes long enough
+    that the first one of a session counts too.
     """
 
     key: str
@@ -49,14 +49,14 @@ KEYS = (
     "vectors:sum",
     *(f"{way}:{what}" for way in ("changes", "rewrites") for what in STATEMENTS),
 )  # fmt: skip
-# Of many minutes: only where it is asked for.
+# These take many minutes, and run only on request.
 RARE = ("files100k:sum",)
 _MUCH_FASTER = 3.0
 _LOAD_LIMIT_S = 3.0
 
 
 def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) -> Measurement:
-    """The measurement of a key. Makes the table that it reads, if it is not there yet."""
+    """The measurement of a key. Creates the table that it reads, if it does not exist yet."""
     group, _, what = key.partition(":")
     if group == "append":
         return _append(what, spark, scratch, quick)
@@ -89,16 +89,16 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     high = low + max(shape.rows // 100, 1)
     if what == "load":
         # delta-spark reads the files of the version when the first action needs them.
-        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
         return Measurement(key, f"load of {shape.files:,} files: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "first":
-        calls = {system: _then(load, lambda df: len(df.take(1))) for system, load in loads.items()}
+        calls = {system: _reading(load, lambda df: len(df.take(1))) for system, load in loads.items()}
         return Measurement(key, f"load of {shape.files:,} files: first row", 1, calls, _MUCH_FASTER)
     if what == "count":
         query = "select count(*) from {}"
         calls = {
-            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
-            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+            OURS: lambda: _scalar(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _scalar(spark.sql(query.format(f"delta.`{path}`"))),
             PARQUET: lambda: loads[PARQUET]().count(),
         }
         return Measurement(key, f"count(*) of {shape.files:,} files", shape.rows, calls, _MUCH_FASTER)
@@ -106,14 +106,14 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
         condition = f"id >= {low} and id < {high}"
         frames = {**loads, OURS: lambda: spark_ext.read(spark).where(condition).load(path)}
         calls = {
-            system: _then(load, lambda df: _one(df.where(condition).agg({"value": "count"})))
+            system: _reading(load, lambda df: _scalar(df.where(condition).agg({"value": "count"})))
             for system, load in frames.items()
         }
         return Measurement(key, f"1 % of {shape.files:,} files by a sorted column", high - low, calls, _MUCH_FASTER)
     live = [each for each in range(shape.rows) if not shape.deletes_every or each % shape.deletes_every]
     total = sum(each % 5 for each in live)
     calls = {
-        system: _then(load, lambda df: _one(df.agg({"value": "sum"})))
+        system: _reading(load, lambda df: _scalar(df.agg({"value": "sum"})))
         for system, load in loads.items()
         if not (shape.deletes_every and system == PARQUET)
     }
@@ -122,18 +122,18 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     return Measurement(key, title, total, calls, is_long=shape.files > 10_000)
 
 
-def _then(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
+def _reading(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[[], object]:
     return lambda: use(load())
 
 
-def _one(df: Any) -> Any:
+def _scalar(df: Any) -> Any:
     """The value of a DataFrame of one row and one column."""
     return df.collect()[0][0]
 
 
 def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
-    """The version in the middle by its time: its schema, the number of its rows by the log, or a sum over its files.
-    Plain Parquet reads the same files in a directory of their own: less than that no reader of the version takes."""
+    """Time travel to the version in the middle: its schema, its number of rows according to the log, or a sum over its
+    files. Plain Parquet reads the same files from a separate directory, which is the least work for that version."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit
@@ -145,19 +145,19 @@ def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measure
         DELTA: lambda: spark.read.format("delta").option("timestampAsOf", when).load(path),
     }
     if what == "load":
-        calls = {system: _then(load, lambda df: len(df.columns)) for system, load in loads.items()}
-        # As above: delta-spark has the schema of the version then, and not its files.
+        calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
+        # As above: delta-spark then has the schema of the version, but not its files.
         return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "count":
         query = f"select count(*) from {{}} timestamp as of '{when}'"
         calls = {
-            OURS: lambda: _one(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
-            DELTA: lambda: _one(spark.sql(query.format(f"delta.`{path}`"))),
+            OURS: lambda: _scalar(spark_ext.sql(spark, query.format(f"deltalog.`{path}`"))),
+            DELTA: lambda: _scalar(spark.sql(query.format(f"delta.`{path}`"))),
         }
         return Measurement(key, f"{title}: count(*)", rows, calls, _MUCH_FASTER)
     copy = str(files_of_version(Path(path), version))
     loads[PARQUET] = lambda: spark.read.schema(_PARQUET_SCHEMA).parquet(copy)
-    calls = {system: _then(load, lambda df: _one(df.agg({"value": "sum"}))) for system, load in loads.items()}
+    calls = {system: _reading(load, lambda df: _scalar(df.agg({"value": "sum"}))) for system, load in loads.items()}
     total = sum(each % 5 for each in range(rows))
     return Measurement(key, f"{title}: sum over {version:,} files", total, calls, _MUCH_FASTER)
 

@@ -1,4 +1,5 @@
-"""Streams from table to table, beside delta-spark and plain Parquet: ``python -m tests.benchmarks.spark.streams``.
+"""Streams from table to table, compared with delta-spark and plain Parquet: ``python -m
+tests.benchmarks.spark.streams``.
 
 Two figures for each way: micro-batches per second of files with one row, one file a batch; and rows per second of large
 files in a few batches.
@@ -27,7 +28,7 @@ _DDL = "id long, amount double, text string"
 
 @dataclass(frozen=True)
 class Way:
-    """``start``: begins a query from the input to a place, and ``count`` reads back the rows."""
+    """``start`` begins a query from the input to a location, and ``count`` reads back the rows."""
 
     name: str
     source: Callable[[Any, Path, int], Any]
@@ -82,7 +83,7 @@ def _table(path: Path, files: int, rows: int) -> None:
 
 
 def _run(spark: Any, way: Way, table: Path, scratch: Path, files_at_once: int, rows: int) -> float:
-    """Seconds from the start of a query to its end. Its rows are counted."""
+    """Seconds from the start of a query to its end. Checks the number of its rows."""
     place = Path(tempfile.mkdtemp(dir=scratch))
     output = str(place / "output")
     began_s = time.monotonic()
@@ -98,7 +99,7 @@ def _run(spark: Any, way: Way, table: Path, scratch: Path, files_at_once: int, r
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark.streams", description=__doc__)
     parser.add_argument("--batches", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=500_000, help="of a large file; there are 8")
+    parser.add_argument("--rows", type=int, default=500_000, help="rows of each of the 8 large files")
     given = parser.parse_args()
     spark = with_delta_spark(**{"spark.sql.shuffle.partitions": "2"})
     spark_ext.register(spark)

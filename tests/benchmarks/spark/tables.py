@@ -1,6 +1,7 @@
 """Real tables for the reading benchmarks: every row of the log is in a data file, so that answers can be checked.
 
-A table is made once by deltalog and kept. delta-spark reads the same table, and plain Spark the directory of its files.
+deltalog generates a table once, and it is kept. delta-spark reads the same table, and plain Spark the directory of its
+files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 import deltalog
 
-GENERATOR = 1  # part of the directory's name: raise it when what is written changes
+GENERATOR = 1  # part of the directory's name: increase it when the generated tables change
 SCHEMA = deltalog.schema.StructType.from_arrow(
     pa.schema([("id", pa.int64()), ("value", pa.int64()), ("amount", pa.float64()), ("text", pa.string())])
 )
@@ -27,7 +28,7 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """A table: its data files, the rows of each, and how many commits name them."""
+    """A table: its data files, the rows of each, and the number of commits that add them."""
 
     files: int
     rows_per_file: int
@@ -64,7 +65,7 @@ def shapes(quick: bool) -> Mapping[str, Shape]:
 
 
 def obtain(root: Path, shape: Shape) -> Path:
-    """The table's directory; the table is made if it is not there."""
+    """The table's directory; generates the table if it does not exist."""
     path = root / shape.name
     if not path.is_dir():
         scratch = path.with_name(f".{path.name}")
@@ -76,7 +77,7 @@ def obtain(root: Path, shape: Shape) -> Path:
 
 
 def files_of_version(table: Path, version: int) -> Path:
-    """A directory with the data files of one version, and nothing else: links to those of the table."""
+    """A directory with links to the data files of one version, and nothing else."""
     path = table.with_name(f"{table.name}-files-of-{version}")
     if not path.is_dir():
         scratch = path.with_name(f".{path.name}")
@@ -112,7 +113,7 @@ def _make(path: str, shape: Shape) -> None:
 
 
 def _rows(number: int, count: int) -> pa.Table:
-    """The rows of one file: ids that follow those of the file before."""
+    """The rows of one file: its ids follow those of the previous file."""
     ids = np.arange(number * count, (number + 1) * count, dtype=np.int64)
     texts = pa.array([f"a text that is different in each row: {each:012d}" for each in ids])
     return pa.table({"id": ids, "value": ids % 5, "amount": ids / 7, "text": texts})

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# What the parent process needs of a measurement.
+# The fields of a measurement that the parent process needs.
 FACTS = ("title", "delta_factor", "near_parquet", "writes", "limit_s", "is_long")
 
 
@@ -21,10 +21,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("key")
     parser.add_argument("tables", type=Path)
-    parser.add_argument("--repeats", type=int, required=True, help="calls of a system that count")
-    parser.add_argument("--first", type=int, required=True, help="which system begins")
-    parser.add_argument("--system", help="the only one that takes part (default: all)")
-    parser.add_argument("--heap", default="6g", help="the JVM's greatest heap (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, required=True, help="counted calls of each system")
+    parser.add_argument("--first", type=int, required=True, help="the number of the system that begins")
+    parser.add_argument("--system", help="run only this system (default: all)")
+    parser.add_argument("--heap", default="6g", help="the JVM's maximum heap (default: %(default)s)")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
     spark = with_delta_spark(**{"spark.driver.memory": chosen.heap})
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _peak_mib(process: object) -> int | None:
-    """The greatest resident memory of a process so far, where the system tells it."""
+    """The peak resident memory of a process so far, if the system reports it."""
     status = Path(f"/proc/{process}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), None)

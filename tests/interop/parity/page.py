@@ -54,7 +54,7 @@ def render(rows: Mapping[str, str], scenarios: Iterable[Scenario]) -> str:
 
 
 def _counts(number: int, same: int) -> str:
-    return f"\nOf {number} scenarios, {same} have the same answers and {number - same} differ.\n"
+    return f"\nOf {number} scenarios, {same} have the same results and {number - same} differ.\n"
 
 
 _INTRODUCTION = f"""\
@@ -62,22 +62,22 @@ _INTRODUCTION = f"""\
 
 Each row is a scenario that a test runs twice in one session of Spark {SPARK_LINE}: with
 `df.write.format("delta")` and `spark.read.format("delta")` of delta-spark {DELTA_VERSION}, and with
-`spark_ext.write(df)` and `spark_ext.read(spark)`; statements of SQL with `spark.sql` and `spark_ext.sql`; streams with
-`format("delta")` and `format("deltalog")`, each until it has read all that is there.
+`spark_ext.write(df)` and `spark_ext.read(spark)`; SQL statements with `spark.sql` and `spark_ext.sql`; streams with
+`format("delta")` and `format("deltalog")`, until each has read all available rows.
 The scenarios follow delta-spark's documentation and the subjects of its tests.
-The test fails if the answers differ from this page, or if a difference has no explanation;
+The test fails if the results differ from this page, or if a difference has no explanation;
 `python -m tests.interop.parity.page` writes the page.
 
 What is compared:
 
-- *errors*: whether each step succeeds, and else what its error means (columns that do not fit, a table that exists, …);
+- *errors*: whether each step succeeds; if not, what its error means (columns that do not fit, a table that exists, …);
 - *rows*, *schema*: what each step reads, with types, nullability and metadata of columns. At the end each engine reads
-  its own table, and delta-spark the one that spark_ext wrote;
-- *history*: operation, parameters and metrics of each commit, without times, and without the sizes of files;
+  its own table, and delta-spark also reads the one that spark_ext wrote;
+- *history*: operation, parameters and metrics of each commit, except times and file sizes;
 - *log*: the other actions of each commit: added and removed files by partition values and row counts, change files, row
   ids, deletion vectors, schema, partition columns, properties, protocol, transactions, domains.
 
-In every scenario the following may differ, and does not count:
+The following may differ in any scenario, and does not count as a difference:
 
 {"".join(f"- {sentence}" + chr(10) for sentence in GENERAL.values())}"""
 
@@ -87,24 +87,24 @@ _OWN = {
         "They test delta-spark's jar and package: exceptions of its Java classes, its Maven set-up, its version file."
     ),
     "`test_deltatable.py::test_create_table_geo_types`, `test_deltatable.py::test_create_table_with_identity_column`": (
-        "Kinds of columns that spark_ext does not make: the preview types geometry and geography, and identity columns."
+        "spark_ext does not create such columns: the preview types geometry and geography, and identity columns."
     ),
-    "`test_deltatable.py::test_dropFeatureSupport`": "It adds and drops features that only tests of Delta have.",
+    "`test_deltatable.py::test_dropFeatureSupport`": "It adds and drops features that exist only in Delta's tests.",
     "`test_deltatable.py::test_optimize_w_partition_filter`": (
-        "The history has the condition as it was written, not as Spark shows what it has parsed."
+        "The history has the condition as it was written, not as Spark prints the parsed condition."
     ),
     "`test_deltatable.py::test_vacuum`": (
-        "A file that no version names stays until it is a day old, whatever the retention, since its commit may follow."
+        "A file that no version names stays until it is a day old, whatever the retention: it may still be committed."
     ),
     "`test_sql.py::test_ddls`": (
-        "A table with a name has the features of a table of a catalog of deltalog, and the test expects none."
+        "A named table has the features of a table in a deltalog catalog, and the test expects none."
     ),
 }
 _OWN_TESTS = f"""
 ## delta-spark's own Python tests
 
 `python scripts/delta_spark_tests.py FOLDER` runs the tests of delta-spark {DELTA_VERSION}
-(`python/delta/tests` of its repository) with spark_ext in place of delta-spark. They pass, but for these:
+(`python/delta/tests` of its repository) with spark_ext in place of delta-spark. They pass, except for these:
 
 | tests | why they differ |
 |---|---|

@@ -42,11 +42,11 @@ GENERAL = {
     ),
     r"history\[\d+\]\.metrics\.numDeletedRows absent \d+": ("`numDeletedRows` of an overwrite: only spark_ext has it."),
     r"history\[\d+\]\.parameters\.isDynamicPartitionOverwrite true absent": (
-        "`isDynamicPartitionOverwrite`: in delta-spark wherever the option or the setting is given, in spark_ext where "
+        "`isDynamicPartitionOverwrite`: in delta-spark whenever the option or the setting is set, in spark_ext only if "
         "partitions are replaced."
     ),
     r"history\[\d+\]\.metrics\.(numCopiedRows|numAddedChangeFiles) 0 absent": (
-        "`numCopiedRows` and `numAddedChangeFiles` of replaceWhere where they are 0: only delta-spark has them."
+        "`numCopiedRows` and `numAddedChangeFiles` of replaceWhere if they are 0: only delta-spark has them."
     ),
     r"log\[\d+\]\.remove\[\d+\]\.rows \d+ absent": (
         "statistics of files that replaceWhere removes: delta-spark repeats them in the remove action."
@@ -55,7 +55,7 @@ GENERAL = {
         "null partition values of a removed file: left out by delta-spark, written by spark_ext."
     ),
     r"history\[\d+\]\.metrics\.\w+Ms \(time\) absent": (
-        "times that DELETE, UPDATE and MERGE took, by phase: only delta-spark has them in the metrics."
+        "durations of the phases of DELETE, UPDATE and MERGE: only delta-spark has them in the metrics."
     ),
     r"history\[\d+\]\.parameters\.predicate \[\] absent": (
         "`predicate` of an UPDATE without a condition: an empty list in delta-spark, absent in spark_ext."
@@ -64,7 +64,7 @@ GENERAL = {
         "conditions in the history: delta-spark has them as Spark resolved them, spark_ext as they were written."
     ),
     r"history\[\d+\]\.parameters\.(clusterBy \[\]|description None) (absent|null)": (
-        "`clusterBy` and `description` of a table that is created without: an empty list and null in delta-spark, "
+        "`clusterBy` and `description` of a table that is created without them: an empty list and null in delta-spark, "
         "absent or the text null in spark_ext."
     ),
     r"history\[\d+\]\.parameters\.partitionBy \[\] \[.+\]": (

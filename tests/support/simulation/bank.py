@@ -120,7 +120,7 @@ class Bank:
         if not hasattr(self, "table_names"):
             return  # called while the tables are created
         if record is not None and record.status is not TransactionStatus.COMMIT_IN_PROGRESS:
-            self.wrong.append(f"{record.id} was {record.status.value}, and was ratified")
+            self.wrong.append(f"{record.id} was {record.status.value}, but was ratified")
         commits = {
             self.table_names[table_id]: [
                 (each.version, self._staged(self.table_names[table_id], each.file)) for each in some
@@ -159,11 +159,11 @@ class Bank:
             if not record.status.is_final:
                 left.append(f"transaction {record.id} is {record.status.value}")
             elif self.coordinator.parts(record.id):
-                left.append(f"transaction {record.id} is over, and has parts")
+                left.append(f"transaction {record.id} has ended, but has parts")
         before = self.objects()
         again = manager.recover(datetime.timedelta(days=365))
         if any(again.values()) or self.objects() != before:
-            left.append(f"recovering again did {again}")
+            left.append(f"a second recovery changed {again}")
         return left
 
     def objects(self) -> dict[str, dict[str, bytes]]:

@@ -142,7 +142,7 @@ def run_kills(
         raise RuntimeError(f"the clients could not be run: {done.stderr[-2000:]}")
     report = judge(store, records, json.loads(done.stdout), watcher.sightings)
     if done.stderr:
-        report.problems.append(f"a client said {done.stderr[-500:]}")
+        report.problems.append(f"a client printed {done.stderr[-500:]}")
     report.seconds = time.monotonic() - started
     return report
 
@@ -151,7 +151,7 @@ def run_kills(
 
 
 class Watcher(threading.Thread):
-    """Reads each commit file as soon as it appears, as a reader at the worst moment would."""
+    """Reads each commit file as soon as it appears, like a reader at the worst moment."""
 
     def __init__(self, store: LogStore) -> None:
         super().__init__(daemon=True)

@@ -140,6 +140,6 @@ def misplaced(logs: Mapping[str, Mapping[int, bytes]], stores: Mapping[str, LogS
         added = {path for version, data in log.items() for path in parse_commit(version, data).paths("add")}
         there = {path for path in stores[f"memory://{name}"].list_names("") if path.startswith(_PREFIX)}
         for path in sorted({path for path in added if path.startswith(_PREFIX)} - there):
-            yield "X10", f"{name}: {path} was committed, and is deleted"
+            yield "X10", f"{name}: {path} was committed, but is deleted"
         for path in sorted(there - added):
-            yield "X7", f"{name}: {path} is no file of any version, and is left"
+            yield "X7", f"{name}: {path} is left, but no version has it"

@@ -204,7 +204,7 @@ class LostTableSimulation(Simulation):
         environment = seeded_environment(f"{self.seed}/last", self.scheduler.time_ms)
         with quiet():
             try:
-                expected: Any = _seen(DeltaTable.open(self.shared, environment=environment)) if log else None
+                expected: Any = _table_facts(DeltaTable.open(self.shared, environment=environment)) if log else None
             except DeltaLogError as error:
                 return [Violation("L6", f"the table cannot be read: {error}")]
             for table in self._tables:
@@ -213,7 +213,7 @@ class LostTableSimulation(Simulation):
                     store.decide = lambda call: None
                 table._handle.expire()
                 try:
-                    seen = _seen(table)
+                    seen = _table_facts(table)
                 except TableNotFoundError:
                     seen = None
                 if seen != expected:
@@ -229,7 +229,7 @@ def _is_crashed(record: Operation) -> bool:
     return record.outcome == "crashed"
 
 
-def _seen(table: DeltaTable) -> Any:
+def _table_facts(table: DeltaTable) -> Any:
     snapshot = table.snapshot()
     return snapshot.version, snapshot.metadata.id, sorted(snapshot.files()["path"].to_pylist())
 
@@ -250,11 +250,11 @@ def _torn(log: Mapping[int, bytes]) -> list[Violation]:
         actions = [json.loads(line) for line in data.splitlines()]
         for path in (each["remove"]["path"] for each in actions if "remove" in each):
             if path not in live:
-                return [Violation("L5", f"{path} is removed and not live", version)]
+                return [Violation("L5", f"{path} is removed but not live", version)]
             live.remove(path)
         for path in (each["add"]["path"] for each in actions if "add" in each):
             if path in live:
-                return [Violation("L5", f"{path} is added and live", version)]
+                return [Violation("L5", f"{path} is added but already live", version)]
             live.add(path)
     return []
 

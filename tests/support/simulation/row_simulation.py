@@ -429,15 +429,15 @@ def _domain(turn: Turn, table: DeltaTable) -> Operate:
 
 def _compact_log(turn: Turn, table: DeltaTable) -> Operate:
     turn.plan = None
-    return lambda table, token: _beside(table.compact_log)
+    return lambda table, token: _tolerate_failure(table.compact_log)
 
 
 def _clean_up_log(turn: Turn, table: DeltaTable) -> Operate:
     turn.plan = None
-    return lambda table, token: _beside(lambda: table.cleanup_log(retention=datetime.timedelta(days=1)))
+    return lambda table, token: _tolerate_failure(lambda: table.cleanup_log(retention=datetime.timedelta(days=1)))
 
 
-def _beside(tidy: Callable[[], object]) -> None:
+def _tolerate_failure(tidy: Callable[[], object]) -> None:
     """Runs an operation that is not a commit: it may fail, but must do no harm."""
     try:
         tidy()

@@ -223,7 +223,7 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         moved = set(deleted) & set(inserted) and kind != "restore"  # the version changes whole files
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
-            wrong.append(f"version {version}: changes of kinds that are not those of a {kind}")
+            wrong.append(f"version {version}: change types that a {kind} cannot have")
         after = (rows - set(gone)) | set(come)
         if set(gone) - rows or twice or moved or after != seen[version].rows:
             wrong.append(f"version {version}: deleted {_text(gone)}, inserted {_text(come)}")
@@ -288,7 +288,7 @@ class _Judge:
                 rows.append(row)
                 ids[row.x] = identity
         if len(ids) != len(rows):
-            self.blame("R1", f"rows are there twice: {_text(rows)}", version)
+            self.blame("R1", f"duplicate rows: {_text(rows)}", version)
         return frozenset(rows), ids
 
     def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
@@ -331,7 +331,7 @@ class _Judge:
                 continue
             self._check_kind(commit, plan)
             if not plan.is_valid:
-                self.blame("R1", f"{commit.token} was committed with rows that are not those it replaces", version)
+                self.blame("R1", f"{commit.token} has rows outside the condition of the replace", version)
                 continue
             self._check_effect(version, plan, tokens[str(commit.token)])
 
@@ -340,9 +340,9 @@ class _Judge:
         changes = any(body.get("dataChange") for key in ("add", "remove") for body in commit.bodies(key))
         only_adds = not commit.bodies("remove") and commit.body("metaData") is None and commit.body("protocol") is None
         if info.get("isBlindAppend") is True and not (plan.kind in ("append", "keep") and only_adds):
-            self.blame("R7", f"a {plan.kind} calls itself a blind append", commit.version)
+            self.blame("R7", f"a {plan.kind} claims to be a blind append", commit.version)
         if plan.kind == "keep" and changes:
-            self.blame("R7", f"{commit.token} moves rows and says that it changes them", commit.version)
+            self.blame("R7", f"{commit.token} only moves rows but has dataChange set", commit.version)
 
     def _check_effect(self, version: int, plan: Plan, operation: Operation) -> None:
         before, found = self.seen[version - 1].rows, self.seen[version].rows
@@ -361,10 +361,10 @@ class _Judge:
                     return
         what = f"{operation.kind} {operation.token}"
         if expected is None:
-            self.blame("R1", f"{what} was committed though rows are matched by several of its source", version)
+            self.blame("R1", f"{what} was committed although several source rows match a row", version)
             return
         lost, extra = _text(expected - found), _text(found - expected)
-        self.blame("R1", f"{what} lost {lost} and has left or made {extra}", version)
+        self.blame("R1", f"{what} lost {lost} and has the extra rows {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
         """The newest version that the operation must have read: the last one acknowledged before it began."""
@@ -394,7 +394,7 @@ class _Judge:
                 continue
             given = [row_id for row_id, _ in seen.ids.values()]
             if len(set(given)) != len(given):
-                self.blame("R3", f"row ids are there twice: {dict(seen.ids)}", version)
+                self.blame("R3", f"duplicate row ids: {dict(seen.ids)}", version)
             for x, identity in seen.ids.items():
                 row_id, came_with = identity
                 expected = seen.came_with[x]
@@ -402,7 +402,7 @@ class _Judge:
                     why = f"at most {mark}, from version {sorted(expected)}"
                     self.blame("R3", f"row {x} has the id and version {identity}: {why}", version)
                 if known.setdefault(x, row_id) != row_id:
-                    self.blame("R3", f"row {x} goes from id {known[x]} to {row_id}", version)
+                    self.blame("R3", f"row {x} changes its id from {known[x]} to {row_id}", version)
 
     # ------------------------------------------------------------------------------------------------------ R6
 
@@ -412,7 +412,7 @@ class _Judge:
             if plan is not None and plan.kind == "merge" and operation.error == "CallError":
                 read = range(self._acknowledged(operation), len(self._commits))
                 if all(plan.merge(self.seen[each].rows) is not None for each in read):
-                    self.blame("R6", f"{operation.kind} {operation.token} was refused though no row matches twice")
+                    self.blame("R6", f"{operation.kind} {operation.token} was refused although no row matches twice")
             if plan is None or not plan.is_valid or version is None or version not in self.seen:
                 continue  # read_version is set if nothing was committed
             seen = self.seen[version]
@@ -420,9 +420,9 @@ class _Judge:
             then = self.seen[plan.version].rows if plan.kind == "restore" else frozenset()
             what = f"{operation.kind} {operation.token} had nothing to do"
             if not recorded and (plan.txn is not None or plan.after(seen.rows, then) != seen.rows):
-                self.blame("R6", f"{what} at version {version}, and had", version)
+                self.blame("R6", f"{what} at version {version}, but the version needed a change", version)
             if version < self._acknowledged(operation):
-                self.blame("R6", f"{what} at version {version}, which was an old one by then", version)
+                self.blame("R6", f"{what} at version {version}, which was outdated", version)
 
 
 class _Files:

@@ -247,12 +247,12 @@ def replay(path: Path) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.simulation.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=0.0, help="how long (default: until the seeds are done)")
-    parser.add_argument("--seeds", metavar="A:B", help="only schedules, with these seeds (B not included)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="duration (default: until the seeds are used up)")
+    parser.add_argument("--seeds", metavar="A:B", help="run only schedules, with the seeds A to B - 1")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
-    parser.add_argument("--json", action="store_true", help="the line as JSON")
+    parser.add_argument("--json", action="store_true", help="print the line as JSON")
     parser.add_argument("--failures", type=Path, default=Path("soak-failures.txt"), help="default: %(default)s")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedules that failed again")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the failed schedules of this file again")
     chosen = parser.parse_args(arguments)
     if chosen.replay:
         return int(replay(chosen.replay) > 0)

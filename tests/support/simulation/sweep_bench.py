@@ -160,7 +160,7 @@ class Bench:
                 wrong.append(f"{who} sees {len(seen.files or ())} files instead of {len(state.files)}")
             if who == "a new process":
                 if self.record.outcome == "ok":
-                    snapshot.scan().to_arrow()  # it raises when a file is missing
+                    snapshot.scan().to_arrow()  # raises if a file is missing
                 after = {"custom.after": "1"}
                 run = functools.partial(table.set_properties, after, user_metadata="after")
                 self._commit("after", lambda record: run(), adds=[], properties=dict(after))

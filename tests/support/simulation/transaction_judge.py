@@ -164,21 +164,21 @@ class _Judge:
     def check_client_transactions(self) -> None:
         tokens = {each.token for each in self.world.client_transactions}
         for token in self.found.keys() - tokens:
-            self.blame("X1", f"no client made {token}, which is in {sorted(self.found[token])}")
+            self.blame("X1", f"no client committed {token}, which is in {sorted(self.found[token])}")
         for client_transaction in self.world.client_transactions:
             parts = self.found.get(client_transaction.token)
             if parts is None:
                 if "committed" in client_transaction.outcomes and client_transaction.is_due:
-                    self.blame("X2", f"{client_transaction.token} was reported as committed, and is nowhere")
+                    self.blame("X2", f"{client_transaction.token} was reported as committed, but no log has it")
                 continue
             if "aborted" in client_transaction.outcomes:
-                self.blame("X2", f"{client_transaction.token} was reported as aborted, and is in {sorted(parts)}")
+                self.blame("X2", f"{client_transaction.token} was reported as aborted, but is in {sorted(parts)}")
             if not client_transaction.complete:
-                self.blame("X2", f"{client_transaction.token} was never finished, and is in {sorted(parts)}")
+                self.blame("X2", f"{client_transaction.token} was never finished, but is in {sorted(parts)}")
                 continue
             landed = {name: [part.change for part in some] for name, some in parts.items()}
             if landed != client_transaction.changes:
-                self.blame("X1", f"{client_transaction.token} is {landed}, and was to be {client_transaction.changes}")
+                self.blame("X1", f"{client_transaction.token} changed {landed} instead of {client_transaction.changes}")
             if client_transaction.is_transaction:
                 self._check_order(client_transaction.token, parts)
 
@@ -208,7 +208,7 @@ class _Judge:
                         self.blame("X4", f"{name}: {version} was ratified after {next_version[name] - 1}", version)
                     next_version[name] = version + 1
                     if self.world.logs[name].get(version) != data:
-                        self.blame("X4", f"{name}: what is published is not what was ratified", version)
+                        self.blame("X4", f"{name}: the published file differs from the ratified one", version)
         if self.world.ratified:
             for name, log in self.world.logs.items():
                 if max(log) + 1 != next_version[name]:
@@ -224,7 +224,7 @@ class _Judge:
             for token in tokens & serializable.keys():
                 for name, version in serializable[token].opened.items():
                     if heads[name] > version:
-                        self.blame("X6", f"{token} had read {name} at {version}, and it was at {heads[name]} by then")
+                        self.blame("X6", f"{token} had read {name} at {version}, but {heads[name]} preceded it")
             for name, commits in each.commits.items():
                 heads[name] = commits[-1][0]
 

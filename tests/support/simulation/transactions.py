@@ -303,7 +303,7 @@ class TransactionSimulation:
         return run_job(self.bank, self.client_transactions, client, manager)
 
     def _interfere(self, client: Client, manager: SimulatedManager) -> Any:
-        """What others do to a transaction whose id they know."""
+        """Acts like another process that knows the id of a transaction."""
         if not self._adoptable:
             return None
         client_transaction = client.random.choice(self._adoptable)
@@ -425,9 +425,9 @@ def run_transactions(seed: int, **options: Any) -> ScheduleResult:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.simulation.transactions", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--first", type=int, help="the first seed (default: others each time)")
+    parser.add_argument("--first", type=int, help="the first seed (default: a new one each time)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
-    parser.add_argument("--jobs", action="store_true", help="of jobs that use the same object names")
+    parser.add_argument("--jobs", action="store_true", help="run jobs that use the same object names")
     chosen = parser.parse_args(arguments)
     run = functools.partial(run_transactions, policy="random", kinds=JOBS) if chosen.jobs else run_transactions
     first = 1_000_000 * (1 + secrets.randbelow(1_000_000)) if chosen.first is None else chosen.first

@@ -145,7 +145,7 @@ class VacuumSimulation(RowSimulation):
         model, found = VacuumModel(self._history().log), list[Violation]()
         for version in {self._old_version, *self._bounds_of_vacuums} if self._bounds_of_vacuums else ():
             if version >= self._first_readable() and (gone := model.since(version) - self.shared.paths()):
-                found.append(Violation("V1", f"{sorted(gone)} are deleted, which a later version needs", version))
+                found.append(Violation("V1", f"{sorted(gone)} are deleted, but a later version needs them", version))
         if found:
             return found
         kept = dict(self.shared._objects)

@@ -1,4 +1,4 @@
-"""Row ids for files that were written before row tracking was turned on."""
+"""Row ids for files that were written before row tracking was enabled."""
 
 from __future__ import annotations
 

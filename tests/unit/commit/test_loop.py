@@ -1,4 +1,4 @@
-"""The commit loop, and the in-commit timestamp rules of writing."""
+"""The commit loop, and the in-commit timestamp rules for writers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ DEPTHS: dict[str, Depth] = {
 }
 
 
-def of(kind: pa.DataType) -> DataType:
+def delta_type(kind: pa.DataType) -> DataType:
     return StructType.from_arrow(pa.schema([("v", kind)])).fields[0].data_type
 
 
@@ -71,24 +71,24 @@ def of(kind: pa.DataType) -> DataType:
 def test_what_would_be_kept_in_part_is_refused_at_every_depth(kind: pa.DataType, value: Any, depth: str) -> None:
     around, inside = DEPTHS[depth]
     with pytest.raises((ValueError, TypeError, OverflowError, pa.ArrowException)):
-        as_scalar(inside(value), of(around(kind)))
+        as_scalar(inside(value), delta_type(around(kind)))
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(("kind", "value", "kept"), WHOLE, ids=str)
 def test_what_is_whole_is_kept_at_every_depth(kind: pa.DataType, value: Any, kept: Any, depth: str) -> None:
     around, inside = DEPTHS[depth]
-    found = as_scalar(inside(value), of(around(kind)))
+    found = as_scalar(inside(value), delta_type(around(kind)))
     assert found.equals(pa.scalar(inside(kept), found.type))
 
 
 def test_a_key_of_a_map_is_checked_as_a_value() -> None:
     for kind, value in LOSSES:
         with pytest.raises((ValueError, TypeError, OverflowError, pa.ArrowException)):
-            as_scalar({value: 1}, of(pa.map_(kind, pa.int64())))
+            as_scalar({value: 1}, delta_type(pa.map_(kind, pa.int64())))
     for pairs in ([("a", 1), ("a", 2)], [(None, 1)], {None: 1}):
         with pytest.raises(ValueError, match="it has the key"):
-            as_scalar(pairs, of(pa.map_(pa.string(), pa.int64())))
+            as_scalar(pairs, delta_type(pa.map_(pa.string(), pa.int64())))
 
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
@@ -109,9 +109,9 @@ SHAPES: list[tuple[pa.DataType, Any, str]] = [
 @pytest.mark.parametrize(("kind", "value", "message"), SHAPES, ids=str)
 def test_the_shape_of_nested_values(kind: pa.DataType, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        as_scalar(value, of(kind))
+        as_scalar(value, delta_type(kind))
     with pytest.raises(ValueError, match=message):
-        as_scalar({"a": value}, of(pa.struct([("a", kind)])))
+        as_scalar({"a": value}, delta_type(pa.struct([("a", kind)])))
 
 
 def test_updates_take_whole_values_only(tmp_path: Path) -> None:

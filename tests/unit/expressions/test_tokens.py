@@ -27,10 +27,10 @@ class _Calls:
 
     def __enter__(self) -> _Calls:
         self.count = 0
-        sys.setprofile(self._seen)
+        sys.setprofile(self._count_call)
         return self
 
-    def _seen(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _count_call(self, frame: FrameType, event: str, argument: Any) -> None:
         self.count += event == "call"
 
     def __exit__(self, *_: object) -> None:

@@ -347,7 +347,7 @@ def test_after_disabling_every_commit_is_judged_by_its_file() -> None:
     table.disable_in_commit_timestamps()
     entries = table.history()
     assert {e.clock for e in entries} == {"file-modification"}
-    assert entries[1].in_commit_timestamp_ms == 3000  # carried, though it does not count
+    assert entries[1].in_commit_timestamp_ms == 3000  # carried over, though not effective
     assert "inCommitTimestamp" not in info(store, 3)
 
 

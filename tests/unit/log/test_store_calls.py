@@ -72,20 +72,22 @@ def in_use(store: S) -> tuple[S, DeltaTable]:
 READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`DeltaTable.open(url)`": lambda store, table: lambda: DeltaTable.open(store),
     "`table.snapshot()`": lambda store, table: table.snapshot,
-    "`snapshot.protocol, snapshot.metadata`": lambda store, table: _of(table, lambda s: (s.protocol, s.metadata)),
-    "`snapshot.num_files, snapshot.size_bytes`": lambda store, table: _of(table, lambda s: (s.num_files, s.size_bytes)),
-    "`snapshot.files()`": lambda store, table: _of(table, lambda s: s.files()),
-    "`snapshot.files()` a second time": lambda store, table: _of(table, lambda s: s.files(), twice=True),
-    "`snapshot.scan(where=…).files()`": lambda store, table: _of(table, lambda s: s.scan(where=f"id < {IDS}").files()),
-    "`snapshot.statistics()`": lambda store, table: _of(table, lambda s: s.statistics()),
+    "`snapshot.protocol, snapshot.metadata`": lambda store, table: _ask(table, lambda s: (s.protocol, s.metadata)),
+    "`snapshot.num_files, snapshot.size_bytes`": lambda store, table: _ask(
+        table, lambda s: (s.num_files, s.size_bytes)
+    ),
+    "`snapshot.files()`": lambda store, table: _ask(table, lambda s: s.files()),
+    "`snapshot.files()` a second time": lambda store, table: _ask(table, lambda s: s.files(), twice=True),
+    "`snapshot.scan(where=…).files()`": lambda store, table: _ask(table, lambda s: s.scan(where=f"id < {IDS}").files()),
+    "`snapshot.statistics()`": lambda store, table: _ask(table, lambda s: s.statistics()),
     "`table.snapshot(version)`": lambda store, table: lambda: table.snapshot(3),
     "`table.version_at(timestamp)`": lambda store, table: lambda: table.version_at(_instant(table)),
     "`table.explain_timestamp(timestamp)`": lambda store, table: lambda: table.explain_timestamp(_instant(table)),
     "`table.snapshot(timestamp=…)`": lambda store, table: lambda: table.snapshot(timestamp=_instant(table)),
     "`table.history()`": lambda store, table: table.history,
     "`table.history(limit=3)`": lambda store, table: lambda: table.history(limit=3),
-    "`snapshot.scan().to_arrow()`": lambda store, table: _of(table, lambda s: s.scan().to_arrow()),
-    "`snapshot.scan(where=…).to_arrow()` of one file": lambda store, table: _of(
+    "`snapshot.scan().to_arrow()`": lambda store, table: _ask(table, lambda s: s.scan().to_arrow()),
+    "`snapshot.scan(where=…).to_arrow()` of one file": lambda store, table: _ask(
         table, lambda s: s.scan(where="id = 5").to_arrow()
     ),
     "`table.changes(v, v + 2).to_arrow()`": lambda store, table: lambda: table.changes(4, 6).to_arrow(),
@@ -98,7 +100,7 @@ READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`table.commit_staged(staged)`": lambda store, table: _staged(table),
     "`Dataset(table).stream_write()`, pieces and commit": lambda store, table: lambda: _streamed(table),
     "`Dataset(table).open_blob(path)`": lambda store, table: _reading(table),
-    "`snapshot.commit_summary`": lambda store, table: _of(table, lambda s: s.commit_summary),
+    "`snapshot.commit_summary`": lambda store, table: _ask(table, lambda s: s.commit_summary),
     "`Dataset(table).snapshots()`": lambda store, table: Dataset(table).snapshots,
     "`table.delete(where)` of whole files": lambda store, table: lambda: table.delete("id >= 16"),
     "`table.update({…}, where)` of a row of one file": lambda store, table: (
@@ -115,7 +117,7 @@ READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`table.add_columns(schema)`": lambda store, table: lambda: table.add_columns(pa.schema([("z", pa.int64())])),
     "`table.restore(version)`, files to come back": lambda store, table: _emptied(table, lambda: table.restore(4)),
     "`table.checkpoint()`": lambda store, table: table.checkpoint,
-    "`table.checkpoint()` after one by the same handle": lambda store, table: _again(table),
+    "`table.checkpoint()` after one by the same handle": lambda store, table: _second_checkpoint(table),
     "`table.compact_log()`": lambda store, table: table.compact_log,
     "`table.cleanup_log(dry_run=True)`": lambda store, table: _cleaning(table, True),
     "`table.cleanup_log()`": lambda store, table: _cleaning(table, False),
@@ -144,7 +146,7 @@ def _reading(table: DeltaTable) -> Callable[[], Any]:
     return lambda: Dataset(table).open_blob(path).read()
 
 
-def _again(table: DeltaTable) -> Callable[[], Any]:
+def _second_checkpoint(table: DeltaTable) -> Callable[[], Any]:
     table.checkpoint()
     table.append(rows(99))
     return table.checkpoint
@@ -155,7 +157,7 @@ def _cleaning(table: DeltaTable, dry_run: bool) -> Callable[[], Any]:
     return lambda: table.cleanup_log(dry_run=dry_run)
 
 
-def _of(table: DeltaTable, ask: Callable[[Any], Any], twice: bool = False) -> Callable[[], Any]:
+def _ask(table: DeltaTable, ask: Callable[[Any], Any], twice: bool = False) -> Callable[[], Any]:
     snapshot = table.snapshot()
     if twice:
         ask(snapshot)

@@ -25,7 +25,7 @@ from deltalog.read.stream_offsets import (
 TABLE = "a table"
 
 
-def at(version: int, index: int = 0, initial: bool = False) -> StreamOffset:
+def offset_at(version: int, index: int = 0, initial: bool = False) -> StreamOffset:
     return StreamOffset(TABLE, version, index, initial)
 
 
@@ -36,22 +36,22 @@ def files(version: int, *sizes: int, initial: bool = False, whole: bool = False)
 @pytest.mark.parametrize(
     ("max_files", "max_bytes", "end"),
     [
-        (None, None, at(7)),
-        (1, None, at(4, 1, True)),
-        (2, None, at(5, 0)),
-        (3, None, at(6, 1)),
-        (None, 1, at(4, 1, True)),
-        (None, 10, at(4, 1, True)),
-        (None, 11, at(5, 0)),
-        (3, 20, at(5, 0)),
-        (99, 999, at(7)),
+        (None, None, offset_at(7)),
+        (1, None, offset_at(4, 1, True)),
+        (2, None, offset_at(5, 0)),
+        (3, None, offset_at(6, 1)),
+        (None, 1, offset_at(4, 1, True)),
+        (None, 10, offset_at(4, 1, True)),
+        (None, 11, offset_at(5, 0)),
+        (3, 20, offset_at(5, 0)),
+        (99, 999, offset_at(7)),
     ],
 )
 def test_limits(max_files: int | None, max_bytes: int | None, end: StreamOffset) -> None:
     versions = [files(4, 10, 10, initial=True), files(5), files(6, 10, 10)]
-    found = advance(at(4, 0, True), versions, max_files, max_bytes)
+    found = advance(offset_at(4, 0, True), versions, max_files, max_bytes)
     # Versions without files are skipped, so a batch may also end after them.
-    assert found == end or (end == at(5, 0) and found == at(6, 0))
+    assert found == end or (end == offset_at(5, 0) and found == offset_at(6, 0))
 
 
 def test_no_version_is_read_that_is_not_needed() -> None:
@@ -59,13 +59,13 @@ def test_no_version_is_read_that_is_not_needed() -> None:
         yield files(0, 1, 1)
         raise AssertionError("the next version was read")
 
-    assert advance(at(0), versions(), 1) == at(0, 1)
+    assert advance(offset_at(0), versions(), 1) == offset_at(0, 1)
 
 
 def test_the_changes_of_a_commit_are_one_step() -> None:
     versions = [files(1, 5, 5, 5, whole=True), files(2, 5, whole=True)]
-    assert advance(at(1), versions, 1) == at(2, 0)
-    assert advance(at(1), versions, None, 1) == at(2, 0)
+    assert advance(offset_at(1), versions, 1) == offset_at(2, 0)
+    assert advance(offset_at(1), versions, None, 1) == offset_at(2, 0)
 
 
 Sizes = st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=6)
@@ -76,7 +76,7 @@ def test_batches_have_every_file_once_in_order(
     sizes: list[list[int]], initial: bool, whole: bool, limits: list[tuple[int, int]]
 ) -> None:
     versions = [files(v, *each, initial=initial and v == 0, whole=whole) for v, each in enumerate(sizes)]
-    start, last = at(0, 0, initial), at(len(sizes))
+    start, last = offset_at(0, 0, initial), offset_at(len(sizes))
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
@@ -100,27 +100,27 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     def began(version: int, initial: bool, found: StreamOffset) -> StreamOffset:
         return StreamOffset(TABLE, found.version, found.index, found.is_initial, version, initial)
 
-    again = began(7, True, at(7, 0, True))  # the table has newer versions by now
-    end = advance(began(4, True, at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
-    assert end.to_json() == began(4, True, at(4, 2, True)).to_json()
-    assert resumed(again, StreamOffset.from_json(end.to_json())) == at(4, 0, True)
+    again = began(7, True, offset_at(7, 0, True))  # the table has newer versions by now
+    end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
+    assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
+    assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)
     # Later batches begin where the previous one ended, whatever its end offset says about the beginning.
-    assert resumed(end, began(9, True, at(10))) == end
-    start = began(5, False, at(5))  # a stream that began with the next commit, and has read nothing yet
-    assert resumed(start, began(8, False, at(9))) == start
-    assert resumed(start, at(9)) == start
-    assert resumed(at(5), end) == at(5)
+    assert resumed(end, began(9, True, offset_at(10))) == end
+    start = began(5, False, offset_at(5))  # a stream that began with the next commit, and has read nothing yet
+    assert resumed(start, began(8, False, offset_at(9))) == start
+    assert resumed(start, offset_at(9)) == start
+    assert resumed(offset_at(5), end) == offset_at(5)
 
 
 def test_offsets_of_others_are_refused() -> None:
     with pytest.raises(CallError, match="new checkpoint and startingVersion"):
         StreamOffset.from_json({"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 2, "index": -1})
     with pytest.raises(CallError, match="not an offset"):
-        StreamOffset.from_json({**at(1).to_json(), "index": True})
+        StreamOffset.from_json({**offset_at(1).to_json(), "index": True})
     with pytest.raises(CallError, match="names file 3"):
-        advance(at(1, 3), [files(1, 5)])
+        advance(offset_at(1, 3), [files(1, 5)])
     with pytest.raises(CallError, match="before it begins"):
-        commits_between(at(2), at(1))
+        commits_between(offset_at(2), offset_at(1))
 
 
 def commit(adds: int = 0, removes: int = 0, data_change: bool = True) -> CommitActions:

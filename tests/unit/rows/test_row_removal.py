@@ -16,7 +16,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def made(path: Path, **properties: str) -> deltalog.DeltaTable:
+def create_table(path: Path, **properties: str) -> deltalog.DeltaTable:
     rows = pa.table({"id": pa.array(range(10), pa.int64())})
     table = deltalog.DeltaTable.create(str(path), rows.schema, properties=properties)
     table.append(rows)
@@ -34,7 +34,7 @@ def by_first_id(files: pa.Table) -> list[int]:
 
 
 def test_rows_are_masked(tmp_path: Path) -> None:
-    table = made(tmp_path / "table", **VECTORS)
+    table = create_table(tmp_path / "table", **VECTORS)
     for more in ({1, 2}, {0, 9}):
         with table.transaction() as transaction:
             files = transaction.find_files()
@@ -50,7 +50,7 @@ def test_rows_are_masked(tmp_path: Path) -> None:
 
 
 def test_a_file_without_rows_left_is_removed(tmp_path: Path) -> None:
-    table = made(tmp_path / "table", **VECTORS)
+    table = create_table(tmp_path / "table", **VECTORS)
     table.delete("id = 11")
     with table.transaction() as transaction:
         files = transaction.find_files("id >= 10")
@@ -62,7 +62,7 @@ def test_a_file_without_rows_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_others_rows_are_moved_by_the_caller_with_change_files(tmp_path: Path) -> None:
-    table = made(tmp_path / "table", **FEED)
+    table = create_table(tmp_path / "table", **FEED)
     with table.transaction() as transaction:
         files = transaction.find_files("id < 10")
         removal = deltalog.engine.RowRemoval(transaction, files, {0: BitMap64([4])})
@@ -88,7 +88,7 @@ def test_others_rows_are_moved_by_the_caller_with_change_files(tmp_path: Path) -
 
 
 def test_change_files_are_removed_when_the_transaction_is_left(tmp_path: Path) -> None:
-    table = made(tmp_path / "table", **FEED)
+    table = create_table(tmp_path / "table", **FEED)
     change = tmp_path / "table/_change_data/one.parquet"
     change.parent.mkdir()
     pq.write_table(pa.table({"id": pa.array([4], pa.int64()), "_change_type": ["delete"]}), change)
@@ -99,7 +99,7 @@ def test_change_files_are_removed_when_the_transaction_is_left(tmp_path: Path) -
 
 @pytest.mark.parametrize("positions", [[10], [3, 1 << 40], [5]])
 def test_positions_that_are_no_live_rows_are_refused(tmp_path: Path, positions: list[int]) -> None:
-    table = made(tmp_path / "table", **VECTORS)
+    table = create_table(tmp_path / "table", **VECTORS)
     table.delete("id = 5")
     with (
         table.transaction() as transaction,
@@ -129,7 +129,7 @@ def test_files_without_statistics_are_counted_by_their_footers(tmp_path: Path) -
 
 
 def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
-    table = made(tmp_path / "table", **{"delta.appendOnly": "true"})
+    table = create_table(tmp_path / "table", **{"delta.appendOnly": "true"})
     wrong: Any = {}
     with table.transaction() as transaction, pytest.raises(deltalog.errors.InvalidActionError):
         deltalog.engine.RowRemoval(transaction, transaction.find_files(), wrong)

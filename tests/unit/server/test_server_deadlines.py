@@ -27,7 +27,7 @@ class Endless(TransactionManager):
             self._tables.store(self._tables.record(name)).list_names("_delta_log")
 
 
-def asked(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def answers_to(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """Make the calls at once. Returns their responses, and checks that the lanes are empty afterwards."""
 
     async def one(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -57,21 +57,23 @@ def asked(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[
         app.close()
 
 
-def made(kind: type[TransactionManager], tmp_path: Path) -> TransactionManager:
+def create(kind: type[TransactionManager], tmp_path: Path) -> TransactionManager:
     manager = kind(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA, partition_by=["day"])
     return manager
 
 
 def test_work_that_outlives_its_call_is_ended(tmp_path: Path) -> None:
-    manager = made(Endless, tmp_path)
-    answers = asked(App(manager, Limits(request_seconds=0.3, slow_seconds=0.1)), *[("/GetTableObjects", TABLE)] * 20)
+    manager = create(Endless, tmp_path)
+    answers = answers_to(
+        App(manager, Limits(request_seconds=0.3, slow_seconds=0.1)), *[("/GetTableObjects", TABLE)] * 20
+    )
     assert {answer["__type"] for _, answer in answers} <= {"OperationTimeoutException", "ServiceUnavailableException"}
     assert "OperationTimeoutException" in {answer["__type"] for _, answer in answers}
 
 
 def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tmp_path: Path) -> None:
-    manager = made(TransactionManager, tmp_path)
+    manager = create(TransactionManager, tmp_path)
     transaction = manager.transaction()
     holds, release = threading.Event(), threading.Event()
 
@@ -86,7 +88,7 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
     try:
         body = {**TABLE, "TransactionId": transaction.id, "WriteOperations": [add(tmp_path / "t", "a.parquet", 1)]}
         limits = Limits(request_seconds=0.3, slow_seconds=0.1)
-        ((_, answer),) = asked(App(manager, limits), ("/UpdateTableObjects", body))
+        ((_, answer),) = answers_to(App(manager, limits), ("/UpdateTableObjects", body))
         assert answer["__type"] in ("OperationTimeoutException", "InternalServiceException")
     finally:
         release.set()
@@ -96,7 +98,7 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
     """Also in threads that read for the call; the state is then as after any store failure."""
-    manager = made(TransactionManager, tmp_path)
+    manager = create(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]
     store = table.snapshot().reader.store

@@ -104,7 +104,7 @@ class World:
 
 
 def named_and_added(world):
-    """As in the documented flow of an engine: name, write, add, commit."""
+    """The steps of an engine: name, write, add, commit."""
     other = manager_of(world.catalog, world.clock)
     second = other.start_transaction()
     yield lambda: other.delete_objects_on_cancel(second, A, [VirtualObject(f"{world.url}/{PATH}")])

@@ -65,7 +65,7 @@ def test_reads_are_repeatable_whatever_is_committed_and_published(manager, clock
     other = other_of(manager, clock)
     transaction = manager.transaction(transaction_type=kind)
     before = content(transaction.table(A)), content(transaction.table(B))
-    for number in range(12):  # past a checkpoint
+    for number in range(12):  # beyond a checkpoint
         other.table(A).append(rows((number, 1)))
         other.table(B).overwrite(rows((number, 1)))
     other.recover()

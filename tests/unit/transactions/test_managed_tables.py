@@ -222,7 +222,7 @@ def test_a_registration_that_broke_off_is_finished_by_registering_again(coordina
     broken = manager_of(FaultyCoordinator(coordinator, nth(1, fault, method="register")))
     with pytest.raises((SimulatedKill, StoreError)):
         broken.register_table(C, url)
-    with pytest.raises(UnsupportedFeatureError):  # it belongs to no catalog until then
+    with pytest.raises(UnsupportedFeatureError):  # it has no catalog until it is registered again
         DeltaTable.open(url).append(rows((2, 2)))
     assert manager.register_table(C, url).version == 1  # not marked twice
     manager.table(C).append(rows((2, 2)))

@@ -210,7 +210,7 @@ def _refusable(add: Callable[[World], None], world: World, refused: list[Excepti
 
 
 class Steps(WrappedCoordinator):
-    """At the n-th call of the catalog something else happens, once."""
+    """Does something else once, at the n-th call of the catalog."""
 
     def __init__(self, inner: Any, number: int, what: Callable[[], object]) -> None:
         super().__init__(inner)

@@ -38,7 +38,7 @@ def create(store: LogStore | None = None) -> DeltaTable:
     )
 
 
-def again(table: DeltaTable) -> DeltaTable:
+def reopened(table: DeltaTable) -> DeltaTable:
     """The object as another process gets it."""
     store = table.snapshot().reader.store
     return DeltaTable.open(store, environment=environment())
@@ -72,7 +72,7 @@ def test_staged_files_are_committed_once_and_not_discarded_then(
     if how == "long ago":
         monkeypatch.setattr(committed_files, "_FEW_COMMITS", -1)
     if how != "here":
-        table, staged = again(table), StagedFiles.from_json(staged.to_json())
+        table, staged = reopened(table), StagedFiles.from_json(staged.to_json())
     if how == "by an older release":
         text = staged.to_json().replace('"version":0', '"later":0')
         staged = StagedFiles.from_json(text)
@@ -99,7 +99,7 @@ def test_after_the_log_was_cleaned_up_the_state_tells() -> None:
     for version in (0, 1):
         table.snapshot().reader.store.delete(commit_path(version))
     with pytest.raises(FilesCommittedError) as raised:
-        again(table).commit_staged([staged])
+        reopened(table).commit_staged([staged])
     assert raised.value.version is None
 
 

@@ -36,7 +36,7 @@ _number = itertools.count()
 @pytest.fixture(params=["memory", "far", "disk", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "s3":
-        from deltalog.storage.s3.store import S3Store  # the quick tests have no botocore
+        from deltalog.storage.s3.store import S3Store  # the environment of the quick tests has no botocore
 
         server: Server = request.getfixturevalue("ministack")
         store = server.store()

@@ -30,7 +30,7 @@ def table_of(properties: dict[str, str] | None = None) -> DeltaTable:
     return table
 
 
-def found(table: DeltaTable) -> list[dict[str, Any]]:
+def sorted_rows(table: DeltaTable) -> list[dict[str, Any]]:
     return table.snapshot().scan().to_arrow().sort_by("id").to_pylist()
 
 
@@ -58,8 +58,8 @@ def test_all_columns_of_the_source_are_added(properties: dict[str, str]) -> None
         {"id": 3, "n": 3, "s": None, "new": None},
         {"id": 9, "n": None, "s": {"x": 90, "y": None, "z": 9.5}, "new": "nine"},
     ]
-    assert found(table) == expected and names(table) == ["id", "n", "s", "new"]
-    assert found(DeltaTable.open(table.snapshot().reader.store)) == expected
+    assert sorted_rows(table) == expected and names(table) == ["id", "n", "s", "new"]
+    assert sorted_rows(DeltaTable.open(table.snapshot().reader.store)) == expected
     assert table.snapshot(version=result.version - 1).schema.names == ["id", "n", "s"]
     if "delta.enableChangeDataFeed" in properties:
         told = table.changes(result.version, result.version).to_arrow().to_pylist()
@@ -105,7 +105,7 @@ def test_columns_come_also_where_no_row_changes() -> None:
     table = table_of()
     merger = table.merge(SOURCE.slice(0, 0), ON).with_schema_evolution().when_matched_update_all()
     assert not merger.execute().skipped
-    assert names(table) == ["id", "n", "s", "new"] and len(found(table)) == 3
+    assert names(table) == ["id", "n", "s", "new"] and len(sorted_rows(table)) == 3
     merger = table.merge(SOURCE.slice(0, 0), ON).with_schema_evolution().when_matched_update_all()
     assert merger.execute().skipped
 
@@ -116,10 +116,10 @@ def test_types_stay_or_are_widened_where_the_table_allows_it() -> None:
         table = table_of(properties)
         table.merge(source, ON).with_schema_evolution().when_matched_update_all().execute()
         assert str(table.snapshot().schema.field("n").data_type) == kind
-        assert [row["n"] for row in found(table)] == [7, 2, 3]
+        assert [row["n"] for row in sorted_rows(table)] == [7, 2, 3]
     large = pa.table({"id": [1], "n": [2**40]})
     table.merge(large, ON).with_schema_evolution().when_matched_update_all().execute()
-    assert [row["n"] for row in found(table)] == [2**40, 2, 3]
+    assert [row["n"] for row in sorted_rows(table)] == [2**40, 2, 3]
     with pytest.raises(CallError, match="cannot be computed for a row"):
         table_of().merge(large, ON).with_schema_evolution().when_matched_update_all().execute()
 
@@ -129,7 +129,7 @@ def test_structs_that_are_null_on_both_sides_stay_null() -> None:
     source = pa.Table.from_pylist([{"ID": n, "s": None} for n in (1, 3, 9)], schema=GIVEN)
     table.merge(source, ON).with_schema_evolution().when_matched_update_all().execute()
     old = {1: {"x": None, "y": "old", "z": None}, 2: {"x": 2, "y": "old", "z": None}, 3: None}
-    assert {row["id"]: row["s"] for row in found(table)} == old
+    assert {row["id"]: row["s"] for row in sorted_rows(table)} == old
 
 
 def test_fields_in_lists_and_maps_are_added() -> None:
@@ -147,7 +147,7 @@ def test_fields_in_lists_and_maps_are_added() -> None:
     new = {"id": 2, "l": [{"b": "x", "a": 5}], "m": [("j", {"b": "y", "a": 6})]}
     source = pa.Table.from_pylist([new], schema=given)
     table.merge(source, ON).with_schema_evolution().when_matched_update_all().execute()
-    assert found(table) == [
+    assert sorted_rows(table) == [
         {"id": 1, "l": [{"a": 1, "b": None}], "m": [("k", {"a": 1, "b": None})]},
         {"id": 2, "l": [{"a": 5, "b": "x"}], "m": [("j", {"a": 6, "b": "y"})]},
     ]
@@ -232,12 +232,12 @@ def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, colu
     message = rf"The new value of {column} lacks the field {column}\..*y, which the table has"
     with pytest.raises(CallError, match=message):
         CLAUSES[clause](table.merge(source, ON), column).execute()
-    assert table.snapshot().version == 0 and found(table) == [first]
+    assert table.snapshot().version == 0 and sorted_rows(table) == [first]
     CLAUSES[clause](table.merge(source, ON).with_schema_evolution(), column).execute()
     kept = "old" if clause == "update all" and column in ("s", "d") else None
     new = {"x": 5, "y": kept}
     key = 1 if clause.startswith("update") else 2
-    row = next(row for row in found(table) if row["id"] == key)
+    row = next(row for row in sorted_rows(table) if row["id"] == key)
     assert row[column] == {"s": new, "l": [new], "m": [("k", new)], "d": {"in": new}}[column]
 
 

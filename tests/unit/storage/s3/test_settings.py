@@ -15,7 +15,7 @@ KEYS = {"key": "KEY", "secret": "SECRET"}
 ENDPOINT = "https://minio.example:9000"
 
 
-def made(options: dict[str, Any], environment: dict[str, str] | None = None, *files: str) -> Settings | None:
+def settings_by(options: dict[str, Any], environment: dict[str, str] | None = None, *files: str) -> Settings | None:
     return settings_of(options, environment or {}, lambda file: file in files, lambda name: None)
 
 
@@ -36,7 +36,7 @@ def with_profile(options: dict[str, Any], profile: dict[str, Any]) -> Settings |
     ],
 )
 def test_common_options_need_no_botocore(options: dict[str, Any]) -> None:
-    assert made(options) is not None
+    assert settings_by(options) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_common_options_need_no_botocore(options: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_not_known_is_left_to_botocore(options: dict[str, Any]) -> None:
-    assert made(options) is None
+    assert settings_by(options) is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_is_not_known_is_left_to_botocore(options: dict[str, Any]) -> None:
 def test_settings_of_the_environment_are_not_passed_over(
     environment: dict[str, str], files: tuple[str, ...], direct: bool
 ) -> None:
-    assert (made(KEYS, environment, *files) is not None) == direct
+    assert (settings_by(KEYS, environment, *files) is not None) == direct
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_settings_of_a_profile_are_not_passed_over(profile: dict[str, Any], dire
 
 def test_credentials_of_options_go_before_those_of_the_environment() -> None:
     own = {"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "ENVS", "AWS_SESSION_TOKEN": "ENVT"}
-    settings, from_environment = made(KEYS, own), made({}, own)
+    settings, from_environment = settings_by(KEYS, own), settings_by({}, own)
     assert settings and settings.credentials == Credentials("KEY", "SECRET")
     assert from_environment and from_environment.credentials == Credentials("ENV", "ENVS", "ENVT")
-    assert made({}, {"AWS_ACCESS_KEY_ID": "ENV"}) is made({}, {"AWS_SECRET_ACCESS_KEY": "ENVS"}) is None
-    resolved = made({}, {"AWS_SESSION_TOKEN": "", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "ENVT"})
+    assert settings_by({}, {"AWS_ACCESS_KEY_ID": "ENV"}) is settings_by({}, {"AWS_SECRET_ACCESS_KEY": "ENVS"}) is None
+    resolved = settings_by({}, {"AWS_SESSION_TOKEN": "", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "ENVT"})
     assert resolved and isinstance(resolved.credentials, ResolvedCredentials)
-    unsigned = made({"anon": True}, own)
+    unsigned = settings_by({"anon": True}, own)
     assert unsigned and unsigned.credentials is None
     assert not {"KEY", "SECRET", "ENVS", "ENVT"} & set(repr([settings, from_environment, resolved]).split("'"))
 
@@ -161,14 +161,14 @@ def test_credentials_of_options_go_before_those_of_the_environment() -> None:
     ],
 )
 def test_a_bucket_has_its_place(options: dict[str, Any], bucket: str, place: Any) -> None:
-    settings = made({**KEYS, **options})
+    settings = settings_by({**KEYS, **options})
     assert settings is not None and settings.place(bucket) == place
 
 
 def test_limits_are_those_of_the_options() -> None:
     retries = {"total_max_attempts": 1}
-    settings = made({**KEYS, "config_kwargs": {"read_timeout": 3, "connect_timeout": 2, "retries": retries}})
+    settings = settings_by({**KEYS, "config_kwargs": {"read_timeout": 3, "connect_timeout": 2, "retries": retries}})
     assert settings and (settings.limits.read, settings.limits.connect, settings.attempts) == (3, 2, 1)
     assert settings.slow_attempts == 1
-    settings = made({**KEYS, "config_kwargs": {"retries": {"max_attempts": 0}}}, {"AWS_CA_BUNDLE": "/ca.pem"})
+    settings = settings_by({**KEYS, "config_kwargs": {"retries": {"max_attempts": 0}}}, {"AWS_CA_BUNDLE": "/ca.pem"})
     assert settings and (settings.attempts, settings.ca_file) == (1, "/ca.pem")
