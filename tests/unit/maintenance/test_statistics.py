@@ -125,7 +125,7 @@ def test_a_clustered_table_can_get_other_columns() -> None:
     table = DeltaTable.create(
         memory(), rows().schema, properties={"delta.dataSkippingNumIndexedCols": "1"}, data=rows(1, 5)
     )
-    with pytest.raises(CallError, match="no statistics of name"):
+    with pytest.raises(CallError, match="lack statistics of name"):
         table.cluster_by(["name"])
     table.set_properties({"delta.dataSkippingNumIndexedCols": "2"})
     table.compute_statistics()
