@@ -111,8 +111,7 @@ class Dataset:
 
     def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
         """The content of a blob, as a seekable binary file: the blob at a ``path`` in the table's rows, or the blob
-        that
-        a version added (None: the latest). Raises CallError for a version that added none, UnsafePathError,
+        that a version added (None: the latest). Raises CallError for a version that added none, UnsafePathError,
         ObjectNotFoundError, EmptyDatasetError. Cost: for a version as ``snapshot`` and 1 GET; then what is read."""
         if path is None:
             path = stream.blob_path(self.table().snapshot(version))

@@ -4,8 +4,7 @@ A writer-only feature can be dropped once the table has no trace of it. A reader
 which a client without the feature must not read under a protocol that does not list it. So it can be dropped only after
 log clean-up has deleted these traces.
 
-Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables,
-#clustered-table.
+Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
 
 from __future__ import annotations

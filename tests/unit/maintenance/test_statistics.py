@@ -186,7 +186,7 @@ def test_rows_are_read_where_footers_say_nothing(options: dict[str, Any]) -> Non
 def test_other_numbers_of_rows_are_refused() -> None:
     table = DeltaTable.create(memory(), rows().schema, data=rows(1, 2, 3))
     strip(table, lambda body: {"numRecords": 2})
-    with pytest.raises(RowCountError, match="has 2 rows by the log or its footer, and 3 were found"):
+    with pytest.raises(RowCountError, match="has 2 rows by the log or its footer, but 3 were found"):
         table.compute_statistics()
     strip(table)
     (path,) = table.snapshot().files()["path"].to_pylist()
