@@ -1,4 +1,4 @@
-"""DeltaTable: a table at a location, and its verbs."""
+"""DeltaTable: a table at a location, with its verbs."""
 
 from __future__ import annotations
 
@@ -265,9 +265,9 @@ class DeltaTable:
         """Clone the latest version, a specific version, or the version that was current at a point in time: one commit
         to a new table at ``target``, which then has its own history.
 
-        By default the clone is deep: the files are copied. A ``shallow`` clone names the files of its source by
-        absolute paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum
-        of the source does not know that. To open it again, pass their location: ``DeltaTable.open(target,
+        By default the clone is deep: the files are copied. A ``shallow`` clone references the files of its source by
+        absolute paths, on the same kind of store. It needs them as long as one of its versions references them, but a
+        vacuum of the source does not know that. To open it again, pass their location: ``DeltaTable.open(target,
         allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
@@ -509,9 +509,9 @@ class DeltaTable:
         """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
         Rows are deleted by deletion vectors if the table has them (delta.enableDeletionVectors); otherwise the other
-        rows of their files are moved to new files. Files whose rows all match are removed. Change files are written if
-        the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
-        unless ``txn`` is set. Conflicts with concurrent changes of files that may contain matching rows.
+        rows of their files are copied into new files. Files whose rows all match are removed. Change files are written
+        if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
+        unless ``txn`` is set. Conflicts with concurrent changes to files that may contain matching rows.
         ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each
         file for which statistics do not decide, all columns of the files to rewrite, 1 PUT for each new file or vector
@@ -532,9 +532,9 @@ class DeltaTable:
     ) -> CommitResult:
         """Set columns to new values in the rows for which ``where`` is true (None: in all rows).
 
-        ``updates``: by column, an SQL expression on the old row, as text or built with ``col``; ``a.b`` is a field of a
-        struct. ``new_values``: by column, a Python value. Values are cast as in Spark's ANSI mode. Generated columns
-        that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
+        ``updates`` maps columns to SQL expressions on the old row, as text or built with ``col``; ``a.b`` is a field of
+        a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI mode. Generated
+        columns that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
         ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for
         which an expression cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
@@ -552,12 +552,12 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> TableMerger:
-        """Merge rows into the table: change rows that match and insert rows that do not, in one commit.
+        """Merge rows into the table: update or delete matching rows, and insert the others, in one commit.
 
-        Add the clauses to the result; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
-        when a source row matches a table row, as SQL text or built with ``col``. Columns are named ``source.x`` and
-        ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments: as for
-        ``update``. Cost: none before ``execute``.
+        Add clauses to the returned builder, then call its ``execute``, which commits. ``source``: as for ``append``.
+        ``predicate``: when a source row matches a table row, as SQL text or built with ``col``. Columns are named
+        ``source.x`` and ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments:
+        as for ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
         return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
@@ -876,7 +876,7 @@ class DeltaTable:
         partitions without files are deleted. Returns the paths of the manifests.
 
         Later commits by deltalog do not update them. Raises CallError for a table with deletion vectors or column
-        mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
+        mapping, which these engines would misread; UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
         ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each obsolete one.
         """
         return write_manifests(self._handle)
