@@ -84,7 +84,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
     """At most FILES_PER_COMMIT add actions with statistics that they lacked; empty if no missing statistics can be
     computed. The second item: whether these are all."""
-    computing = _Computing.of(snapshot, known)
+    computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
     for column in lacks.columns[1:]:
@@ -132,7 +132,7 @@ class _Computing:
     known: Known
 
     @classmethod
-    def of(cls, snapshot: Snapshot, known: Known) -> _Computing:
+    def for_snapshot(cls, snapshot: Snapshot, known: Known) -> _Computing:
         mapping = column_mapping.mode_of(snapshot.metadata.configuration)
         indexed = indexed_leaves(snapshot.metadata, snapshot.clustering_columns)
         leaves = [leaf for leaf in indexed if not isinstance(leaf.data_type, (ArrayType, MapType))]
@@ -171,7 +171,7 @@ class _Computing:
         if before is not None and all(leaf in before[1] for leaf in wanted):
             return before
         footer = read_footer(*self.files.find(add.path))
-        found = of_footer(footer, wanted, self.mapping)
+        found = from_footer(footer, wanted, self.mapping)
         unknown = [leaf for leaf in wanted if leaf not in found]
         if unknown:
             found.update(self._of_rows(add, unknown, footer.num_rows))
@@ -203,7 +203,7 @@ class _Computing:
         )
 
 
-def of_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
+def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
     """The statistics of leaves for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
 
     It is not sufficient if columns are mapped by id, since the footer has no names to find them by; if its bounds may

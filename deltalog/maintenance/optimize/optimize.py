@@ -289,7 +289,7 @@ class _Batch:
         if not self.bins:
             return
         with self.handle.continuing(base) as transaction:
-            writer = BinWriter.of(transaction, base, self.handle.environment.clock_ms)
+            writer = BinWriter.for_transaction(transaction, base, self.handle.environment.clock_ms)
         store = self.handle.reader.store
         try:
             made, done = list[Rewritten](), 0
@@ -312,7 +312,7 @@ class _Batch:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)
             return
-        tasks = BinTasks.of(writer, self.job.rewrite)
+        tasks = BinTasks.for_writer(writer, self.job.rewrite)
         try:
             texts = rewrite_bins(tasks, [packed(files) for _, files in self.bins])
             for (_, files), text in zip(self.bins, texts, strict=True):

@@ -69,7 +69,7 @@ class BinWriter:
     paths: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
+    def for_transaction(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
         """A writer for rows of ``snapshot``, the base of the transaction. Files contain row ids and row commit
         versions, but no partition columns."""
         configuration = snapshot.metadata.configuration

@@ -104,7 +104,7 @@ class ZOrder:
         if not samples:
             return Curve(paths, (), 1, ()), int64s([]), rows
         columns = [pa.concat_arrays(each) for each in zip(*samples, strict=True)]
-        curve = Curve.of(paths, columns)
+        curve = Curve.from_samples(paths, columns)
         return curve, curve.numbers(columns), rows
 
     def _routed(self, writer: BinWriter, adds: Sequence[AddFile], ranges: _Ranges) -> list[int]:

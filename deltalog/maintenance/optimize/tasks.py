@@ -31,7 +31,7 @@ class BinTasks:
     job: str
 
     @classmethod
-    def of(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
+    def for_writer(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
         """The tasks for a batch of ``writer``."""
         return cls(writer.for_tasks(), rewrite, str(uuid.uuid4()))
 

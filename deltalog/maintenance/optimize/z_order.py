@@ -103,7 +103,7 @@ class Curve:
     spreads: Sequence[Any]
 
     @classmethod
-    def of(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
+    def from_samples(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
         """Build the curve from samples of each column's values, as returned by ``values_of``."""
         bits = max(1, min(_BITS, _ALL_BITS // len(paths)))
         spread = [sum((number >> bit & 1) << bit * len(paths) for bit in range(bits)) for number in range(1 << bits)]

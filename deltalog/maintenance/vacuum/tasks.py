@@ -70,7 +70,7 @@ class VacuumTasks:
     probe: int = HASH_PROBE
 
     @classmethod
-    def of(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
+    def for_table(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
         """The tasks for a handle's table; None if the commit of its version is not in the log. Cost: 1 HEAD."""
         store = storage_of(handle.reader.store)
         commit = store.head(commit_path(version))
@@ -133,11 +133,11 @@ class DistributedVacuum:
     runner: VacuumRunner
 
     @classmethod
-    def of(
+    def for_table(
         cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
     ) -> DistributedVacuum | None:
-        """None under the same condition and at the same cost as ``VacuumTasks.of``."""
-        tasks = VacuumTasks.of(handle, version, rules)
+        """None under the same condition and at the same cost as ``VacuumTasks.for_table``."""
+        tasks = VacuumTasks.for_table(handle, version, rules)
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:

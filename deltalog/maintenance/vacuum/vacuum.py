@@ -118,7 +118,7 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    distributed = None if runner is None else DistributedVacuum.of(runner, handle, before.version, rules)
+    distributed = None if runner is None else DistributedVacuum.for_table(runner, handle, before.version, rules)
     history, late = LogHistory(handle.reader, before.log), dict[str, Need]()
     if full:
         if distributed is None:
