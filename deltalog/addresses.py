@@ -81,9 +81,8 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
-    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an
-    EntityNotFoundError where there is no such catalog or it has no table of the name.
-    Cost: 1 call of the coordinator."""
+    """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an EntityNotFoundError
+    where there is no such catalog or it has no table of the name. Cost: 1 call of the coordinator."""
     from deltalog.catalog.locate import open_coordinator
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore

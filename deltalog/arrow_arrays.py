@@ -1,8 +1,7 @@
 """Converts Python values to Arrow arrays without ``pyarrow.array``. Pure.
 
 ``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That takes a third of a second in a
-fresh
-process, on every first read of a log. The values here are plain, so arrays are built from buffers.
+fresh process, on every first read of a log. The values here are plain, so arrays are built from buffers.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def combined(values: Any) -> Any:
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
     """As ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
-    the
-    result then has its own offsets into the same memory."""
+    the result then has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)

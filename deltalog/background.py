@@ -39,8 +39,7 @@ _has_ended = False
 
 def in_background(key: str, work: Callable[[], object]) -> None:
     """Queue ``work`` after everything queued for ``key``. Raises nothing. Waits if the queue is full. If no thread can
-    be
-    started because the interpreter is exiting, runs the work immediately."""
+    be started because the interpreter is exiting, runs the work immediately."""
     with _changed:
         queue = None if _has_ended else _queues.get(key) or _started(key)
         if queue is not None:
@@ -106,8 +105,7 @@ def _do(key: str, work: Callable[[], object]) -> None:
 
 def _wait_at_exit() -> None:
     """Wait for all queues while threads still work: the next exit step belongs to concurrent.futures, which then
-    refuses
-    all further calls. This module imports it first so that its exit step comes later."""
+    refuses all further calls. This module imports it first so that its exit step comes later."""
     global _has_ended
     while True:
         with _changed:

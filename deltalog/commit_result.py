@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """A commit in the log. ``attempts``: the number of versions tried; 0 if the call had nothing to do and made no
-    commit
-    (``skipped``). ``operation_metrics``: from its commitInfo, what it added and removed; unknown numbers are left out.
-    ``operation``: from its commitInfo, such as MERGE; None if no commit was made."""
+    commit (``skipped``). ``operation_metrics``: from its commitInfo, what it added and removed; unknown numbers are
+    left out. ``operation``: from its commitInfo, such as MERGE; None if no commit was made."""
 
     version: int
     timestamp_ms: int

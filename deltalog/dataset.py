@@ -1,4 +1,4 @@
-"""Dataset: the write contract on a location, where there may be no table yet, or on an open table."""
+"""Dataset: the write contract on a location, with or without a table, or on an open table."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Dataset:
 
     ``Dataset(url)``: the first write creates the table in the commit that holds its data. The table has in-commit
     timestamps unless ``properties`` disable them; ``schema`` and ``partition_by`` if set, otherwise the columns of the
-    data; and it is a table of blobs if the first write is one of bytes. An existing table is not changed. ``url`` can
-    also be the address of a table in a catalog, which must exist, or TableNotFoundError is raised. ``storage_options``:
-    as for ``open_store``. Cost: none; with an address, 1 call of the coordinator.
+    data; and it is a table of blobs if the first write is of bytes. An existing table is not changed. ``url`` can also
+    be the address of a table in a catalog, which must exist, or TableNotFoundError is raised. ``storage_options``: as
+    for ``open_store``. Cost: none; with an address, 1 call of the coordinator.
 
     ``Dataset(table)``: a DeltaTable, possibly one of a transaction over several tables, whose commit makes the writes
     visible. Any other argument is then a CallError. Cost: none.
@@ -111,8 +111,7 @@ class Dataset:
 
     def open_blob(self, path: str | None = None, *, version: int | None = None) -> Any:
         """The content of a blob, as a seekable binary file: the blob at a ``path`` in the table's rows, or the blob
-        that
-        a version added (None: the latest). Raises CallError for a version that added none, UnsafePathError,
+        that a version added (None: the latest). Raises CallError for a version that added none, UnsafePathError,
         ObjectNotFoundError, EmptyDatasetError. Cost: for a version as ``snapshot`` and 1 GET; then what is read."""
         if path is None:
             path = stream.blob_path(self.table().snapshot(version))

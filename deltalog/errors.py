@@ -63,8 +63,7 @@
         └── PathExistsError (FileExistsError)
 
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened, where, and
-what
-to do. Anything else that a program may need is in attributes, passed to ``__init__`` by keyword.
+what to do. Anything else that a program may need is in attributes, passed to ``__init__`` by keyword.
 
 Every class has an ``outcome``, as defined by ``Outcome``. It is NOTHING_COMMITTED except for
 

@@ -1,4 +1,4 @@
-"""Public names that are imported at their first use, so that an import costs only what is used. Pure."""
+"""Public names that are imported at their first use, so that an import costs only what is used."""
 
 from __future__ import annotations
 

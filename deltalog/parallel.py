@@ -113,8 +113,7 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
     """``function`` of each item, in order, computed by threads; the caller's thread reads the items.
 
     At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised at its place in
-    the
-    order. No thread is started for a single item, or if ``threads`` is 0.
+    the order. No thread is started for a single item, or if ``threads`` is 0.
     """
     waiting = iter(items)
     first = list(itertools.islice(waiting, 2 if threads else 0))

@@ -1,4 +1,4 @@
-"""DeltaTable: a table at a location, and its verbs."""
+"""DeltaTable: a table at a location, with its verbs."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ T = TypeVar("T")
 @checked
 class DeltaTable:
     """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
-    on
-    its own snapshot.
+    on its own snapshot.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
@@ -159,9 +158,9 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit.
 
-        ``cluster_by``: as ``DeltaTable.cluster_by``.
-        ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it in-commit timestamps from version 0.
-        Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
+        ``cluster_by``: as ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it
+        in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1
+        LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
             url, schema, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
@@ -264,25 +263,21 @@ class DeltaTable:
         **storage_options: Any,
     ) -> DeltaTable:
         """Clone the latest version, a specific version, or the version that was current at a point in time: one commit
-        to
-        a new table at ``target``, which then has its own history.
+        to a new table at ``target``, which then has its own history.
 
-        By default the clone is deep: the files are copied. A ``shallow`` clone names the files of its source by
-        absolute
-        paths, on the same kind of store. It needs them as long as one of its versions names them, and a vacuum of the
-        source does not know that. To open it again, pass their location:
-        ``DeltaTable.open(target, allowed_paths=[source])``.
+        By default the clone is deep: the files are copied. A ``shallow`` clone references the files of its source by
+        absolute paths, on the same kind of store. It needs them as long as one of its versions references them, but a
+        vacuum of the source does not know that. To open it again, pass their location: ``DeltaTable.open(target,
+        allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
         are kept; the id, the history and the app transactions (txn) are not. If the source has in-commit timestamps,
-        the
-        clone has them from version 0. ``storage_options``: of the target. Returns the clone.
+        the clone has them from version 0. ``storage_options``: of the target. Returns the clone.
 
         Raises TableExistsError, also if the target of a deep clone is not empty; CallError for another kind of store, a
         blob table, or within a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
         TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. Nothing
-        is
-        committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
+        is committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
         copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each file.
         """
         source = self._handle.at(version, _epoch_ms(timestamp))
@@ -376,11 +371,10 @@ class DeltaTable:
 
         ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last commit at or
         before it, by the in-commit timestamp rules; if no commit lies between two times, there are no changes. An end
-        after the latest version, or after its time, is an error.
-        ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it
-        ends at the latest version, instead of an error. The table property delta.enableChangeDataFeed must have been
-        true throughout the range. Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as
-        two snapshots.
+        after the latest version, or after its time, is an error. ``allow_out_of_range``: a range that begins after the
+        latest version has no changes, and one that ends after it ends at the latest version, instead of an error. The
+        table property delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
+        TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
         return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
@@ -397,15 +391,12 @@ class DeltaTable:
         fail_on_data_loss: bool = True,
     ) -> TableStream:
         """The rows of the latest version and then of later commits, in batches between offsets that the caller keeps.
-        With
-        ``starting_version`` or ``starting_timestamp``, only the rows of that commit and later ones.
+        With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and later ones.
 
         ``starting_version="latest"``: only commits after the latest version. ``starting_timestamp``: begin at the first
         commit at or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error
-        unless
-        ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes``
-        (rewritten
-        files are read again) is set; ``read_change_feed`` streams the rows of the change data feed.
+        unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes``
+        (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change data feed.
         ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
         ``snapshot``, and 2 HEADs for "latest".
         """
@@ -443,9 +434,8 @@ class DeltaTable:
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """Call ``work(table)``, and call it again after each conflict with another writer, at most ``retry_count``
-        times.
-        Every call must read the table again. Create data that can be read only once inside ``work``: a reader that was
-        read before is a CallError, whose cause is the conflict.
+        times. Every call must read the table again. Create data that can be read only once inside ``work``: a reader
+        that was read before is a CallError, whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
@@ -464,8 +454,7 @@ class DeltaTable:
         expected_version: int | None = None,
     ) -> CommitResult:
         """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
-        is
-        read once: passing it again, to any verb, is a CallError.
+        is read once: passing it again, to any verb, is a CallError.
 
         Columns match by name; absent nullable columns are null; new columns need ``merge_schema=True``. ``txn``: an
         application id and a version; if the table has recorded that version or a later one, nothing is written and
@@ -520,9 +509,9 @@ class DeltaTable:
         """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
         Rows are deleted by deletion vectors if the table has them (delta.enableDeletionVectors); otherwise the other
-        rows of their files are moved to new files. Files whose rows all match are removed. Change files are written if
-        the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
-        unless ``txn`` is set. Conflicts with concurrent changes of files that may contain matching rows.
+        rows of their files are copied into new files. Files whose rows all match are removed. Change files are written
+        if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
+        unless ``txn`` is set. Conflicts with concurrent changes to files that may contain matching rows.
         ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each
         file for which statistics do not decide, all columns of the files to rewrite, 1 PUT for each new file or vector
@@ -543,9 +532,9 @@ class DeltaTable:
     ) -> CommitResult:
         """Set columns to new values in the rows for which ``where`` is true (None: in all rows).
 
-        ``updates``: by column, an SQL expression on the old row, as text or built with ``col``; ``a.b`` is a field of a
-        struct. ``new_values``: by column, a Python value. Values are cast as in Spark's ANSI mode. Generated columns
-        that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
+        ``updates`` maps columns to SQL expressions on the old row, as text or built with ``col``; ``a.b`` is a field of
+        a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI mode. Generated
+        columns that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
         ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for
         which an expression cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
@@ -563,12 +552,12 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> TableMerger:
-        """Merge rows into the table: change rows that match and insert rows that do not, in one commit.
+        """Merge rows into the table: update or delete matching rows, and insert the others, in one commit.
 
-        Add the clauses to the result; its ``execute`` makes the commit. ``source``: as for ``append``. ``predicate``:
-        when a source row matches a table row, as SQL text or built with ``col``. Columns are named ``source.x`` and
-        ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments: as for
-        ``update``. Cost: none before ``execute``.
+        Add clauses to the returned builder, then call its ``execute``, which commits. ``source``: as for ``append``.
+        ``predicate``: when a source row matches a table row, as SQL text or built with ``col``. Columns are named
+        ``source.x`` and ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments:
+        as for ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
         return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
@@ -588,9 +577,8 @@ class DeltaTable:
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
         """Commit staged files, from any process, as one version. The caller owns the files: they are kept if this
-        fails,
-        or if a transaction over several tables that contains them is cancelled. Files are committed only once: if any
-        version has added one, FilesCommittedError has that version, so the same call is safe after a
+        fails, or if a transaction over several tables that contains them is cancelled. Files are committed only once:
+        if any version has added one, FilesCommittedError has that version, so the same call is safe after a
         CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError if the table has other columns now,
         and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100, the live files)."""
         target = staging.target_of(self._handle)
@@ -600,9 +588,8 @@ class DeltaTable:
         """Delete staged files that will not be committed, best effort. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit
-        of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2 HEADs, 1
-        GET for each version since they were staged, 1 DELETE for each file."""
+        commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
+        HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -636,8 +623,7 @@ class DeltaTable:
         self, name: str, *, if_exists: bool = False, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Drop a CHECK constraint. Raises CallError if it does not exist; with ``if_exists``, no commit is made then
-        (the
-        result's ``skipped`` is true). Cost: 1 commit."""
+        (the result's ``skipped`` is true). Cost: 1 commit."""
         with self._handle.transaction() as transaction:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
@@ -662,10 +648,8 @@ class DeltaTable:
         """Add nullable columns: the fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
-        lead
-        into arrays and maps, and names with dots are in backticks. In existing rows the columns are null. ``after``:
-        for
-        names of new columns, the column in the same struct that each follows; None means first. Raises
+        lead into arrays and maps, and names with dots are in backticks. In existing rows the columns are null.
+        ``after``: for names of new columns, the column in the same struct that each follows; None means first. Raises
         SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
@@ -764,10 +748,9 @@ class DeltaTable:
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``: clients
-        without
-        one of these can no longer write the table, or with a reader version above 1, read it. Versions are never
-        lowered, and nothing is committed if the table already has all of these features. Use ``add_feature`` to add a
-        single one.
+        without one of these can no longer write the table, or with a reader version above 1, read it. Versions are
+        never lowered, and nothing is committed if the table already has all of these features. Use ``add_feature`` to
+        add a single one.
 
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
@@ -776,9 +759,8 @@ class DeltaTable:
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients without it can use the table again: first the properties that enable
-        it,
-        in a separate commit, then the feature. Dropping the feature clustering also drops the clustering columns, and
-        files with deletion vectors are rewritten before their feature is dropped, as by ``optimize.purge``.
+        it, in a separate commit, then the feature. Dropping the feature clustering also drops the clustering columns,
+        and files with deletion vectors are rewritten before their feature is dropped, as by ``optimize.purge``.
 
         A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
         table uses it; otherwise CallError says what uses it and what to do. Raises UnsupportedFeatureError,
@@ -808,24 +790,19 @@ class DeltaTable:
         num_tasks: int = 64,
     ) -> VacuumReport:
         """Delete the files below the table root that no version within the retention needs. By default, only report
-        them:
-        pass ``dry_run=False`` to delete.
+        them: pass ``dry_run=False`` to delete.
 
         ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError unless
         ``enforce_retention_duration=False``; readers of versions within it then lose files. A file that no version
-        names
-        always stays until it is a day old, because its commit may follow. Kept are all files named by the version at
-        the
-        cut-off and by every later one, including those in change feeds; hidden files, links and other tables. Two
-        commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made. Safe to
+        names always stays until it is a day old, because its commit may follow. Kept are all files named by the version
+        at the cut-off and by every later one, including those in change feeds; hidden files, links and other tables.
+        Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made. Safe to
         interrupt: a second call continues. ``full=False`` lists no files and considers only those that commits since
-        the
-        last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories, stay.
+        the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories, stay.
         ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``: lets
         files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them list.
-        It
-        receives a function of some bytes and an attempt's own text, the bytes for each task, and a description of the
-        work; it returns the function's results in task order. The log is read and written here.
+        It receives a function of some bytes and an attempt's own text, the bytes for each task, and a description of
+        the work; it returns the function's results in task order. The log is read and written here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
@@ -877,8 +854,7 @@ class DeltaTable:
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Compute missing file statistics, as ANALYZE TABLE … COMPUTE DELTA STATISTICS does, so that scans can skip
-        files.
-        Returns the last commit; none is made if no file lacks statistics that can be computed.
+        files. Returns the last commit; none is made if no file lacks statistics that can be computed.
 
         Files without statistics, or without those of all columns selected by delta.dataSkippingStatsColumns (else
         delta.dataSkippingNumIndexedCols) and by clustering, are added again with them, keeping their deletion vectors,
@@ -896,20 +872,18 @@ class DeltaTable:
 
     def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> tuple[str, ...]:
         """Write symlink manifests of the latest version, for engines that do not read the log: a text file per
-        partition,
-        below ``_symlink_format_manifest``, with the locations of the partition's files. Manifests of partitions without
-        files are deleted. Returns the paths of the manifests.
+        partition, below ``_symlink_format_manifest``, with the locations of the partition's files. Manifests of
+        partitions without files are deleted. Returns the paths of the manifests.
 
         Later commits by deltalog do not update them. Raises CallError for a table with deletion vectors or column
-        mapping, which such engines would read wrongly, UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
+        mapping, which these engines would misread; UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
         ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each obsolete one.
         """
         return write_manifests(self._handle)
 
     def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
         """Write a checkpoint of the latest version now: a classic one, or if delta.checkpointPolicy is v2, a UUID-named
-        one
-        in the format ``top_level``, with sidecars if there are more than ``sidecar_rows`` file actions.
+        one in the format ``top_level``, with sidecars if there are more than ``sidecar_rows`` file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """

@@ -1,1 +1,1 @@
-"""Changes of a table that is there: columns, constraints, features, properties, clustering."""
+"""Changes of an existing table: columns, constraints, features, properties, clustering."""

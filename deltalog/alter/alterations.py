@@ -1,4 +1,4 @@
-"""Changes of a table's columns, name and metadata domains: what each stages, and what it records in commitInfo.
+"""Changes of a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
 
 Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. Operations are named as
 delta-spark names them.
@@ -32,7 +32,7 @@ from deltalog.write.transaction import Transaction, skipped
 ColumnPath = str | Sequence[str]
 ColumnPaths = Sequence[ColumnPath]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
-# Metadata that a new column cannot have: existing rows would need values.
+# Metadata that an added column cannot have: existing rows would need values.
 _NEEDS_VALUES = {
     GENERATION_KEY: "a generation expression",
     DEFAULT_KEY: "a default",
@@ -49,11 +49,10 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns, each at the end of the table or of the struct that its path leads to, or ``after`` another
-    one there."""
+    """Commit new columns, each at the end of the table or of its parent struct, or ``after`` another column there."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
-        raise CallError("add_columns was given no column.")
+        raise CallError("add_columns needs at least one column.")
     if not all(isinstance(column, StructField) for column in wanted):
         raise CallError(
             "add_columns takes a pyarrow schema, a StructType or a list of StructField, as in "
@@ -62,7 +61,7 @@ def add_columns(
     places = {name: Place(other) for name, other in (after or {}).items()}
     unknown = [name for name in places if name not in [column.name for column in wanted]]
     if unknown:
-        raise CallError(f"after has a place for {unknown[0]}, which is not one of the columns to add.")
+        raise CallError(f"after contains {unknown[0]}, which is not one of the columns to add.")
     schema = transaction.schema
     logged = []
     for column in wanted:
@@ -78,7 +77,7 @@ def add_columns(
 def _check_addable(column: StructField) -> None:
     if not column.nullable:
         raise SchemaMismatchError(
-            f"Column {column.name} is NOT NULL, and existing rows would have nulls in it. Add it nullable."
+            f"Column {column.name} is NOT NULL, but existing rows would have nulls in it. Add it as nullable."
         )
     for key, what in _NEEDS_VALUES.items():
         if key in column.metadata:
@@ -90,7 +89,7 @@ def _check_addable(column: StructField) -> None:
 def rename_column(
     transaction: Transaction, path: ColumnPath, new_name: str, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit another name for a column. Data files do not change."""
+    """Commit a new name for a column. Data files do not change."""
     old = parse_path(path)
     new = (*old[:-1], new_name)
     _check_mapped(transaction.metadata, "Renaming")
@@ -109,23 +108,23 @@ def rename_column(
 
 
 def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_metadata: UserMetadata) -> CommitResult:
-    """Commit that columns are dropped. Their values stay in the data files, where no reader returns them."""
+    """Commit the removal of columns. Their values stay in the data files, but no reader returns them."""
     if isinstance(paths, str):
-        raise CallError(f"drop_columns takes a list of columns: drop_columns([{paths!r}]).")
+        raise CallError(f"Pass the columns as a list: drop_columns([{paths!r}]).")
     dropped = [parse_path(path) for path in paths]
     if not dropped:
-        raise CallError("drop_columns was given no column.")
+        raise CallError("drop_columns needs at least one column.")
     metadata, schema = transaction.metadata, transaction.schema
     _check_mapped(metadata, "Dropping")
     for path in dropped:
         column = column_paths.find(transaction.schema, path)
         if len(path) == 1 and column.name in metadata.partition_columns:
-            raise SchemaMismatchError(f"Column {path[0]} partitions the table and cannot be dropped.")
+            raise SchemaMismatchError(f"Column {path[0]} is a partition column and cannot be dropped.")
         _check_not_clustering(transaction, path)
         _check_independent(metadata, path, "dropped")
         schema = column_paths.drop(schema, path)
     if all(column.name in metadata.partition_columns for column in schema):
-        raise SchemaMismatchError("Only partition columns would be left; a table needs another one for its data.")
+        raise SchemaMismatchError("Only partition columns would be left. A table needs at least one other column.")
     transaction.set_schema(schema)
     _rewrite_stats_columns(transaction, lambda each: None if any(_is_below(each, path) for path in dropped) else each)
     parameters = {"columns": canonical_json([path_text(path) for path in dropped])}
@@ -142,8 +141,8 @@ def set_column(
     sync_identity: bool = False,
     place: Place | None = None,
 ) -> CommitResult:
-    """Commit changes of one column: nulls allowed, a comment ("" removes it), a wider type, another place. None:
-    unchanged. ``sync_identity``: its high-water mark moved past all its values."""
+    """Commit changes of one column: nullability, a comment ("" removes it), a wider type, another position. None:
+    unchanged. ``sync_identity``: advance its high-water mark past all its values."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -172,7 +171,7 @@ def set_column(
 
 
 def _position(place: Place | None) -> dict[str, str]:
-    """As delta-spark writes it."""
+    """The position parameter, as delta-spark writes it."""
     return {} if place is None else {"position": str(place)}
 
 
@@ -182,21 +181,23 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
         return column
     if not ENABLE_TYPE_WIDENING.read(metadata.configuration):
         raise SchemaMismatchError(
-            f"The type of {path_text(path)} cannot change from {column.data_type} to {wider} while type widening is "
+            f"The type of {path_text(path)} cannot change from {column.data_type} to {wider} because type widening is "
             f"off. Turn it on with set_properties({{'{ENABLE_TYPE_WIDENING.key}': 'true'}})."
         )
     _check_independent(metadata, path, "given another type")
     if GENERATION_KEY in column.metadata:
-        raise SchemaMismatchError(f"Column {path_text(path)} is generated, so its type is that of its expression.")
+        raise SchemaMismatchError(
+            f"Column {path_text(path)} is generated: its type is the type of its expression and cannot change."
+        )
     after = StructType((replace(column, data_type=wider),))
     return widening.recorded(StructType((column,)), after).fields[0]
 
 
 def _synced(transaction: Transaction, path: Path, column: StructField) -> StructField:
-    """The identity column with a mark that no value of the table is beyond. Declares the whole table as read."""
+    """The identity column with its mark advanced past all values in the table. Declares the whole table as read."""
     identity = identity_of(column) if len(path) == 1 else None
     if identity is None:
-        raise SchemaMismatchError(f"Column {path_text(path)} is no identity column, so there is no mark to set.")
+        raise SchemaMismatchError(f"Column {path_text(path)} is not an identity column, so it has no high-water mark.")
     assert transaction.snapshot is not None
     transaction.read_whole_table()
     values = IdentityValues(transaction.snapshot.url)
@@ -210,12 +211,14 @@ def _delta_type(data_type: DataType | pa.DataType) -> DataType:
     if isinstance(data_type, pa.DataType):
         return StructType.from_arrow(pa.schema([pa.field("type", data_type)])).fields[0].data_type
     if not isinstance(data_type, DataType):
-        raise CallError(f"data_type is a pyarrow type or one of deltalog's, such as pa.int64(); got {data_type!r}.")
+        raise CallError(
+            f"data_type must be a pyarrow type, such as pa.int64(), or a deltalog DataType; got {data_type!r}."
+        )
     return data_type
 
 
 def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
-    # Only the kind of the type, as delta-spark writes it; the schema has the rest.
+    # Nested types by their kind only, as delta-spark writes them; the schema has the rest.
     kind = json.loads(StructType((column,)).to_json())["fields"][0]["type"]
     name = kind["type"] if isinstance(kind, dict) else kind
     return {"name": path_text(path), "type": name, "nullable": column.nullable, "metadata": dict(column.metadata)}
@@ -227,8 +230,9 @@ def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
 def _check_mapped(metadata: Metadata, what: str) -> None:
     if column_mapping.mode_of(metadata.configuration) == "none":
         raise CallError(
-            f"{what} a column needs column mapping, so that data files need not be rewritten. Turn it on first, with "
-            f"set_properties({{'{column_mapping.MODE_KEY}': 'name'}}); clients that lack it are locked out then."
+            f"{what} a column requires column mapping, so that no data file is rewritten. Turn it on first with "
+            f"set_properties({{'{column_mapping.MODE_KEY}': 'name'}}). Clients without column mapping are then locked "
+            "out."
         )
 
 
@@ -236,17 +240,20 @@ def _check_not_clustering(transaction: Transaction, path: Path) -> None:
     assert transaction.snapshot is not None
     for clustering in transaction.snapshot.clustering_columns:
         if _is_below(clustering, path):
-            raise SchemaMismatchError(f"The table is clustered by {path_text(clustering)}; it cannot be dropped.")
+            raise SchemaMismatchError(
+                f"Column {path_text(clustering)} is a clustering column and cannot be dropped. Change the clustering "
+                "columns first (cluster_by)."
+            )
 
 
 def _check_independent(metadata: Metadata, path: Path, what: str) -> None:
-    """Refuse a change of a column that an expression of the table uses."""
+    """Raise SchemaMismatchError if an expression of the table uses the column."""
     for owner, text in _expressions(metadata):
         names = names_in(text)
         if names is None or path[0].lower() in names:
             raise SchemaMismatchError(
-                f"Column {path_text(path)} cannot be {what}: {owner} ({text}) depends on {path_text(path[:1])}. "
-                "Drop that first."
+                f"Column {path_text(path)} cannot be {what}: {owner} ({text}) depends on {path_text(path[:1])}. Drop "
+                "it first."
             )
 
 
@@ -273,8 +280,8 @@ def _is_below(path: Sequence[str], above: Path) -> bool:
 
 
 def _rewrite_stats_columns(transaction: Transaction, change: Callable[[Path], Path | None]) -> None:
-    """Update the paths in delta.dataSkippingStatsColumns. ``change``: from an old path to the new one; None: the column
-    is dropped."""
+    """Update the paths in delta.dataSkippingStatsColumns. ``change``: maps an old path to the new one, or to None for a
+    dropped column."""
     text = transaction.metadata.configuration.get(DATA_SKIPPING_STATS_COLUMNS_KEY)
     if text is None:
         return
@@ -289,7 +296,7 @@ def _rewrite_stats_columns(transaction: Transaction, change: Callable[[Path], Pa
 def set_table(
     transaction: Transaction, name: str | None, description: str | None, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit another name or description of the table. None: unchanged."""
+    """Commit a new name or description of the table. None: unchanged."""
     given = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
     before = transaction.metadata
     if all(getattr(before, key) == value for key, value in given.items()):
@@ -303,14 +310,14 @@ def set_domain_metadata(
 ) -> CommitResult:
     """Commit the configuration of a custom metadata domain; a mapping is written as JSON."""
     if not isinstance(configuration, (str, Mapping)):
-        raise CallError(f"The configuration of a metadata domain is text or a mapping; got {configuration!r}.")
+        raise CallError(f"The configuration of a metadata domain must be text or a mapping; got {configuration!r}.")
     text = configuration if isinstance(configuration, str) else canonical_json(dict(configuration))
     transaction.set_domain_metadata(domain, text)
     return transaction.commit("SET DOMAIN METADATA", {"domain": domain}, user_metadata=user_metadata)
 
 
 def remove_domain_metadata(transaction: Transaction, domain: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit the removal of a custom metadata domain. Without such a domain nothing is committed."""
+    """Commit the removal of a custom metadata domain. If the domain does not exist, nothing is committed."""
     assert transaction.snapshot is not None
     transaction.remove_domain_metadata(domain)
     if all(each.domain != domain for each in transaction.snapshot.domain_metadata):

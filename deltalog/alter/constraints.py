@@ -27,7 +27,7 @@ def add_constraint(
     url = transaction.reader.store.url
     existing = _find(transaction.metadata.configuration, key)
     if existing is not None:
-        raise CallError(f"{url} has a constraint {name} already: {existing}. Drop it first, or choose another name.")
+        raise CallError(f"{url} already has a constraint {name}: {existing}. Drop it first, or choose another name.")
     now = transaction.row_writer.now()
     added = TableRules(url, (constraint(key.removeprefix(CONSTRAINT_PREFIX), expression, transaction.schema, now),))
     snapshot = transaction.snapshot
@@ -43,7 +43,7 @@ def add_constraint(
 def drop_constraint(
     transaction: Transaction, name: str, if_exists: bool, user_metadata: UserMetadata = None
 ) -> CommitResult:
-    """Commit the removal of a constraint. Raises CallError when the table has none of this name."""
+    """Commit the removal of a constraint. Raises CallError if the table has no constraint of this name."""
     configuration = transaction.metadata.configuration
     found = _find(configuration, _key(name))
     if found is None:
@@ -51,7 +51,7 @@ def drop_constraint(
             return skipped(transaction)
         names = [key.removeprefix(CONSTRAINT_PREFIX) for key in configuration if key.startswith(CONSTRAINT_PREFIX)]
         raise CallError(
-            f"{transaction.reader.store.url} has no constraint {name!r}. It has: {', '.join(names) or 'none'}."
+            f"{transaction.reader.store.url} has no constraint {name!r}. Its constraints: {', '.join(names) or 'none'}."
         )
     transaction.metadata_changes.set_constraint(name, None)
     parameters = {"name": name, "expr": found, "existed": "true"}
@@ -59,9 +59,9 @@ def drop_constraint(
 
 
 def _key(name: str) -> str:
-    """The table property of a constraint; names are case-insensitive."""
+    """The property key of a constraint; names are case-insensitive."""
     if not (isinstance(name, str) and name.strip()):
-        raise CallError(f"A constraint has a name, not {name!r}.")
+        raise CallError(f"The name of a constraint must be non-empty text, not {name!r}.")
     return f"{CONSTRAINT_PREFIX}{name.lower()}"
 
 

@@ -28,7 +28,7 @@ def unset_properties(transaction: Transaction, keys: Sequence[str], user_metadat
 
 
 def switch_in_commit_timestamps(transaction: Transaction, on: bool) -> CommitResult:
-    """Commit that in-commit timestamps are on, or off, from now on."""
+    """Commit the activation or deactivation of in-commit timestamps."""
     assert transaction.snapshot is not None
     if transaction.snapshot.in_commit_timestamps_enabled == on:
         return skipped(transaction)

@@ -1,7 +1,7 @@
-"""Row ids for files that were written before their table tracked rows, so that row tracking can be turned on.
+"""Backfills row ids in files written without them, so that row tracking can be turned on.
 
-The table feature comes first: all writers assign row ids from then on. Then the files without row ids are added again,
-unchanged, a number of files with each commit. Readers see the same rows throughout.
+The table feature is added first, so that all writers assign row ids from then on. Then the files without row ids are
+added again, unchanged, in batches, one commit each. Readers see the same rows throughout.
 
 Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
 """
@@ -25,19 +25,19 @@ from deltalog.write.added_files import FOOTER_THREADS, read_footer
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.table_handle import TableHandle
 
-#: How many files are added again with a commit.
+#: The number of files that one commit adds again.
 FILES_PER_COMMIT = 100_000
 _RETRIES = 10
 
 
 def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: UserMetadata) -> None:
-    """If ``properties`` turn row tracking on, give row ids to all files that lack them. An interrupted run keeps the
-    commits that it made; the next one does the rest.
+    """If ``properties`` turn row tracking on, assign row ids to all files that lack them. An interrupted run keeps its
+    commits; the next run continues.
 
-    Raises CommitConflictError after ten conflicts with other writers, InvalidDataFileError for a file of unknown length
-    that cannot be read, InvalidPropertyError. Memory: FILES_PER_COMMIT add actions. Cost: none where row tracking is
-    not turned on or all files have row ids; else as ``Snapshot.files``, 1 commit for the feature and for each
-    FILES_PER_COMMIT files, and 1 or 2 GETs for each file without the statistic numRecords.
+    Raises CommitConflictError after ten conflicts with other writers, InvalidDataFileError for a file without
+    numRecords whose footer cannot be read, InvalidPropertyError. Memory: FILES_PER_COMMIT add actions. Cost: none if
+    row tracking is not turned on or all files have row ids; else as ``Snapshot.files``, 1 commit for the feature and
+    for each FILES_PER_COMMIT files, and 1 or 2 GETs for each file without the statistic numRecords.
     """
     if not ENABLE_ROW_TRACKING.read(properties) or not _lacks_row_ids(handle.writable(), properties):
         return
@@ -48,7 +48,7 @@ def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: U
 
 
 def _lacks_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
-    """Whether files need row ids before these properties can be set. Not where these are refused anyway."""
+    """Whether files need row ids before these properties can be set. False if the properties will be refused anyway."""
     configuration = snapshot.metadata.configuration
     if ENABLE_ROW_TRACKING.read(configuration) or ROW_TRACKING_SUSPENDED.read({**configuration, **properties}):
         return False
@@ -56,7 +56,7 @@ def _lacks_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
 
 
 def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> bool:
-    """One commit. Returns whether files without row ids are left."""
+    """Commit one batch. Returns whether files without row ids are left."""
     with handle.transaction() as transaction:
         assert transaction.snapshot is not None
         files = transaction.snapshot.files()
@@ -71,7 +71,7 @@ def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> b
 
 
 def _counted(files: TableFiles, adds: Sequence[AddFile]) -> list[AddFile]:
-    """The files, each with its number of rows in the statistics: from its footer where the log does not have it."""
+    """The files with numRecords in their statistics; read from the footer if the log lacks it."""
 
     def counted(add: AddFile) -> AddFile:
         if row_tracking.num_records(add) is not None:

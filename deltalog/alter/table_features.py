@@ -1,11 +1,10 @@
-"""Table features added and dropped.
+"""Adds and drops table features.
 
-Dropping goes by what readers of each version meet. A feature that only writers honour can go once the table holds
-no trace of it. A reader feature leaves traces in the log: a client without it must not read them under a protocol
-that does not name the feature, so it stays until log clean-up has deleted them.
+A writer-only feature can be dropped once the table has no trace of it. A reader feature also leaves traces in the log,
+which a client without the feature must not read under a protocol that does not list it. So it can be dropped only after
+log clean-up has deleted these traces.
 
-Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables,
-#clustered-table.
+Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
 
 from __future__ import annotations
@@ -60,11 +59,12 @@ _COMMITS_AT_ONCE = 256
 
 
 def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit a protocol that names a feature and those that it requires. Nothing is committed when it does already."""
+    """Commit a protocol with a feature and the features that it requires. If the protocol has them already, nothing is
+    committed."""
     feature = features.feature(name)
     if feature.writes is features.Writes.NO:
         raise UnsupportedFeatureError(
-            f"{name} cannot be added: deltalog could not write the table after that.", features=(name,)
+            f"{name} cannot be added: deltalog cannot write tables with this feature.", features=(name,)
         )
     protocol = features.with_features(transaction.protocol, [name])
     if protocol == transaction.protocol:
@@ -77,7 +77,7 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol of at least these versions. Nothing is committed when it has them already."""
+    """Commit a protocol of at least these versions. If the protocol has them already, nothing is committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)
@@ -92,20 +92,20 @@ def drop_feature(
     user_metadata: UserMetadata,
     purge: Callable[[], Sequence[CommitResult]] = tuple,
 ) -> CommitResult:
-    """Drop a table feature in at most two commits: the first unsets the properties that use it, the second removes it
-    from the protocol. In between, where deletion vectors are dropped, ``purge`` rewrites the files that have some, and
-    returns its commits.
+    """Drop a table feature in two commits at most: the first unsets the properties that use it, the second removes it
+    from the protocol. In between, if the feature is deletionVectors, ``purge`` rewrites the files that have deletion
+    vectors, and returns its commits.
 
-    The last one is refused with a CallError that says what to do while the table, or for reader features the log,
-    holds traces of the feature. Where it is not made after others have landed, FeatureDropIncompleteError has the
-    reason as its cause; with the outcome of a commit unknown, CommitStateUnknownError is raised as it is.
+    While the table, or for reader features the log, has traces of the feature, the last commit is refused with a
+    CallError that says what to do. If the last commit fails after earlier ones have landed, FeatureDropIncompleteError
+    is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
     if removal is None:
         why = _PERMANENT.get(name, "the rows would have to be rewritten. Copy them into a new table")
         raise UnsupportedFeatureError(f"The table feature {name} cannot be dropped: {why}.", features=(name,))
-    done: tuple[str, CommitResult] | None = None  # what was committed before the feature is dropped
+    done: tuple[str, CommitResult] | None = None  # the commit before the one that drops the feature
     with begin() as transaction:
         if name not in features.writer_features(transaction.protocol):
             return skipped(transaction)
@@ -125,8 +125,8 @@ def drop_feature(
         if done is None or error.outcome is Outcome.UNKNOWN:
             raise
         raise FeatureDropIncompleteError(
-            f"Version {done[1].version} has {done[0]}; the next commit, which drops the table feature {name}, was not "
-            f"made: {error}",
+            f"Version {done[1].version} has {done[0]}, but the commit that drops the table feature {name} failed: "
+            f"{error}",
             feature=name,
             version=done[1].version,
         ) from error
@@ -142,7 +142,7 @@ def _removed_from_protocol(
     obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
     if obstacle is not None:
         raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
-    # A concurrent commit may use the feature again, so every change of metadata or files is a conflict.
+    # A concurrent commit may use the feature again, so any change of metadata or files is a conflict.
     transaction.unset_properties(removal.unset_with_it)
     transaction.read_whole_table()
     if name == row_tracking.FEATURE:
@@ -157,11 +157,14 @@ def _removed_from_protocol(
 def _check_not_required(transaction: Transaction, name: str) -> None:
     dependents = features.requiring(transaction.protocol, name)
     if dependents:
-        raise CallError(f"The table feature {name} is required by {', '.join(dependents)}. Drop that first.")
+        raise CallError(
+            f"The table feature {name} is required by {', '.join(dependents)}. Drop the dependent features first."
+        )
 
 
 def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
-    """Remove the row ids of all files: if row tracking was turned on again later, ids would be assigned twice."""
+    """Remove the row ids of all files: if row tracking is turned on again later, ids could otherwise be assigned
+    twice."""
     files = snapshot.files()
     tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
     for add in add_actions(tracked):
@@ -189,9 +192,9 @@ def _no_metadata(metadata: Metadata) -> bool:
 class Removal:
     """How a feature is dropped.
 
-    ``properties``: those that are unset first; ``unset_with_it``, ``domain``: properties that are unset, and a metadata
-    domain that is removed, in the commit that drops the feature. ``obstacle``: why the table still needs the feature,
-    and what to do, as text; None: it does not. For reader features, no version of the log may have metadata for which
+    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset, and a metadata
+    domain to remove, in the commit that drops the feature. ``obstacle``: returns why the table still needs the feature,
+    and what to do, as text; None if it does not. For reader features, no version in the log may have metadata for which
     ``uses`` is true, or with ``vectors`` a deletion vector.
     """
 
@@ -208,14 +211,14 @@ def _traces(snapshot: Snapshot, removal: Removal) -> str | None:
     if version is None:
         return None
     return (
-        f"version {version}, which the log still has, uses it, and clients without the feature would misread it. "
-        "The feature is no longer used. Write a checkpoint (checkpoint()), wait until the log is cleaned up beyond "
-        "that version (delta.logRetentionDuration), and call drop_feature again."
+        f"version {version}, which is still in the log, uses it, and clients without the feature would misread that "
+        "version. The latest version no longer uses it. Write a checkpoint (checkpoint()), wait until log clean-up "
+        "has deleted that version (delta.logRetentionDuration), and call drop_feature again."
     )
 
 
 def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
-    """The last version of the log that uses a feature. Cost: 1 LIST, 1 GET for each commit, the oldest checkpoint."""
+    """The last version in the log that uses a feature. Cost: 1 LIST, 1 GET for each commit, the oldest checkpoint."""
     reader = snapshot.reader
     listing = reader.list_from()
     versions = [version for version in listing.commits if version <= snapshot.version]
@@ -282,8 +285,8 @@ def _v2_checkpoints(snapshot: Snapshot) -> str | None:
     if not held:
         return None
     return (
-        f"the log has the V2 checkpoint of version {held[-1]}. Write a classic one (checkpoint()), wait until the log "
-        "is cleaned up beyond that version, and call drop_feature again."
+        f"the log has a V2 checkpoint of version {held[-1]}. Write a classic checkpoint (checkpoint()), wait until "
+        "log clean-up has deleted the V2 one, and call drop_feature again."
     )
 
 
@@ -300,7 +303,7 @@ def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     except READ_ERRORS as error:
         raise InvalidCheckpointError(
             f"{reader.store.location(path)} cannot be read: {error}. Write another checkpoint (checkpoint()), delete "
-            "this one, and drop the feature again.",
+            "this one, and call drop_feature again.",
             version=checkpoint.version,
         ) from error
 
@@ -311,7 +314,7 @@ def _protection(snapshot: Snapshot) -> str | None:
     oldest = min((*listing.commits[:1], *(each.version for each in listing.checkpoints[:1])), default=0)
     if before <= oldest:
         return None
-    return f"the log has versions before {before}, whose checkpoints are protected. Wait until they are cleaned up."
+    return f"the log has versions before {before}, whose checkpoints are protected. Wait for log clean-up."
 
 
 def _has_field(key: str) -> Callable[[Metadata], bool]:
@@ -331,7 +334,7 @@ _WIDENING = Removal(
     obstacle=_fields_with(TYPE_CHANGES_KEY, "columns were widened; copy the rows into a new table"),
     uses=lambda metadata: _is_true(ENABLE_TYPE_WIDENING)(metadata) or _has_field(TYPE_CHANGES_KEY)(metadata),
 )
-# Features that are never dropped, and why.
+# Features that cannot be dropped, and why.
 _PERMANENT = {
     features.CATALOG_MANAGED: (
         "its catalog must stop ratifying commits. Call TransactionManager.release_table or run deltalog tables release"

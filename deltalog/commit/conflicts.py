@@ -163,8 +163,7 @@ def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
 
 def files_still_fit(before: Metadata, after: Metadata) -> bool:
     """Whether files written for the metadata ``before`` are also valid with ``after``: same partitioning and
-    constraints,
-    all columns unchanged, and any additional column nullable and without metadata."""
+    constraints, all columns unchanged, and any additional column nullable and without metadata."""
     written, wanted = _stored_columns(before), _stored_columns(after)
     added = [column for name, column in wanted.items() if name not in written]
     return (

@@ -79,9 +79,8 @@ class CommittedAttempt:
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:
     """A snapshot's version as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
-    since
-    1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1 GET of 4
-    KiB."""
+    since 1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1 GET
+    of 4 KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
     mark = row_tracking.high_water_mark(snapshot.state.domains.values())
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)

@@ -2,16 +2,14 @@
 commit.
 
 Exclusive creation alone does not prove it. If the table was deleted since, the name of the next version is free, and
-the
-commit would leave a log that begins with it. If another table with as many versions replaced it, the commit would put
-files of the old table into the new one. So the file of the known version is checked before each attempt, and on a store
-without a network also after it. Later versions need no check of their own: versions are contiguous, and no Delta client
-removes the latest ones.
+the commit would leave a log that begins with it. If another table with as many versions replaced it, the commit would
+put files of the old table into the new one. So the file of the known version is checked before each attempt, and on a
+store without a network also after it. Later versions need no check of their own: versions are contiguous, and no Delta
+client removes the latest ones.
 
 On a store over a network, the check is a request sent concurrently with the upload of the data, so that nothing waits
-for
-it. It begins after the caller's rows have ended, because the caller's code may run until then. There, the check after
-the commit runs in the background, before anything is derived from the new version.
+for it. It begins after the caller's rows have ended, because the caller's code may run until then. There, the check
+after the commit runs in the background, before anything is derived from the new version.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -135,8 +133,7 @@ class TipProof:
     def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
         """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
         Returns whether that is certain, and if so the file of the new version. If not, log clean-up may have deleted
-        the
-        known version, and the new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
+        the known version, and the new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
         assert self._known is not None
         tips = self._tips()
         own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])
@@ -155,8 +152,8 @@ class TipProof:
 
     def _tips(self, after: bool = False) -> list[Tip]:
         """The commits that must be in the log. A winner read over a network moments ago is not checked again.
-        Otherwise,
-        and ``after`` the commit, it is, because a rollback may have kept the known version but not the winner."""
+        Otherwise, and ``after`` the commit, it is, because a rollback may have kept the known version but not the
+        winner."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]

@@ -1,1 +1,1 @@
-"""New tables: with a schema, as a clone of a version, from a directory of Parquet files."""
+"""Creates tables: from a schema, as a clone of a version, from a directory of Parquet files."""

@@ -1,9 +1,9 @@
-"""Clones a version of a table: a shallow clone names the files of its source, a deep one copies them.
+"""Clones a version of a table: a shallow clone references the source's files, a deep clone copies them.
 
 A clone keeps columns with their ids and physical names, properties, table features, metadata domains, deletion vectors
-and row ids. It has an id and a history of its own. In-commit timestamps, where the source has them, are enabled from
-version 0, without the enablement pair of the source, whose version means nothing here; row commit versions are 0. App
-transactions (txn), and what ties a table to a catalog, are not taken over.
+and row ids. It has its own id and history. If the source has in-commit timestamps, the clone has them from version 0,
+without the source's enablement pair, whose version is meaningless here. Row commit versions are 0. App transactions
+(txn) and catalog properties are not copied.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-descriptor-schema, #in-commit-timestamps,
 #row-tracking, #column-mapping.
@@ -38,7 +38,7 @@ from deltalog.write.transaction import Transaction
 from deltalog.write_contract.staging import BLOBS_PROPERTY
 
 _PIECE_BYTES = 8 << 20
-# Properties of one table and its history only.
+# Properties that apply only to one table and its history.
 _NOT_CLONED = (CATALOG_ID_KEY, CHECKPOINT_PROTECTION_BEFORE.key, "io.unitycatalog.tableId", "ucTableId")
 
 
@@ -51,11 +51,16 @@ def cloned(
     properties: Mapping[str, str],
     user_metadata: UserMetadata,
 ) -> Transaction:
-    """Commit version 0 of the clone that ``reader`` reads, and return its transaction. As ``DeltaTable.clone``."""
+    """Commit version 0 of the clone at ``reader``'s location, and return its transaction. As ``DeltaTable.clone``."""
     if source.reader.authority.branch is not None:
-        raise CallError(f"{source.url}: a table in a transaction cannot be cloned. Commit it, or open it outside.")
+        raise CallError(
+            f"{source.url}: a table opened in a transaction cannot be cloned. Commit the transaction, or open the "
+            "table outside of it."
+        )
     if BLOBS_PROPERTY in source.metadata.configuration:
-        raise CallError(f"{source.url}: a table of blobs cannot be cloned: its rows name objects in its own directory.")
+        raise CallError(
+            f"{source.url}: a table of blobs cannot be cloned: its rows reference objects in its own directory."
+        )
     check_is_empty(reader)
     if not shallow:
         _check_no_files(reader.store)
@@ -82,8 +87,9 @@ def _commit(
     size = sum(add.size for add in adds)
     if (len(adds), size) != (source.num_files, source.size_bytes):
         raise InvalidDataFileError(
-            f"{source.url}: version {source.version} has {source.num_files} files of {source.size_bytes} bytes by its "
-            f"totals, and {len(adds)} of {size} bytes to clone. Nothing was committed. Run deltalog check."
+            f"{source.url}: by its totals, version {source.version} has {source.num_files} files of "
+            f"{source.size_bytes} bytes, but {len(adds)} files of {size} bytes were found to clone. Nothing was "
+            "committed. Run deltalog check."
         )
     copied = (0, 0) if shallow else (len(adds), size)
     metrics = {
@@ -99,18 +105,19 @@ def _commit(
 
 
 def _named(url: str) -> str:
-    """A table by its location, as Spark writes it."""
+    """A table identified by its location, in Spark's syntax."""
     return f"delta.`{absolute_path(url, '')}`"
 
 
 def _check_no_files(store: LogStore) -> None:
-    """Raise TableExistsError where files of a copy could replace others. Cost: as ``LogStore.walk``, to the first."""
+    """Raise TableExistsError if the target has files, which copies could overwrite. Cost: as ``LogStore.walk``, up to
+    the first file."""
     with contextlib.suppress(ObjectNotFoundError):  # a local directory that does not exist yet
         for entry in store.walk(lambda directory: True):
             if entry.kind is not EntryKind.DIRECTORY:
                 raise TableExistsError(
-                    f"{store.url} is not empty: it has {entry.path}. Choose another location for the clone, or remove "
-                    "what an interrupted clone left there."
+                    f"{store.url} is not empty: it contains {entry.path}. Choose another location for the clone, or "
+                    "remove the files of an interrupted clone there."
                 )
 
 
@@ -134,8 +141,8 @@ def _state(source: Snapshot, properties: Mapping[str, str], environment: Environ
 
 
 def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile]) -> list[AddFile]:
-    """The files with the row ids that they have, or new ones after all of the source's; their default commit version is
-    that of the clone. Nothing where rows are not tracked."""
+    """The files with their row ids, or new ids above the source's high-water mark, and default row commit version 0.
+    Without row tracking both are removed."""
     if row_tracking.FEATURE not in features.writer_features(transaction.protocol):
         return [msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None) for add in adds]
     placed = [
@@ -151,7 +158,7 @@ def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile
 
 
 def _absolute(add: AddFile, files: TableFiles) -> AddFile:
-    """The add action with absolute paths of the file and its deletion vector. Raises UnsafePathError."""
+    """The add action with absolute paths for the file and its deletion vector. Raises UnsafePathError."""
 
     def named(path: str) -> str:
         store, inside = files.find(path)
@@ -168,7 +175,7 @@ def _absolute(add: AddFile, files: TableFiles) -> AddFile:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A file to copy. ``size_bytes``: what it must have, at least (a vector's file) or exactly (a data file)."""
+    """A file to copy. ``size_bytes``: its exact size (data file) or minimum size (deletion vector file)."""
 
     store: LogStore
     path: str
@@ -179,17 +186,17 @@ class _Copy:
 
 @dataclass
 class _Copies:
-    """The files that a deep clone copies, each once, to its path relative to the root that it has in the source."""
+    """Copies the files of a deep clone, each once, to the same path relative to the table root."""
 
     files: TableFiles
     target: LogStore
     new_uuid: Callable[[], str]
     _copies: dict[tuple[str, str], _Copy] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
-    _vectors: dict[tuple[str, str], str] = field(default_factory=dict)  # the name of a copied vector file, encoded
+    _vectors: dict[tuple[str, str], str] = field(default_factory=dict)  # the unique id in a copied vector file's name
 
     def placed(self, add: AddFile) -> AddFile:
-        """The add action of the copy, which ``make`` makes. Raises UnsafePathError."""
+        """Plan the copy of a file, and return the add action of the copy. Raises UnsafePathError."""
         path = self._target(add.path, lambda path: path, add.size, True)
         vector = add.deletion_vector
         if vector is not None and vector.storage_type != "i":
@@ -197,7 +204,8 @@ class _Copies:
         return msgspec.structs.replace(add, path=encode_path(path), deletion_vector=vector, data_change=True)
 
     def _placed_vector(self, vector: DeletionVector) -> DeletionVector:
-        """Under its name, if that is relative; else under a new one, which a relative descriptor can have."""
+        """A vector file keeps a relative name; one with an absolute path gets a new name that a relative descriptor can
+        express."""
         needed = deletion_vectors.needed_bytes(vector)
         if vector.storage_type == "u":
             self._target(deletion_vectors.relative_path(vector), lambda path: path, needed, False)
@@ -215,15 +223,15 @@ class _Copies:
             size_bytes, target = max(size_bytes, known.size_bytes), known.target
         else:
             target = place(path)
-            while target in self._taken:  # files of two places, under one name
+            while target in self._taken:  # the same name in two locations
                 target = f"{self.new_uuid()}/{path}"
             self._taken.add(target)
         self._copies[store.url, path] = _Copy(store, path, target, size_bytes, is_exact)
         return target
 
     def make(self, own: Callable[[Iterable[str]], None]) -> None:
-        """Copy the files, several at a time on remote stores. ``own`` is called with each that exists, named as in the
-        log. Raises InvalidDataFileError where a file has another size than its log says, StoreError."""
+        """Copy the planned files, in parallel on remote stores. ``own`` is called with the log path of each copy.
+        Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
 
         def one(copy: _Copy) -> None:
             _copy(copy, self.target)
@@ -252,7 +260,7 @@ def _copy(copy: _Copy, target: LogStore) -> None:
             copied += len(piece)
         if copied != copy.size_bytes if copy.is_exact else copied < copy.size_bytes:
             raise InvalidDataFileError(
-                f"{copy.store.url}: {copy.path} has {copied} bytes, and the log says {copy.size_bytes}. Nothing was "
-                "committed. deltalog check --deep names every file that is damaged.",
+                f"{copy.store.url}: {copy.path} has {copied} bytes, but {copy.size_bytes} according to the log. "
+                "Nothing was committed. deltalog check --deep lists all damaged files.",
                 path=copy.path,
             )

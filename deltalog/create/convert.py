@@ -1,7 +1,7 @@
-"""Converts a directory of Parquet files to a table in place: their add actions are version 0, and no file is moved.
+"""Converts a directory of Parquet files to a table in place: version 0 adds the files; no file is moved.
 
-Footers are read twice, first for the union of their columns and then for the statistics of these, so that memory does
-not grow with the number of files. The row counts of both passes, and the files of two listings, must agree.
+Footers are read twice, first for the union of the columns, then for their statistics, so that memory does not grow with
+the number of files. The row counts of both passes, and the files of two listings, must agree.
 
 Spec: PROTOCOL.md#data-files, #add-file-and-remove-file, #partition-value-serialization, #per-file-statistics.
 """
@@ -53,11 +53,11 @@ def converted(
     store = reader.store
     files = _listed(store)
     if not files:
-        raise CallError(f"{store.url} has no Parquet files. Use DeltaTable.create for a table without rows.")
+        raise CallError(f"{store.url} has no Parquet files. To create an empty table, use DeltaTable.create.")
     if COLUMN_MAPPING_MODE.read(properties) == "id":
         raise CallError(
-            f"{store.url}: columns cannot be mapped by id (delta.columnMapping.mode), which files of other writers do "
-            "not have. Map them by name, or leave the property out."
+            f"{store.url}: columns cannot be mapped by id (delta.columnMapping.mode): existing Parquet files lack the "
+            "field ids. Map them by name, or omit the property."
         )
     typed = isinstance(partition_by, (StructType, pa.Schema))
     columns = directory_files.partition_columns(files, table_schema(partition_by) if typed else partition_by)
@@ -92,7 +92,7 @@ def _listed(store: LogStore) -> list[DirectoryFile]:
 
 
 def _columns(store: LogStore, files: Sequence[DirectoryFile]) -> tuple[StructType, int]:
-    """The columns of all files together, in the order of the files, and their number of rows."""
+    """The union of the columns of all files, in order of appearance, and the total number of rows."""
     schema, rows = StructType(), 0
 
     def read(file: DirectoryFile) -> tuple[StructType, int]:
@@ -109,8 +109,8 @@ def _columns(store: LogStore, files: Sequence[DirectoryFile]) -> tuple[StructTyp
 
 
 def _check_partition_columns(path: str, footer: Any, columns: StructType, values: Mapping[str, str | None]) -> None:
-    """Refuse a file that itself has a partition column, with another value than its directory's: readers return
-    the directory's."""
+    """Refuse a file that contains a partition column with a value that differs from its directory's: readers return the
+    directory's value."""
     chunks = stats.chunks_by_path(footer) or {}
     for column in columns:
         found = chunks.get((column.name.lower(),))
@@ -120,9 +120,9 @@ def _check_partition_columns(path: str, footer: Any, columns: StructType, values
             continue
         if footer.num_rows and not _holds_only(found or [], column, values[column.name], footer.num_rows):
             raise InvalidDataFileError(
-                f"{path} cannot be converted: it has the column {column.name} of its directory, too, and by its footer "
-                f"not only with the value {values[column.name]!r}, which is the directory's. Move it, or rewrite it "
-                "without the column. Nothing was committed.",
+                f"{path} cannot be converted: it contains the partition column {column.name}, and its footer does not "
+                f"prove that all values equal {values[column.name]!r}, the value of its directory. Move the file, or "
+                "rewrite it without the column. Nothing was committed.",
                 path=path,
             )
 
@@ -139,14 +139,14 @@ def _holds_only(chunks: list[Any], column: StructField, text: str | None, rows: 
 
 
 def _check_same(store: LogStore, adds: Sequence[AddFile]) -> None:
-    """List the directory again: it must have exactly the files that are added, with their sizes."""
+    """List the directory again: it must contain exactly the added files, with the same sizes."""
     added = {urllib.parse.unquote(add.path): add.size for add in adds}
     now = {file.path: file.size_bytes for file in _listed(store)}
     for path in sorted(added.keys() | now.keys()):
         size = now.get(path)
         if path not in added or path not in now or (size is not None and size != added[path]):
             raise InvalidDataFileError(
-                f"{store.url} cannot be converted: {path} was written or removed while its files were read. Nothing "
-                "was committed. End its other writers, then convert it again.",
+                f"{store.url} cannot be converted: {path} was written or removed during the conversion. Nothing was "
+                "committed. Stop other writers, then convert it again.",
                 path=path,
             )

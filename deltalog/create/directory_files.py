@@ -1,7 +1,7 @@
-"""Which files of a directory without a log are its data, and the columns that their paths and footers give. Pure.
+"""Finds the data files of a directory without a log, and their columns from paths and footers. Pure.
 
-Names that begin with ``_`` or ``.`` are ignored, as Spark ignores them. Links, mount points and other tables are
-refused: a table must not lack rows that another reader of the directory returns.
+Names that begin with ``_`` or ``.`` are ignored, as in Spark. Links, mount points and other tables are refused: the
+table must not lack rows that other readers of the directory return.
 
 Spec: PROTOCOL.md#data-files, #partition-value-serialization, #file-types.
 """
@@ -35,7 +35,7 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFile:
-    """A file by its path below the directory, with the texts of its partition values by column (None: null)."""
+    """A file: its path below the directory, and its serialized partition values by column (None: null)."""
 
     path: str
     size_bytes: int | None
@@ -43,20 +43,20 @@ class DirectoryFile:
 
 
 def is_entered(directory: str) -> bool:
-    """Whether the files in a directory, given by its path, may be data."""
+    """Whether a directory may contain data files. ``directory``: its path."""
     return not _is_ignored(directory.rpartition("/")[2])
 
 
 def _is_ignored(directory_name: str) -> bool:
-    """Whether Spark ignores a directory of this name. ``_a=1``, that of a partition, it reads."""
+    """Whether Spark ignores a directory of this name. It does not ignore a partition directory such as ``_a=1``."""
     return directory_name.startswith(".") or (directory_name.startswith("_") and "=" not in directory_name)
 
 
 def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
     """The data files among the entries of ``LogStore.walk``, by path. ``root``: the directory, for messages.
 
-    Raises InvalidDataFileError for a link, a mount point, a name that no log can have, another table below, and for
-    directories that give other partition columns than the first.
+    Raises InvalidDataFileError for a link, a mount point, a name that a log cannot represent, a nested table, and for
+    files whose directories have different partition columns.
     """
     files = []
     for entry in sorted(entries, key=lambda each: each.path):
@@ -68,22 +68,22 @@ def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
             continue
         if entry.kind is not EntryKind.FILE:
             raise _refused(
-                root, entry.path, f"is a {entry.kind.value}, and these are not followed. Put the files there"
+                root, entry.path, f"is a {entry.kind.value}, which is not followed. Put the files themselves there"
             )
         if not is_plain(entry.path):
-            raise _refused(root, entry.path, "has a name that no log can hold. Rename it")
+            raise _refused(root, entry.path, "has a name that the log cannot represent. Rename it")
         try:
             texts = partitions.values_in_directories(entry.path)
         except ValueError as error:
-            raise _refused(root, entry.path, f"has no place among the partitions: {error}. Rename it") from None
+            raise _refused(root, entry.path, f"is not in a valid partition directory: {error}. Rename it") from None
         files.append(DirectoryFile(entry.path, entry.size_bytes, texts))
     for file in files:
         if [*file.partition_texts] != [*files[0].partition_texts]:
             raise _refused(
                 root,
                 file.path,
-                f"has the partition columns {_listed(file.partition_texts)} by its directories, and {files[0].path} "
-                f"has {_listed(files[0].partition_texts)}. Put all files into directories of the same columns",
+                f"has the partition columns {_listed(file.partition_texts)} by its directories, but {files[0].path} "
+                f"has {_listed(files[0].partition_texts)}. Put all files into directories with the same columns",
             )
     return files
 
@@ -94,8 +94,8 @@ def _listed(names: Iterable[str]) -> str:
 
 def _refused(root: str, path: str, why: str) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"{root} cannot be converted: {path or 'it'} {why}, or begin its name with '_' so that it is left out. Nothing "
-        "was committed.",
+        f"{root} cannot be converted: {path or 'it'} {why}, or prefix its name with '_' so that it is ignored. "
+        "Nothing was committed.",
         path=path,
     )
 
@@ -104,15 +104,15 @@ def _refused(root: str, path: str, why: str) -> InvalidDataFileError:
 
 
 def partition_columns(files: Sequence[DirectoryFile], wanted: StructType | Sequence[str] | None) -> StructType:
-    """The partition columns of files: with the types of ``wanted``, where it has types, else those that the values of
-    each column have together. Raises SchemaMismatchError where ``wanted`` has other names."""
+    """The partition columns of files, with the types of ``wanted`` if it has types, else inferred from all values of
+    each column. Raises SchemaMismatchError if ``wanted`` has other names."""
     names = [*files[0].partition_texts] if files else []
     if wanted is not None:
         given = wanted.names if isinstance(wanted, StructType) else [*wanted]
         if sorted(given) != sorted(names):
             raise SchemaMismatchError(
-                f"The directories have the partition columns {_listed(names)}, and partition_by has {_listed(given)}. "
-                "Give the columns of the directories, or leave partition_by out."
+                f"The directories have the partition columns {_listed(names)}, but partition_by has {_listed(given)}. "
+                "Pass the columns of the directories, or omit partition_by."
             )
         if isinstance(wanted, StructType):
             return StructType(tuple(replace(wanted.field(name), nullable=True) for name in names))
@@ -125,8 +125,8 @@ def partition_columns(files: Sequence[DirectoryFile], wanted: StructType | Seque
 
 
 def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str | None]:
-    """The partition values of a file as a log has them. Raises SchemaMismatchError for a text that is not of its
-    column's type."""
+    """The partition values of a file in the log's serialization. Raises SchemaMismatchError for a value that does not
+    fit its column's type."""
     values = {}
     for column in columns:
         text = file.partition_texts[column.name]
@@ -135,7 +135,7 @@ def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str 
                 partitions.parse(text, column.data_type, column.name), column.data_type
             )
         except CorruptTableError as error:
-            raise SchemaMismatchError(f"{file.path}: {error.message} Give {column.name} another type.") from None
+            raise SchemaMismatchError(f"{file.path}: {error.message} Choose another type for {column.name}.") from None
     return values
 
 
@@ -143,28 +143,29 @@ def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str 
 
 
 def file_schema(footer: Any, path: str) -> StructType:
-    """The columns of a Parquet file by its footer (pyarrow.parquet.FileMetaData), all nullable. ``path``: of the file.
+    """The columns of a Parquet file from its footer (pyarrow.parquet.FileMetaData), all nullable.
 
-    Raises SchemaMismatchError for a type that Delta lacks, and for a column without a type.
+    ``path``: the path of the file. Raises SchemaMismatchError for a type that Delta lacks, and for a column without a
+    type.
     """
     physical = iter([footer.schema.column(number).physical_type for number in range(footer.num_columns)])
     arrow = pa.schema([_with_instants(field, physical) for field in footer.schema.to_arrow_schema()])
     try:
         schema: StructType = _nullable(StructType.from_arrow(arrow))
     except SchemaMismatchError as error:
-        raise SchemaMismatchError(f"{path} cannot be a file of a table: {error.message}") from None
+        raise SchemaMismatchError(f"{path} cannot be added to a table: {error.message}") from None
     for names, column in leaves(schema):
         if uses_type(column.data_type, VOID.name):
             raise SchemaMismatchError(
-                f"Column {'.'.join(names)} of {path} has no type: all its values are null. Rewrite the file without "
-                "the column, or with a type. Nothing was committed."
+                f"Column {'.'.join(names)} of {path} has no type, as all its values are null. Rewrite the file "
+                "without the column, or with a type. Nothing was committed."
             )
     return schema
 
 
 def _with_instants(field: pa.Field, physical: Iterator[str]) -> pa.Field:
-    """A field with INT96 timestamps as instants, which they are to Spark. ``physical``: the types of the leaves, in
-    order; advanced by those of the field."""
+    """A field with INT96 timestamps as UTC timestamps, as Spark reads them. ``physical``: the physical types of the
+    leaves, in order; the field's leaves are consumed."""
     kind = field.type
     if pt.is_struct(kind):
         return field.with_type(pa.struct([_with_instants(kind.field(i), physical) for i in range(kind.num_fields)]))
@@ -188,10 +189,10 @@ def _nullable(data_type: Any) -> Any:
 
 
 def merged(known: StructType, found: StructType, file: str) -> StructType:
-    """The columns of ``known`` and those that only ``found``, the columns of a file, has, at the end.
+    """The columns of ``known``, followed by the columns that only ``found``, the columns of a file, has.
 
-    Raises SchemaMismatchError for a column of another type: values of a narrower type are no values of a wider one to
-    all readers of Parquet files.
+    Raises SchemaMismatchError for a column with a different type: not all Parquet readers can read a narrower type as a
+    wider one.
     """
     return _merged_struct(known, found, "", file)
 
@@ -219,7 +220,7 @@ def _merged(known: DataType, found: DataType, name: str, file: str) -> DataType:
         )
     if known != found:
         raise SchemaMismatchError(
-            f"Column {name} is {found} in {file}, and {known} in files before it. A column of a table has one type: "
-            "rewrite the files that have it otherwise, or leave them out. Nothing was committed."
+            f"Column {name} is {found} in {file}, but {known} in files before it. A column of a table has one type. "
+            "Rewrite or exclude the files with another type. Nothing was committed."
         )
     return known

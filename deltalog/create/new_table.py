@@ -1,4 +1,4 @@
-"""The verb that creates a table, with rows or without."""
+"""The verb that creates a table, with or without rows."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def initial_state(
     environment: Environment,
     has_files: bool = False,
 ) -> tuple[Protocol, Metadata]:
-    """The protocol and metadata of a new table. ``has_files``: of files that exist already, so that with column mapping
-    the columns keep the names that they have there. Raises SchemaMismatchError, InvalidPropertyError."""
+    """The protocol and metadata of a new table. ``has_files``: the table consists of existing files, so with column
+    mapping the physical names are the column names in these files. Raises SchemaMismatchError, InvalidPropertyError."""
     check_assignment(dict(properties))
     schema_string = schema.to_json()
     check_column_names(schema, column_mapping.mode_of(properties) != "none")
@@ -71,17 +71,17 @@ def table_schema(schema: object) -> StructType:
 
 
 def check_is_empty(reader: LogReader) -> None:
-    """Raise TableExistsError where a log exists. Cost: 1 LIST."""
+    """Raise TableExistsError if a log exists. Cost: 1 LIST."""
     if not reader.list_from().is_empty:
         raise TableExistsError(
-            f"There is a table at {reader.store.url} already. Open it with DeltaTable.open, or choose another location."
+            f"A table already exists at {reader.store.url}. Open it with DeltaTable.open, or choose another location."
         )
 
 
 def first_transaction(
     reader: LogReader, committer: Committer, environment: Environment, state: tuple[Protocol, Metadata], **more: Any
 ) -> Transaction:
-    """A transaction whose commit is version 0, with this protocol and metadata."""
+    """A transaction that commits version 0, with this protocol and metadata."""
     protocol, metadata = state
     return Transaction(reader, committer, environment, None, metadata=metadata, protocol=protocol, **more)
 
@@ -99,7 +99,7 @@ def creation(
     name: str | None = None,
     description: str | None = None,
 ) -> Transaction:
-    """As ``DeltaTable.create_transaction``, for the table of a reader."""
+    """As ``DeltaTable.create_transaction``, for a reader's location."""
     check_is_empty(reader)
     state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
     transaction = first_transaction(reader, committer, environment, state)

@@ -1,13 +1,11 @@
 """Compiles a table's SQL expressions to run on Arrow rows: CHECK constraints, invariants, generated and default
-columns.
-Pure.
+columns. Pure.
 
     expression = compile_expression("CAST(ts AS DATE)", schema)
     expression.evaluate(table)
 
 They are written in the language of ``where``, defined by ``bind``. Their text comes from other writers, so its length
-is
-limited, and timestamps without a zone are UTC.
+is limited, and timestamps without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -64,8 +62,7 @@ def compile_expression(
 
 def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType | None = None) -> CompiledExpression:
     """Compile a parsed expression over the columns of the binder's schema; with ``wanted``, cast to that type.
-    ``text``:
-    for messages. Raises CallError."""
+    ``text``: for messages. Raises CallError."""
     what = f"The expression {short(text)}"
     try:
         node = binder.node(tree)
@@ -82,8 +79,7 @@ def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType |
 
 def equal_to_column(expression: CompiledExpression, column: StructField) -> CompiledExpression:
     """A condition: the column equals the expression, null being equal to null. Raises CallError for types that cannot
-    be
-    compared."""
+    be compared."""
     path, char = (column.name,), char_length([column])
     # A value generated for a char(n) column is padded when it is stored.
     generated = expression._node if char is None else comparisons.as_char(expression._node, char)

@@ -18,8 +18,7 @@ def evaluate(node: Node, rows: Rows) -> Any:
     """The value of each row, as an Arrow array.
 
     Raises pyarrow.ArrowInvalid where Spark's ANSI mode also raises (overflow, division by zero, a lossy cast), and for
-    a
-    few values that only Spark can compute (UPPER of non-ASCII strings).
+    a few values that only Spark can compute (UPPER of non-ASCII strings).
     """
     try:
         return rows.array(node.run(rows))

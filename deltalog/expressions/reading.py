@@ -27,8 +27,7 @@ class Unparsable(CallError):
 
 class TokenReader:
     """The tokens of an expression, in order. Each method reads the construct that begins with the next token, and
-    raises
-    CallError if it is of another kind: Unparsable if the text ends."""
+    raises CallError if it is of another kind: Unparsable if the text ends."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]

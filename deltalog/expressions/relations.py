@@ -1,8 +1,7 @@
 """Resolves names in expressions over two relations, the target and the source of a merge. Pure.
 
 Each column gets a flat name, alias and name joined by a dot, so that a merge's expressions are bound and evaluated as
-if
-over one table.
+if over one table.
 """
 
 from __future__ import annotations

@@ -88,8 +88,7 @@ _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
     """The condition with CURRENT_TIMESTAMP and the like fixed to one instant for all its uses; unchanged if it has
-    none.
-    Raises CallError."""
+    none. Raises CallError."""
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
@@ -148,8 +147,7 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 @functools.cache
 def _dialect() -> Any:
     """Spark's dialect with the operators of ``syntax``, without function tables (sqlglot rewrites calls; we need them
-    as
-    written), and without queries, windows, lambdas and aliases, which no expression has."""
+    as written), and without queries, windows, lambdas and aliases, which no expression has."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 

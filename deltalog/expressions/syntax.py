@@ -58,10 +58,9 @@ class _Level:
 
 def parser_input(tokens: Sequence[Token], parse: Callable[[ParserInput], Expression]) -> ParserInput:
     """Build the parser's input from the tokens of an expression. ``parse`` runs the parser on an input. It is also
-    called
-    here for parts: because the parser recurses deeply, every few levels the content of brackets is parsed separately
-    and continues as a literal. Raises CallError: Unparsable if it is not an expression.
-    Cost: time proportional to the number of tokens."""
+    called here for parts: because the parser recurses deeply, every few levels the content of brackets is parsed
+    separately and continues as a literal. Raises CallError: Unparsable if it is not an expression. Cost: time
+    proportional to the number of tokens."""
     return _ParserInputBuilder(tokens, parse).build()
 
 

@@ -181,8 +181,7 @@ def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_
 
 def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
     """Where the kept log begins: at the newest readable checkpoint at or before the cut-off after which all commits
-    keep
-    their times."""
+    keep their times."""
     listing = history.listing
     log = timeline(listing.commits, history.latest.in_commit_timestamps_enabled, history.enablement)
     if not listing.commits:
@@ -298,8 +297,7 @@ def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
     """The decision on each sidecar: deleted if no kept checkpoint names it and it is older than a day, so that it
-    cannot
-    belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
+    cannot belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []

@@ -1,6 +1,5 @@
 """Decodes commits. In long runs of commits, adds and removes are decoded as Arrow columns, and the other actions of
-many
-commits in one call; this takes a fraction of the time of decoding commit by commit.
+many commits in one call; this takes a fraction of the time of decoding commit by commit.
 
 Columns are used only if they must give the same result as actions: every add or remove is on a line of its own, with
 known fields only, none repeated and no required field missing. A run that contains anything else is halved repeatedly;

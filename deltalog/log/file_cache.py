@@ -158,9 +158,8 @@ class FileCache:
         """As ``file_pieces``, but as an iterator.
 
         Raises InvalidCheckpointError, possibly after all pieces: also if the checkpoint lacks files according to its
-        own
-        count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an older
-        checkpoint or the commits.
+        own count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an
+        older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -186,8 +185,7 @@ class FileCache:
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
         """Raise InvalidCheckpointError if there are fewer files than the ``.crc`` states, both by counting the live
-        ones
-        (``found``) and by adding those in the checkpoint (``read``) and in the commits, as writers count. The two
+        ones (``found``) and by adding those in the checkpoint (``read``) and in the commits, as writers count. The two
         differ if a commit removes a file that is not live or adds one that is."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:

@@ -81,8 +81,7 @@ class LogHistory:
     def listing(self) -> Listing:
         """The whole log up to ``latest``. Raises VersionNotFoundError if log clean-up deletes commits meanwhile,
         TableReplacedError if the log ends before ``latest``. Cost: none if the log was listed to load that version;
-        else
-        as ``LogReader.list_range``, twice if the log has a gap."""
+        else as ``LogReader.list_range``, twice if the log has a gap."""
         # Exclude later commits: they may have changed the properties that decide.
         last = self.latest.version
         listing = self._listed.through(last) if self._listed is not None else self._list()
@@ -142,11 +141,10 @@ class LogHistory:
 
         ``before``, ``after``: what to do for an instant before the first or after the last commit: "error", or return
         that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round, usually 3 to 6 rounds, and 1
-        LIST if the beginning of the log was cleaned up. If the instant is before the enablement, or the log has gaps:
-        as ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the listing lacks file times, 1 LIST,
-        or
-        1 HEAD for each of at most 8 commits.
+        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round, usually 3 to 6 rounds, and 1 LIST
+        if the beginning of the log was cleaned up. If the instant is before the enablement, or the log has gaps: as
+        ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the listing lacks file times, 1 LIST, or 1
+        HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before must be one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
@@ -279,8 +277,7 @@ class LogHistory:
 
     def commit_at(self, version: int) -> CommitAt:
         """A commit with its in-commit timestamp, or its monotonised file time before the enablement. Cost: at most 1
-        GET
-        of 4 KiB, or as ``listing``."""
+        GET of 4 KiB, or as ``listing``."""
         if self._is_in_ict_era(version):
             return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")

@@ -145,11 +145,10 @@ Mapping.register(CommitEntry)
 class TimestampExplanation:
     """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
 
-    Times are in milliseconds since 1970. ``clock``: the kind of time that the instant is compared with.
-    ``candidates``: the first and the last version with that kind of time. ``answer``: the version that was current;
-    None
-    if ``refusal``, the error message, is set. ``next_commit``: the commit after the answer. ``earliest``, ``latest``:
-    the first and the last commit that a timestamp can name.
+    Times are in milliseconds since 1970. ``clock``: the kind of time that the instant is compared with. ``candidates``:
+    the first and the last version with that kind of time. ``answer``: the version that was current; None if
+    ``refusal``, the error message, is set. ``next_commit``: the commit after the answer. ``earliest``, ``latest``: the
+    first and the last commit that a timestamp can name.
     """
 
     table: str

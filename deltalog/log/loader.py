@@ -117,9 +117,8 @@ def load(
     ``asks``: use a HEAD for that even if a listing shows the file, because a HEAD may show it differently.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
-    ``identifies``,
-    TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest`` after the listing;
-    1 LIST more if the listing does not reach back far enough.
+    ``identifies``, TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``
+    after the listing; 1 LIST more if the listing does not reach back far enough.
     """
     unusable: tuple[Checkpoint, ...] = ()
     failure: InvalidCheckpointError | None = None

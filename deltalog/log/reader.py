@@ -120,9 +120,8 @@ class LogReader:
         nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
-        not
-        where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read in
-        part. Other stores: none, the result is None.
+        not where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read
+        in part. Other stores: none, the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -311,8 +310,7 @@ class LogReader:
 
     def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
         """As ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
-        after
-        the other."""
+        after the other."""
         infos: list[CommitInfo | None] = []
         metas: list[FileMeta] = []
         for some in _in_parts(versions):

@@ -150,8 +150,7 @@ class LogSnapshot:
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
         """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there;
-        no
-        others are read. Cost: none."""
+        no others are read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
@@ -165,7 +164,6 @@ class LogSnapshot:
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> LogSnapshot:
         """The same version without its checkpoint, which ``error`` reports as unreadable. Raises ``error`` if neither
-        an
-        older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
+        an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)

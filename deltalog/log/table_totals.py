@@ -154,8 +154,7 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 def maybe_again(commit: CommitActions) -> list[str]:
     """The paths that a commit adds without new rows and does not remove: it may re-add a live file, for example with
-    new
-    statistics, which must count once."""
+    new statistics, which must count once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()
     return [path for path in moved if path not in removed]

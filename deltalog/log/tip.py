@@ -1,6 +1,5 @@
 """Tip: identifies the commit of a version. A version number alone does not: a table can be deleted and created again,
-or
-replaced by an older copy of itself, and other writers then commit the same versions.
+or replaced by an older copy of itself, and other writers then commit the same versions.
 Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 """
 
@@ -23,9 +22,8 @@ class Tip:
     """The commit of one version, as far as it is known. Threads may share it.
 
     ``txn_id``: from its commitInfo; None if that was not read or has none. ``meta``: the commit file as the store
-    showed
-    it; None until then. ``is_misplaced``: the tip turned out to be in the log of another table than the one it was
-    created for. What is known of the version is then wrong, and no file matches it.
+    showed it; None until then. ``is_misplaced``: the tip turned out to be in the log of another table than the one it
+    was created for. What is known of the version is then wrong, and no file matches it.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -59,8 +57,7 @@ class Tip:
         """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
         deleted table does not come back: if this commit still exists, everything read before belongs to its table.
         ``commits``: the commits read. Cost: 1 HEAD; none over a network, where only the txnId of this commit decides,
-        if
-        it was read."""
+        if it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
         read = next((info.txn_id for info in infos if info is not None), None)
         is_same = None in (read, self.txn_id) or read == self.txn_id
@@ -91,8 +88,8 @@ class Tip:
 
     def check_is_there(self, reader: LogReader, work: str) -> None:
         """Check the commit before ``work`` deletes files that it chose by this version. Raises TableReplacedError if
-        the
-        log has another commit of this version, MissingVersionError if it has none. Cost: 1 HEAD, and as ``is_file``."""
+        the log has another commit of this version, MissingVersionError if it has none. Cost: 1 HEAD, and as
+        ``is_file``."""
         url = reader.store.url
         found = reader.store.head(commit_path(self.version))
         if found is None:

@@ -1,1 +1,1 @@
-"""Maintenance: optimize, vacuum, statistics, files of the log, manifests, restore."""
+"""Maintenance: optimize, vacuum, statistics, log files, manifests, restore."""

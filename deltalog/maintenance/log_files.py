@@ -18,8 +18,8 @@ _NO_TIME = datetime.timedelta(0)
 
 
 def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
-    """Write a checkpoint of the latest version, after those that commits of this process still write: the hint names
-    the one that is written last."""
+    """Write a checkpoint of the latest version. Waits for checkpoints that this process's commits are still writing,
+    since the last one written sets the hint."""
     handle.flush()
     snapshot, environment = handle.writable(for_change=False), handle.environment
     written = write_checkpoint(
@@ -33,22 +33,22 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
-    """Write a log compaction file. Returns the first and the last version in it; None: there are fewer than two."""
+    """Write a log compaction file. Returns its first and last version; None if there are fewer than two commits."""
     snapshot = handle.writable(for_change=False)
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version
     if from_version is None and to_version is None and end <= start:
         return None
     if end > snapshot.version:
-        raise CallError(f"{handle.url} has no version {end} yet; its latest is {snapshot.version}.")
+        raise CallError(f"{handle.url} has no version {end} yet; the latest version is {snapshot.version}.")
     compaction = write_compaction(snapshot.log, start, end)
     return compaction.start, compaction.end
 
 
 def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timedelta | None) -> CleanupReport:
-    """Delete the log files that no version within the retention needs."""
+    """Delete log files that no version within the retention needs."""
     if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
-        raise CallError(f"retention is a datetime.timedelta from 0 on, as timedelta(days=7); got {retention!r}.")
-    handle.flush()  # what is being written would not be counted
+        raise CallError(f"retention must be a datetime.timedelta >= 0, such as timedelta(days=7); got {retention!r}.")
+    handle.flush()  # include log files still being written
     retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
     return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

@@ -1,9 +1,10 @@
-"""Symlink manifests, for engines that do not read the log: below ``_symlink_format_manifest`` a text file for each
-partition, with the locations of its live files, as Presto, Trino, Athena and Hive read them (SymlinkTextInputFormat).
+"""Symlink manifests for engines that do not read the log, such as Presto, Trino, Athena and Hive
+(SymlinkTextInputFormat): a text file for each partition, below ``_symlink_format_manifest``, with the locations of its
+live files.
 
-Each manifest is replaced atomically, but not all of them together: a reader may mix those of two versions.
+Each manifest is replaced atomically, but not all of them together: a reader may see manifests of two versions.
 
-Spec: PROTOCOL.md leaves manifests to writers; #add-file-and-remove-file says what a version's files are.
+Spec: PROTOCOL.md leaves manifests to writers; #add-file-and-remove-file defines the files of a version.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def write_manifests(handle: TableHandle) -> tuple[str, ...]:
     """See ``DeltaTable.generate``."""
     store = handle.reader.store
     if handle.reader.authority.branch is not None:
-        raise CallError(f"{store.url}: manifests cannot be written in a transaction. Write them after its commit.")
+        raise CallError(f"{store.url}: manifests cannot be written in a transaction. Write them after the commit.")
     snapshot = handle.refresh()
     _check_readable_without_log(snapshot)
     manifests = _manifests(snapshot)
     target = store.link_target(DIRECTORY)
     if target is not None:
         raise UnsafePathError(
-            f"{store.url}: {DIRECTORY} is a symbolic link, to {target}. Nothing was written there: remove it.",
+            f"{store.url}: {DIRECTORY} is a symbolic link to {target}. Nothing was written. Remove the link.",
             path=DIRECTORY,
         )
     before = _existing(store)
@@ -43,25 +44,25 @@ def write_manifests(handle: TableHandle) -> tuple[str, ...]:
 
 
 def _check_readable_without_log(snapshot: Snapshot) -> None:
-    """Raise CallError where readers of the files alone would return deleted rows or physical column names."""
+    """Raise CallError if engines that read only the files would return deleted rows or physical column names."""
     if column_mapping.mode_of(snapshot.metadata.configuration) != "none":
         raise CallError(
-            f"{snapshot.url} has column mapping: its files have other names for the columns, which readers of "
-            "manifests would return. No manifest was written."
+            f"{snapshot.url} has column mapping: readers of manifests would return the physical column names of its "
+            "files. No manifest was written."
         )
     vectors = snapshot.files(["deletion_vector"])["deletion_vector"]
     number = len(vectors) - vectors.null_count
     if number:
         raise CallError(
-            f"{snapshot.url} has deletion vectors in {number} of its files, and readers of manifests would return the "
-            "deleted rows. Purge them first (table.optimize.purge()), and turn delta.enableDeletionVectors off. No "
-            "manifest was written."
+            f"{snapshot.url} has {number} files with deletion vectors: readers of manifests would return the deleted "
+            "rows. Purge them first (table.optimize.purge()), and turn delta.enableDeletionVectors off. No manifest "
+            "was written."
         )
 
 
 def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
-    """The locations of the files, by the path of their manifest; an empty manifest for an empty table without
-    partitions. Raises UnsafePathError."""
+    """The locations of the live files, by path of their manifest. An unpartitioned table without files has an empty
+    manifest. Raises UnsafePathError."""
     columns = snapshot.partition_columns
     found: dict[str, list[str]] = defaultdict(list)
     if not columns:
@@ -76,13 +77,13 @@ def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
 
 
 def _location(snapshot: Snapshot, named: str) -> str:
-    """As Hadoop writes a path: with a scheme, and not percent-encoded."""
+    """A file's location as a Hadoop path: with a scheme, not percent-encoded."""
     location = snapshot.reader.files.location(named)
     return f"file:{location}" if location.startswith("/") else location
 
 
 def _existing(store: LogStore) -> set[str]:
-    """The manifests that are there. Raises CallError where the store cannot list all depths."""
+    """The paths of existing manifests. Raises CallError if the store cannot list recursively."""
     below = f"{DIRECTORY}/"
     entries = store.walk(lambda directory: f"{directory}/".startswith(below))
     return {

@@ -1,12 +1,12 @@
-"""Restores an earlier version of a table, by a new commit on top of the latest one.
+"""Restores an earlier version of a table, in a new commit after the latest version.
 
-Files that are live only in the earlier version are added again, files that are live only now are removed. Schema,
-partitioning, properties and metadata domains become those of the earlier version. What must never decrease is kept:
-in-commit timestamps, table features, the highest column id, the row id high-water mark, the high-water marks of
-identity columns, application versions (txn).
+Files that are live only in the earlier version are added again; files that are live only in the latest version are
+removed. Schema, partitioning, properties and metadata domains become those of the earlier version. State that must not
+go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the high-water
+marks of identity columns, application versions (txn).
 
-Spec: PROTOCOL.md leaves restoring to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
-say what is kept.
+Spec: PROTOCOL.md leaves restore to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
+define what is kept.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _KEPT_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore did, or would do. Sizes are of data files, in bytes.
+    """The result of a restore, or with ``dry_run`` its plan. Sizes are of data files, in bytes.
 
-    ``version``: the one restored. ``missing_files``: those to be added that are no longer in the store, by path as
-    in the log. ``commit``: None where nothing was committed, being a dry run.
+    ``version``: the restored version. ``missing_files``: files to add that no longer exist in the store, by path as in
+    the log. ``commit``: None for a dry run.
     """
 
     version: int
@@ -67,7 +67,7 @@ class RestoreResult:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the table is already equal to the restored version."""
+        """Whether the table already equals the restored version."""
         return not (self.added_files or self.removed_files or self.changes_metadata)
 
 
@@ -81,9 +81,9 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
-    commitInfo. Raises InvalidDataFileError when files are missing, before anything is staged. Cost: the files of both
-    versions, 1 HEAD for each file to be added and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the point in time that resolved to the target, in ms since the Unix epoch; recorded in commitInfo.
+    Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both versions, 1
+    HEAD for each file to add and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -124,7 +124,7 @@ def restore(
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
-    """The files of the target that are not live, and the live ones that have lost their row ids since."""
+    """The target's files that are not live, and those that are live but have lost their row ids since."""
     absent = files_without(target, current)
     had_ids = target.filter(target["base_row_id"].is_valid())
     without_ids = current.filter(current["base_row_id"].is_null())
@@ -132,8 +132,8 @@ def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
 
 
 def _missing(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
-    """The paths of files that are not in the store, or whose deletion vector is not. Cost: 1 HEAD for each file and
-    each deletion vector file, in threads."""
+    """The paths of files that no longer exist in the store, or whose deletion vector file does not. Cost: 1 HEAD for
+    each file and each deletion vector file, in threads."""
 
     def missing(some: Sequence[AddFile]) -> list[str]:
         return [add.path for add in some if any(_is_absent(files, name) for name in _names(add))]
@@ -155,8 +155,8 @@ def _names(add: AddFile) -> list[str]:
 
 def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"{target.url}: version {target.version} cannot be restored: {len(missing)} of its files no longer "
-        f"exist (the first: {missing[0]}), as after a vacuum. Nothing was committed. Restore a later version, or pass "
+        f"{target.url}: version {target.version} cannot be restored: {len(missing)} of its files no longer exist, for "
+        f"example after a vacuum (the first: {missing[0]}). Nothing was committed. Restore a later version, or pass "
         "ignore_missing_files=True to restore it without their rows.",
         path=missing[0],
     )
@@ -166,7 +166,7 @@ def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFile
 
 
 def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata of the target, with the current value of what must not decrease."""
+    """Protocol and metadata of the target, with the current values of state that must not go back."""
     now, then = current.metadata, target.metadata
     kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
@@ -179,18 +179,18 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with column mapping left on where it is on now, and maxColumnId kept."""
+    """The metadata with column mapping kept on if it is on now, and with the current maxColumnId."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
         return before
-    # Column mapping was turned on later: the earlier files have the logical names of their time.
+    # Column mapping was turned on later: the physical names in earlier files are the logical names of that version.
     after = _with(before, {column_mapping.MODE_KEY: mode})
     return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
 
 
 def _with_marks(metadata: Metadata, now: Metadata) -> Metadata:
-    """The metadata with the marks of identity columns that are further now: their values are not generated again."""
+    """The metadata with the current high-water marks of identity columns, so that values are not generated again."""
     if IDENTITY_KEY not in metadata.schema_string:
         return metadata
     schema = keeping_marks(metadata.schema, now.schema)
@@ -202,7 +202,7 @@ def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
 
 
 def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
-    """The domainMetadata actions that restore the domains of the target; the row id high-water mark is kept."""
+    """The domainMetadata actions that restore the target's domains; the row id high-water mark is kept."""
     now = {each.domain: each for each in current.domain_metadata}
     then = {each.domain: each for each in target.domain_metadata}
     if row_tracking.DOMAIN in now:
@@ -241,8 +241,8 @@ def _bytes(files: pa.Table) -> int:
 
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
-    """The numbers of rows that are added and deleted; of a file whose deletion vector changes only the difference.
-    Empty where a file has no statistics. delta-spark counts no rows here, so the names are those of its writes."""
+    """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference. Empty if a
+    file has no statistics. delta-spark does not count rows in RESTORE, so the names are those of its writes."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

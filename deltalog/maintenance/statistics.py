@@ -1,5 +1,5 @@
-"""Statistics of files that have none, or not of all columns that are to have some: from the footers, and from the rows
-where a footer does not say enough. The files are added again with them, and with all else as it was.
+"""Computes missing file statistics from footers, and from rows if a footer is not sufficient. The files are added again
+with the statistics, otherwise unchanged.
 
 Spec: PROTOCOL.md#per-file-statistics, #add-file-and-remove-file (dataChange), #clustered-table.
 """
@@ -40,17 +40,17 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.table_handle import TableHandle
 from deltalog.write.transaction import skipped
 
-#: How many files are added again with a commit.
+#: The number of files that one commit adds again.
 FILES_PER_COMMIT = 100_000
 _RETRIES = 10
-# Writers that used the Julian calendar have other values in footers than readers return, before this date.
+# Before this date, footers of writers that used the Julian calendar differ from the values that readers return.
 _GREGORIAN = datetime.date(1900, 1, 1)
 _EPOCH = datetime.date(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
-# NULLs, and the smallest and largest value as the log has them. None: not known.
+# Null count, and minimum and maximum in the log's serialization. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
-# By path, for a file never changes: its number of rows, and what was found of its columns.
+# Cached results by path, as files never change: the number of rows, and the statistics of columns.
 Known = dict[str, tuple[int, dict[Leaf, Found]]]
 
 
@@ -62,7 +62,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """One commit, and whether there may be files for another one."""
+        """Make one commit. The second item: whether there may be files for another."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
@@ -82,9 +82,9 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
-    """At most FILES_PER_COMMIT add actions with statistics that they lacked, none where no file lacks any that can be
-    computed; and whether these are all."""
-    computing = _Computing.of(snapshot, known)
+    """At most FILES_PER_COMMIT add actions with statistics that they lacked; empty if no missing statistics can be
+    computed. The second item: whether these are all."""
+    computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
     for column in lacks.columns[1:]:
@@ -104,7 +104,7 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[
 
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A row for each file: whether it lacks the number of rows, and then for each leaf whether it lacks statistics."""
+    """A row for each file: whether it lacks numRecords, then for each leaf whether it lacks statistics."""
     flat = statistics_of_files(files, leaves)
     rows = combined(flat["numRecords"])
     columns = [pc.is_null(rows)]
@@ -121,7 +121,7 @@ def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Computing:
-    """``leaves``: the columns that are to have statistics. ``known``: what was found so far."""
+    """Computes statistics of files. ``leaves``: the columns that should have statistics. ``known``: cached results."""
 
     url: str
     files: TableFiles
@@ -132,7 +132,7 @@ class _Computing:
     known: Known
 
     @classmethod
-    def of(cls, snapshot: Snapshot, known: Known) -> _Computing:
+    def for_snapshot(cls, snapshot: Snapshot, known: Known) -> _Computing:
         mapping = column_mapping.mode_of(snapshot.metadata.configuration)
         indexed = indexed_leaves(snapshot.metadata, snapshot.clustering_columns)
         leaves = [leaf for leaf in indexed if not isinstance(leaf.data_type, (ArrayType, MapType))]
@@ -140,7 +140,7 @@ class _Computing:
         return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
-        """Those of the add actions of which ``wanted`` statistics are found, with these. In threads."""
+        """The add actions for which some ``wanted`` statistics can be computed, with these added. In threads."""
         with ThreadPoolExecutor(parallel_gets(self.files.store) or FOOTER_THREADS) as threads:
             found = list(threads.map(self._with_statistics, adds, wanted))
         return [add for add in found if add is not None]
@@ -162,7 +162,7 @@ class _Computing:
         if body == before:
             return None
         if add.deletion_vector is not None:
-            body["tightBounds"] = False  # those of all rows of the file, and not only of the live ones
+            body["tightBounds"] = False  # bounds of all rows, not only of live ones
         return msgspec.structs.replace(add, stats=stats.as_text(body), data_change=False)
 
     def _found(self, add: AddFile, wanted: Sequence[Leaf]) -> tuple[int, dict[Leaf, Found]]:
@@ -171,7 +171,7 @@ class _Computing:
         if before is not None and all(leaf in before[1] for leaf in wanted):
             return before
         footer = read_footer(*self.files.find(add.path))
-        found = of_footer(footer, wanted, self.mapping)
+        found = from_footer(footer, wanted, self.mapping)
         unknown = [leaf for leaf in wanted if leaf not in found]
         if unknown:
             found.update(self._of_rows(add, unknown, footer.num_rows))
@@ -196,18 +196,18 @@ class _Computing:
 
     def _other_count(self, path: str, counted: int, found: int) -> RowCountError:
         return RowCountError(
-            f"{self.url}: {path} has {counted} rows by the log or its footer, and {found} were found. Nothing was "
-            "committed. deltalog check --deep names every file that is damaged.",
+            f"{self.url}: {path} has {counted} rows by the log or its footer, but {found} were found. Nothing was "
+            "committed. deltalog check --deep lists all damaged files.",
             written=counted,
             found=found,
         )
 
 
-def of_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
-    """The statistics of those leaves of which a footer (pyarrow.parquet.FileMetaData) says all that is to be known.
+def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
+    """The statistics of leaves for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
 
-    It does not where it names no columns by which they are found (mapping by id), where its bounds may leave out NaN,
-    or where its values are converted when they are read.
+    It is not sufficient if columns are mapped by id, since the footer has no names to find them by; if its bounds may
+    ignore NaN; or if values are converted when they are read.
     """
     found: dict[Leaf, Found] = {}
     chunks = None if mapping == "id" else stats.chunks_by_path(footer)
@@ -237,14 +237,14 @@ def _is_converted(chunks: Sequence[Any], name: str) -> bool:
 
 
 def _is_old(low: Any) -> bool:
-    """Whether the smallest value, if it is a date, or a number that may be microseconds, lies before _GREGORIAN."""
+    """Whether the minimum, if it is a date or may be a timestamp in microseconds, is before _GREGORIAN."""
     if isinstance(low, datetime.date):
         return low < _GREGORIAN
     return isinstance(low, int) and low < (_GREGORIAN - _EPOCH).days * _DAY_US
 
 
 def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> Any:
-    """The values at the end of a path of names; null where a struct on it is null."""
+    """The values of a nested column; null where an enclosing struct is null."""
     values = batch.column(batch.schema.get_field_index(path[0]))
     for name in path[1:]:
         values = pc.struct_field(values, [values.type.get_field_index(name)])
@@ -253,7 +253,7 @@ def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> Any:
 
 @dataclass
 class _Tally:
-    """NULLs and bounds of a column, batch by batch. Dates are days since 1970, timestamps microseconds."""
+    """Accumulates the null count and bounds of a column. Dates are days since 1970, timestamps microseconds."""
 
     leaf: Leaf
     nulls: int = 0

@@ -1,8 +1,7 @@
 """The byte ranges of columns and row groups in a Parquet file.
 
 pyarrow ends the process if the metadata of a column chunk is damaged. So Arrow itself locates the chunks first, in a
-read
-whose source refuses the first byte; only chunks that Arrow has located are inspected here.
+read whose source refuses the first byte; only chunks that Arrow has located are inspected here.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
     """Announce to a file of a remote store which columns of which row groups will be read, once per time they are
-    named.
-    With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises StoreError."""
+    named. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))

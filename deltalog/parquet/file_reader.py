@@ -102,8 +102,7 @@ class Reading:
     """How stored values are converted to the table's types: how fields are matched, and the calendars of dates.
 
     ``exact``, for new rows: fractions of a microsecond, text that is not UTF-8, and struct fields that the type lacks
-    or
-    that occur twice are errors.
+    or that occur twice are errors.
     """
 
     lookup: Lookup = _BY_NAME
@@ -121,8 +120,7 @@ def read_file(
 
     Partition values come from the log; columns that the file lacks are null. ``only``: positions of the rows to read.
     Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty; row groups without a selected row
-    are
-    not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
+    are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
     columns of each row group; 1 more for a deletion vector in a file.
     """
     yield from open_file(files, file, layout, only).batches()
@@ -130,8 +128,7 @@ def read_file(
 
 def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
     """The first half of ``read_file``, mostly waiting for the store: reads the footer and the deletion vector. The
-    second
-    half is the result's ``batches``. Threads may open several files ahead. Raises as ``read_file``."""
+    second half is the result's ``batches``. Threads may open several files ahead. Raises as ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
@@ -197,9 +194,8 @@ class OpenFile:
 
     def batches(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """See ``read_file``. ``by_threads``: let Arrow's threads decode a large file. If False, the caller's thread
-        does,
-        which needs less memory when several files are read concurrently. ``most_rows``: per batch. No reference to a
-        batch is kept when the caller asks for the next one."""
+        does, which needs less memory when several files are read concurrently. ``most_rows``: per batch. No reference
+        to a batch is kept when the caller asks for the next one."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
@@ -216,9 +212,8 @@ class OpenFile:
 
     def placed(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
         """All rows of the row groups that contain a selected row, batch by batch, each with the position of its first
-        row
-        in the file; includes deleted and unselected rows. ``by_threads``, ``most_rows``: as for ``batches``. Raises as
-        ``read_file``."""
+        row in the file; includes deleted and unselected rows. ``by_threads``, ``most_rows``: as for ``batches``. Raises
+        as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
@@ -267,8 +262,7 @@ def read_files(
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
     """Run ``read`` on several files in order. ``requests``: arguments of ``open_file``. Threads run it some files
-    ahead.
-    On a remote store, up to 32 more files are opened meanwhile, holding no more than ``open_file`` reads."""
+    ahead. On a remote store, up to 32 more files are opened meanwhile, holding no more than ``open_file`` reads."""
     return opened_ahead(
         requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
     )

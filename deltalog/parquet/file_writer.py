@@ -32,8 +32,7 @@ ROW_GROUP_ROWS = 1 << 20
 @dataclass(frozen=True)
 class FileColumns:
     """The columns of data files: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns
-    that
-    the table does not have. ``indexed``: the leaves with statistics in the log, as paths of file names."""
+    that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of file names."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
@@ -98,8 +97,7 @@ class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
     ``first``: its first rows. ``compression``: a codec, as named by pyarrow. ``without_bounds``: dotted paths of
-    columns
-    in which later rows have NaN.
+    columns in which later rows have NaN.
     """
 
     def __init__(

@@ -35,8 +35,7 @@ _SCHEMA_FIELDS = {
 }  # fmt: skip
 _KEY_VALUE_FIELDS = {1: _BINARY, 2: _BINARY}
 # The fields of ColumnChunk that are read: from its metadata, the type, the number of values, statistics and histograms
-# of
-# levels; and whether it is encrypted.
+# of levels; and whether it is encrypted.
 _NOTHING: Mapping[int, Any] = {}
 _CHUNK_FIELDS: Mapping[int, Any] = {3: {1: None, 5: None, 12: None, 16: {2: None, 3: None}}, 8: _NOTHING, 9: None}
 _ABSENT = (0, None)
@@ -55,8 +54,7 @@ class Leaf:
 
 def checked(footer: bytes) -> bytes:
     """Check a footer (the Thrift struct FileMetaData) and re-encode it: columns, rows, row groups, key-value metadata,
-    and
-    for each column chunk its type, number of values and statistics.
+    and for each column chunk its type, number of values and statistics.
 
     Bounds that are not values of their column's type are left out. Raises ValueError that says what is wrong. Time and
     memory are proportional to the footer; only one column chunk is held at a time.
@@ -348,8 +346,7 @@ def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
 
 def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth: int = 0) -> tuple[_Struct, int]:
     """The fields of a struct, without those that ``wanted`` lacks. ``wanted``: the fields, each with the wanted fields
-    of
-    a struct in turn (None: all)."""
+    of a struct in turn (None: all)."""
     if depth > _MOST_STRUCTS:
         raise ValueError("its footer has structs nested too deeply")
     found: _Struct = {}

@@ -3,9 +3,8 @@
 
 pyarrow ends the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for lists
 and column trees that claim a large size. Rows are read by Arrow's C++ code alone, which raises for a wrong chunk, so
-only
-its lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column chunks is only
-ever taken from footers that ``footer_rules.checked`` has re-encoded.
+only its lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column chunks is
+only ever taken from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticEr
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Open ``source``, a file that pyarrow can read, as a ParquetFile, within bounds of memory and time. ``options``:
-    as
-    for ParquetFile. Use it only for rows, names, types, and numbers of rows and bytes: reading the metadata of a column
-    chunk ends the process if that is wrong.
+    as for ParquetFile. Use it only for rows, names, types, and numbers of rows and bytes: reading the metadata of a
+    column chunk ends the process if that is wrong.
 
     Raises OSError and ValueError for an invalid file, and whatever ``source`` raises. Cost: the GETs of the footer.
     """

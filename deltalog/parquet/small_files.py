@@ -1,8 +1,7 @@
 """Reads small data files together: consecutive files with the same columns become one batch.
 
 Opening a file and converting its columns costs far more than decoding a few thousand rows. Here each file is read
-whole,
-and the rows of all files with the same columns are converted together.
+whole, and the rows of all files with the same columns are converted together.
 
 Spec: as file_reader.
 """
@@ -32,8 +31,7 @@ def read_small_files(
     files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout, counted: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of files, in order, as ``read_file`` of each would return them; small files share batches. ``counted``
-    is
-    called with the number of live rows of each file, according to its footer and deletion vector.
+    is called with the number of live rows of each file, according to its footer and deletion vector.
 
     Memory: about 2 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
     each small file on a local disk, else as ``read_file``.
@@ -54,8 +52,7 @@ def read_small_files(
 
 def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -> Iterator[list[DataFile]]:
     """Groups of files to read together; other files are alone in a group. Files with per-file values (partition
-    columns,
-    row ids) or deleted rows must be read separately."""
+    columns, row ids) or deleted rows must be read separately."""
     alone = files.store.is_remote or bool(layout.partition_columns or layout.tracking)
     group: list[DataFile] = []
     size_bytes = 0

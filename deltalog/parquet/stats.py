@@ -1,9 +1,8 @@
 """Per-file statistics: the JSON of ``add.stats``, from a Parquet footer. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics, #statistics-for-variant-columns. Every bound holds for every row in the order
-that
-readers use, or is left out: columns with NaN have no bounds, -0.0 is below 0.0, strings are cut to a prefix whose upper
-bound is rounded up, and timestamps are widened to whole milliseconds.
+that readers use, or is left out: columns with NaN have no bounds, -0.0 is below 0.0, strings are cut to a prefix whose
+upper bound is rounded up, and timestamps are widened to whole milliseconds.
 """
 
 from __future__ import annotations
@@ -120,8 +119,7 @@ def null_count_of(chunks: list[Any]) -> int | None:
 
 def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
     """The smallest and the largest value according to the footer, timestamps in microseconds since 1970; None if
-    unknown
-    for some rows."""
+    unknown for some rows."""
     name = str(data_type)
     is_timestamp = name in ("timestamp", "timestamp_ntz")
     if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):

@@ -50,8 +50,7 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
     """Convert a variant of a row, ``{"metadata": ..., "value": ...}``, to a Python value; None for no variant.
 
     Returns dict, list, str, int, float, Decimal, date, time, datetime, UUID, bytes, bool or None. Timestamps with a
-    zone
-    are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError if the bytes are not a
+    zone are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError if the bytes are not a
     variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
     """
     if variant is None:
@@ -66,8 +65,7 @@ def to_json(metadata: bytes, value: bytes) -> str:
     """A variant as JSON text, formatted as by Spark's ``to_json``.
 
     Dates, times and timestamps (UTC) are ISO text with a space between date and time, binary is base64, and numbers
-    that
-    JSON lacks are "NaN", "Infinity" or "-Infinity".
+    that JSON lacks are "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))

@@ -72,8 +72,8 @@ class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class CommitActions(msgspec.Struct, frozen=True, gc=False):
     """The actions of one version, grouped by kind. ``commit_info_first``: commitInfo was on the first line.
-    ``sidecars``
-    and ``checkpoint_tags`` (from checkpointMetadata) occur only in V2 checkpoints, ``cdc`` only in commits."""
+    ``sidecars`` and ``checkpoint_tags`` (from checkpointMetadata) occur only in V2 checkpoints, ``cdc`` only in
+    commits."""
 
     version: int
     commit_info: CommitInfo | None

@@ -75,8 +75,7 @@ def needed_bytes(vector: DeletionVector) -> int:
 
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
     """Decode the positions of a vector from the content of its file, of which the first ``needed_bytes`` suffice.
-    Raises
-    InvalidDataFileError."""
+    Raises InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
     if data[:1] != _FILE_VERSION:

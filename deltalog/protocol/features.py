@@ -30,8 +30,7 @@ class Writes(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Feature:
     """A table feature. ``legacy_reader`` and ``legacy_writer`` are the protocol versions that imply it; ``requires``
-    names
-    the features that must be listed with it."""
+    names the features that must be listed with it."""
 
     name: str
     reader: bool

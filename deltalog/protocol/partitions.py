@@ -161,8 +161,7 @@ def _escape(text: str) -> str:
 
 def values_in_directories(path: str) -> dict[str, str | None]:
     """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as text by column name, in order.
-    Empty
-    values and Hive's name for null become null. Returns an empty dict if no directory has this form.
+    Empty values and Hive's name for null become null. Returns an empty dict if no directory has this form.
 
     Only for directories without a log. Raises ValueError if only some directories have this form, if a name is empty or
     occurs twice, and if percent-encoded text is not UTF-8.

@@ -154,10 +154,9 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 
 def encode_path(path: str) -> str:
-    """A relative path as ``add.path`` holds it: percent-encoded, except ``/`` and ``=``.
-    Colons are encoded, because readers would treat the text before one as a scheme. Non-ASCII letters are not encoded,
-    as in Java's URI: VACUUM in delta-spark compares paths as text and would delete a live file whose path has them
-    encoded."""
+    """A relative path as ``add.path`` holds it: percent-encoded, except ``/`` and ``=``. Colons are encoded, because
+    readers would treat the text before one as a scheme. Non-ASCII letters are not encoded, as in Java's URI: VACUUM in
+    delta-spark compares paths as text and would delete a live file whose path has them encoded."""
     if path.isascii():
         return urllib.parse.quote(path, safe=_SAFE)
     return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
@@ -292,8 +291,7 @@ def base_name(path: str) -> str | None:
 
 def are_ordinary(paths: Sequence[str]) -> bool:
     """Whether all paths are simple relative paths, as nearly all are, so that ``locate`` need not check them one by
-    one.
-    Long lists are checked by one scan of their joined text."""
+    one. Long lists are checked by one scan of their joined text."""
     if len(paths) < _FEW_PATHS:
         return all(map(_ORDINARY.fullmatch, paths))
     try:

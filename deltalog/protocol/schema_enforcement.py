@@ -38,9 +38,8 @@ def names_twice(
     data_type: Any, where: str = "", parts: Callable[[Any], Iterable[tuple[str, Any]]] = _parts
 ) -> tuple[str, str, str] | None:
     """The first two fields of one struct, at any depth, whose names are equal up to case: the path of the struct,
-    ending
-    in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a dot. ``parts``
-    returns the names and types nested in a type; by default, in a DataType. Cost: none."""
+    ending in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a dot.
+    ``parts`` returns the names and types nested in a type; by default, in a DataType. Cost: none."""
     seen: dict[str, str] = {}
     for name, kind in parts(data_type):
         if name.lower() in seen:

@@ -172,9 +172,9 @@ def monotonised(times_ms: Sequence[int]) -> list[int]:
 class Timeline:
     """Which commits exist, and which clock applies to each: the data for resolving timestamps.
 
-    ``versions``: ascending versions whose commit file exists and whose state can be rebuilt.
-    ``ict_from``: the first version resolved by its in-commit timestamp; None if in-commit timestamps are off.
-    ``ict_from_ms``: the enablement time; None if every listed commit is resolved by its in-commit timestamp.
+    ``versions``: ascending versions whose commit file exists and whose state can be rebuilt. ``ict_from``: the first
+    version resolved by its in-commit timestamp; None if in-commit timestamps are off. ``ict_from_ms``: the enablement
+    time; None if every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]

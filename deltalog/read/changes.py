@@ -91,8 +91,7 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
 
 def _is_merge_without_effect(commit: CommitActions) -> bool:
     """Whether a commit is a MERGE by Spark that changed no row according to its metrics. Such a MERGE rewrites files
-    with
-    dataChange."""
+    with dataChange."""
     info = commit.commit_info
     if info is None or info.operation != "MERGE":
         return False
@@ -271,8 +270,7 @@ class Changes:
 @dataclass(frozen=True)
 class ChangeRows:
     """Reads the rows of single ChangeFiles, with the columns of ``metadata``. When pickled, it includes the options
-    that
-    opened the store, with any secrets in them.
+    that opened the store, with any secrets in them.
 
     ``with_commit``: append the three columns of the change data feed.
     """

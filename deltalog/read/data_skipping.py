@@ -2,8 +2,7 @@
 predicate. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. A file is skipped only if its bounds prove that no row matches; a statistic that
-is
-missing, unreadable or possibly inexact proves nothing.
+is missing, unreadable or possibly inexact proves nothing.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ def split(
 
 def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
     """A predicate that is true for the rows of these partitions. ``rows``: for each partition, the values of
-    ``columns``
-    as in the log.
+    ``columns`` as in the log.
 
     The depth of its tree is the number of columns plus the logarithm of the number of partitions.
     """

@@ -1,8 +1,7 @@
 """The origin of rows: which version of which table they were read from. Pure.
 
 A write computed from a table's rows is correct only if those rows have not changed since. So a scan records the origin
-of
-its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
+of its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
 table begins at that version, and other writers' commits since then are checked for conflicts.
 """
 

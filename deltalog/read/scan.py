@@ -157,8 +157,7 @@ class Scan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, file by file in the order of ``files``. Threads read some files ahead, and on a remote store open
-        up
-        to 32 more.
+        up to 32 more.
 
         Memory is bounded by batches and what opening a file reads, whatever the size of the files. Raises
         InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, and CallError if ``where`` cannot be evaluated

@@ -204,9 +204,8 @@ class Snapshot:
         structs ``min_values``, ``max_values`` and ``null_count`` with one field per column, in the columns' types.
 
         ``columns``: names of table columns; None: all but the partition columns. Bounds are as written: those of
-        strings
-        and timestamps may be truncated. Statistics that a file lacks are null. Raises SchemaMismatchError. Cost: the
-        statistics in the checkpoint, and 1 GET for each commit after it.
+        strings and timestamps may be truncated. Statistics that a file lacks are null. Raises SchemaMismatchError.
+        Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
         """
         names = self.schema.names if columns is None else columns
         fields = [self.schema.field(name) for name in names if name not in self.partition_columns]

@@ -94,8 +94,7 @@ class StreamRules:
 
 def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFile]:
     """The files of a commit that a stream without the change data feed reads. Raises CallError for a commit that
-    removes
-    rows, unless the rules cover it."""
+    removes rows, unless the rules cover it."""
     adds = [add for add in commit.adds if add.data_change]
     removed = next((remove.path for remove in commit.removes if remove.data_change), None)
     if removed is None or rules.ignore_changes:
@@ -121,8 +120,7 @@ def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFi
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
     """The files of one version, in stream order. ``sizes``: a function that returns the sizes in bytes from an index
-    on.
-    ``is_whole``: all files belong to one batch, as the changes of a commit do."""
+    on. ``is_whole``: all files belong to one batch, as the changes of a commit do."""
 
     version: int
     is_initial: bool

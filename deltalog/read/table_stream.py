@@ -119,8 +119,8 @@ class TableStream:
     concurrent use by several threads.
 
     Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
-    also
-    its three columns. A commit whose columns do not fit is an error: create the stream again to get the new columns.
+    also its three columns. A commit whose columns do not fit is an error: create the stream again to get the new
+    columns.
     Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
     """
 
@@ -171,8 +171,7 @@ class TableStream:
 
     def first_offset(self) -> StreamOffset:
         """Where a stream without a checkpoint begins: before the first file of the latest version, or at the commit
-        that
-        ``starting_version`` or ``starting_timestamp`` names.
+        that ``starting_version`` or ``starting_timestamp`` names.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: 2 HEADs, 1 LIST for a version, and for a time as
         ``DeltaTable.version_at``.
@@ -220,14 +219,12 @@ class TableStream:
 
     def files(self, start: StreamOffset, end: StreamOffset) -> list[StreamFile]:
         """The files between two offsets, in order. If ``start`` is where a stream would begin now (``first_offset``)
-        and
-        ``end`` belongs to a stream that began earlier, the files of that stream are returned.
+        and ``end`` belongs to a stream that began earlier, the files of that stream are returned.
 
         Raises CallError for a commit that deletes or changes rows, unless the stream's options cover it, and for an
         offset of another table; SchemaMismatchError if the columns have changed; MissingVersionError if log clean-up
-        has
-        deleted a needed commit. Cost: 1 GET for each commit that ``latest_offset`` has not read; for the first version,
-        once its live files.
+        has deleted a needed commit. Cost: 1 GET for each commit that ``latest_offset`` has not read; for the first
+        version, once its live files.
         """
         history = self._refreshed()
         self._check(start, history)

@@ -136,7 +136,7 @@ def read_footer(store: LogStore, path: str) -> Any:
 
 def _not_readable(store: LogStore, path: str, error: Exception) -> InvalidDataFileError:
     return InvalidDataFileError(
-        f"{store.url}: {path} cannot be added: it cannot be read as a Parquet file ({error}).",
+        f"{store.url}: {path} cannot be added: it is not a Parquet file, or is damaged ({error}).",
         path=path,
     )
 

@@ -190,8 +190,8 @@ class TableHandle:
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
         """Move to a version of this table that this handle's reader has read; an older one is ignored.
 
-        ``replaced``: the snapshot of the same version without its new checkpoint. The call is ignored if the handle
-        has moved on from it.
+        ``replaced``: the snapshot of the same version without its new checkpoint. The call is ignored if the handle has
+        moved on from it.
         """
         if replaced is not None:
             with _MOVING:

@@ -7,8 +7,7 @@
 
 Results are in tests/interop/conformance/<engine>.json. Each failure of another engine is explained in
 tests/interop/conformance/explanations.json, and confirmed without the kit by tests/interop/confirmations.py; one that
-is not explained is an error.
-test_interop_conformance.py compares the results with what the engines do.
+is not explained is an error. test_interop_conformance.py compares the results with what the engines do.
 """
 
 from __future__ import annotations

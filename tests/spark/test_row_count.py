@@ -81,7 +81,7 @@ def test_rows_that_are_not_found_are_not_committed(
     before = data_files(table)
     damaged(damage)
     for mode in ("overwrite", "append"):
-        with pytest.raises(deltalog.errors.RowCountError, match="20 rows were written, and the") as error:
+        with pytest.raises(deltalog.errors.RowCountError, match="20 rows were written, but the") as error:
             spark_ext.write(df).mode(mode).save(table)
         assert error.value.written == 20 and error.value.found != 20
         assert found in (None, error.value.found)

@@ -130,7 +130,7 @@ def test_executors_must_see_the_disk_of_the_table(spark: Any, t: str, tmp_path: 
     def elsewhere(work: Any, what: str) -> Any:
         return replace(work.__self__, store=LocalStore(tmp_path / "no such disk")).look
 
-    with pytest.raises(deltalog.StoreError, match="an executor does not see version 3 of the table"):
+    with pytest.raises(deltalog.StoreError, match="an executor does not see the same version 3 of the table"):
         by_tasks(spark, t, elsewhere)
     assert data_files(t) == before and versions(t) == [0, 1, 2, 3]
 
@@ -148,7 +148,7 @@ def test_a_failed_task_is_recorded(spark: Any, t: str) -> None:
 
         return fail
 
-    with pytest.raises(deltalog.StoreError, match=r"ended after at least 0 of 8 files.*The disk is gone"):
+    with pytest.raises(deltalog.StoreError, match=r"stopped after deleting at least 0 of 8 files.*The disk is gone"):
         by_tasks(spark, t, failing)
     assert action(t, versions(t)[-1], "commitInfo")[0]["operationParameters"] == {"status": "FAILED"}
     assert "stray" not in data_files(t) and sum(map(len, readable(spark, t).values())) == 20

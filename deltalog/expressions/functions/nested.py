@@ -43,8 +43,7 @@ def nested(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fa
 
 def element(node: Node, key: Node) -> Node:
     """``a[key]``: an array element by position from 0, a map value by key, or a struct field by name. A position
-    outside
-    the array is an error; a key that the map lacks gives null."""
+    outside the array is an error; a key that the map lacks gives null."""
     kind = node.data_type
     if isinstance(kind, ArrayType):
         return _array_element(node, kind, key, "[]", _positions_from_0)
@@ -268,8 +267,7 @@ def _struct(name: str, names: list[str], values: tuple[Node, ...]) -> Node:
 
 def cast_inside(node: Node, wanted: DataType, caster: Callable[[DataType, DataType], Callable[[Any], Any]]) -> Node:
     """Cast a struct, array or map to another one; struct fields are matched by name. ``caster`` returns the function
-    that
-    casts values between two types. Raises CallError."""
+    that casts values between two types. Raises CallError."""
     have = node.data_type
     if isinstance(have, StructType) and isinstance(wanted, StructType):
         return _cast_struct(node, have, wanted, caster)

@@ -17,8 +17,7 @@ from deltalog.protocol import limits
 
 def read_hint(data: bytes) -> int | None:
     """The version in the hint; None if the hint is truncated, invalid, larger than ``limits.MAX_HINT_BYTES``, or does
-    not
-    match its checksum."""
+    not match its checksum."""
     if len(data) > limits.MAX_HINT_BYTES:
         return None
     try:

@@ -178,8 +178,7 @@ class CheckpointReader:
         """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
 
         ``convert`` receives a table as returned by ``rows.file_actions``. It runs in the threads that read and decode
-        in
-        parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
+        in parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
         InvalidCheckpointError if the number of add actions differs from the checkpoint's own count. Cost: the columns,
         in ranged GETs.
         """

@@ -1,1 +1,1 @@
-"""OPTIMIZE: compaction, clustering, Z-order, and purging of deletion vectors."""
+"""OPTIMIZE: compaction, clustering, Z-order, and the purge of deletion vectors."""

@@ -1,8 +1,7 @@
-"""Rewrites files without changing rows: compaction, purge of deletion vectors, order by several columns.
+"""Rewrites files without changing rows: compaction, purge of deletion vectors, clustering and Z-order.
 
-Each batch of files is a commit of its own. What one rewrites stays committed when a later one fails. A commit conflicts
-only with removals of its own files: the groups of files that another writer has changed meanwhile are then left out,
-and the others are committed.
+Each batch of files has its own commit, which stands if a later batch fails. A commit conflicts only with removals of
+its own files: bins whose files another writer has changed are then left out, and the other bins are committed.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row-tracking,
 #writer-requirements-for-clustered-table.
@@ -62,21 +61,21 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.data_files import discard
 from deltalog.write.table_handle import TableHandle
 
-#: Files of this size together are a commit.
+#: The total size of the files that one commit rewrites.
 COMMIT_BYTES = 16 << 30
-#: Files of a partition up to this size are ordered together.
+#: The total size of files in a partition that are sorted together.
 SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
 _SIZES = ["path", "size"]
 
 
 def silent(done: int, of: int) -> None:
-    """No progress is shown."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What all optimizations take. Sizes are in bytes."""
+    """The options of all optimizations. Sizes are in bytes."""
 
     where: Predicate | str | None = None
     target_size: int | None = None
@@ -93,11 +92,11 @@ class Options:
         for name in ("target_size", "max_concurrent_tasks", "max_commit_size"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise CallError(f"{name} is a number above 0, or None; got {value!r}.")
+                raise CallError(f"{name} must be a number > 0 or None; got {value!r}.")
 
     @property
     def threads(self) -> int:
-        """How many threads rewrite bins; 0: that of the caller."""
+        """The number of threads that rewrite bins; 0: the calling thread."""
         tasks = self.max_concurrent_tasks or os.cpu_count() or 1
         return tasks if tasks > 1 else 0
 
@@ -107,13 +106,13 @@ class Options:
 
     @property
     def predicate_text(self) -> str:
-        """As history has it."""
+        """The predicate as recorded in commitInfo."""
         return canonical_json([] if self.where is None else [shown(self.where)])
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One optimization: its entry in the history, and how it rewrites a bin."""
+    """One optimization: its commitInfo, and the function that rewrites a bin."""
 
     operation: str
     parameters: Mapping[str, object]
@@ -126,7 +125,7 @@ def compact(handle: TableHandle, options: Options) -> OptimizeReport:
     if snapshot.clustering_columns:
         return _cluster(handle, options, snapshot, files)
     if options.full:
-        raise CallError(f"{snapshot.url} is not clustered, so there is nothing to cluster anew. Leave full out.")
+        raise CallError(f"{snapshot.url} is not clustered, so full=True does not apply. Omit it.")
     parameters = {"predicate": options.predicate_text, "zOrderBy": "[]", "clusterBy": "[]", "auto": False}
     bins = small_or_sparse(files, options.target_bytes(snapshot))
     return run(handle, options, Job("OPTIMIZE", parameters, rewritten), snapshot, files, bins)
@@ -145,7 +144,7 @@ def _cluster(handle: TableHandle, options: Options, snapshot: Snapshot, files: p
 
 
 def _one_by_one(options: Options) -> Options:
-    """One bin at a time, by all threads, so that memory is bounded whatever their number."""
+    """Process one bin at a time with all threads, to bound memory."""
     return replace(options, max_concurrent_tasks=1)
 
 
@@ -163,7 +162,7 @@ def z_order(handle: TableHandle, columns: Sequence[str | Sequence[str]], options
     if snapshot.clustering_columns:
         raise CallError(
             f"{snapshot.url} is clustered by {', '.join('.'.join(path) for path in snapshot.clustering_columns)} "
-            "(CLUSTER BY), which leaves no other order. Use compact(), which orders the rows by these columns."
+            "(CLUSTER BY), so it cannot have another order. Use compact(), which orders the rows by these columns."
         )
     paths = column_paths(columns, snapshot.schema, snapshot.partition_columns)
     _check_statistics(snapshot, paths)
@@ -181,34 +180,34 @@ def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> N
             key = DATA_SKIPPING_STATS_COLUMNS_KEY
             key = key if key in snapshot.metadata.configuration else DATA_SKIPPING_NUM_INDEXED_COLS.key
             raise CallError(
-                f"{snapshot.url}: {'.'.join(path)} has no statistics, so its order leaves out no files: {key} is "
-                f"{snapshot.metadata.configuration.get(key, DATA_SKIPPING_NUM_INDEXED_COLS.default)}. Change that, or "
-                "leave the column out."
+                f"{snapshot.url}: {'.'.join(path)} has no statistics, so ordering by it would skip no files: {key} is "
+                f"{snapshot.metadata.configuration.get(key, DATA_SKIPPING_NUM_INDEXED_COLS.default)}. Change the "
+                "property, or omit the column."
             )
 
 
 def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:
-    """The rows in their order."""
+    """Rewrite files with the rows in their existing order."""
     return writer.rewrite(files)
 
 
 def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table]:
-    """The latest version, and its files in the partitions for which ``where`` is true."""
+    """The latest version, and its files in the partitions that match ``where``."""
     options.check()
     snapshot = handle.writable()
     return snapshot, files_in_partitions(snapshot, options.where)
 
 
 def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa.Table:
-    """The files of the partitions for which ``where`` is true. Raises CallError for a condition on other columns."""
+    """The files in partitions that match ``where``. Raises CallError for a condition on other columns."""
     scan = snapshot.scan(where=where)
     if scan.where is not None:
         partitioned = set(snapshot.partition_columns)
         others = [each.path[0] for each in columns_of(scan.where) if each.path[0] not in partitioned]
         if others:
             raise CallError(
-                f"{snapshot.url}: files are chosen by partition, and {others[0]} is not a partition column "
-                f"({', '.join(snapshot.partition_columns) or 'there are none'}). Leave it out of where. In the words "
+                f"{snapshot.url}: files are selected by partition, but {others[0]} is not a partition column "
+                f"({', '.join(snapshot.partition_columns) or 'there are none'}). Remove it from where. In the words "
                 f"of delta-spark: Predicate references non-partition column {others[0]!r}. Only the partition columns "
                 f"may be referenced: [{', '.join(snapshot.partition_columns)}]."
             )
@@ -220,7 +219,7 @@ def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa
 
 @dataclass
 class _Totals:
-    """What the batches so far have done."""
+    """The totals of the committed batches."""
 
     removed: list[pa.Table] = field(default_factory=list)
     added: dict[str, int] = field(default_factory=dict)
@@ -235,7 +234,8 @@ class _Totals:
 def run(
     handle: TableHandle, options: Options, job: Job, snapshot: Snapshot, files: pa.Table, bins: Sequence[Bin]
 ) -> OptimizeReport:
-    """Rewrite bins of ``files`` of a version, batch by batch, and commit each batch."""
+    """Rewrite bins batch by batch, and commit each batch. ``files``: the files of ``snapshot`` that the bins refer
+    to."""
     planned = [number for each in bins for number in each.numbers]
     report = OptimizeReport(
         snapshot.url,
@@ -273,7 +273,7 @@ def run(
 
 @dataclass
 class _Batch:
-    """Bins, each with its files, that are rewritten and committed together."""
+    """Bins with their files that are rewritten and committed together."""
 
     handle: TableHandle
     options: Options
@@ -282,14 +282,14 @@ class _Batch:
     totals: _Totals
 
     def run(self, progress: Callable[[int], None]) -> None:
-        """Raises as ``Transaction.commit``; nothing of this batch is committed then, and no file of it remains unless
-        the outcome is unknown."""
+        """Raises as ``Transaction.commit``; then nothing of this batch is committed, and its new files are removed
+        unless the outcome is unknown."""
         base = self.handle.writable()
         self._leave_out_changed(base)
         if not self.bins:
             return
         with self.handle.continuing(base) as transaction:
-            writer = BinWriter.of(transaction, base, self.handle.environment.clock_ms)
+            writer = BinWriter.for_transaction(transaction, base, self.handle.environment.clock_ms)
         store = self.handle.reader.store
         try:
             made, done = list[Rewritten](), 0
@@ -307,12 +307,12 @@ class _Batch:
     def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
         """The new files of each bin."""
         rewrite_bins = self.options.rewrite_bins
-        pa.default_memory_pool().release_unused()  # of the planning
+        pa.default_memory_pool().release_unused()  # memory used for planning
         if rewrite_bins is None:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)
             return
-        tasks = BinTasks.of(writer, self.job.rewrite)
+        tasks = BinTasks.for_writer(writer, self.job.rewrite)
         try:
             texts = rewrite_bins(tasks, [packed(files) for _, files in self.bins])
             for (_, files), text in zip(self.bins, texts, strict=True):
@@ -325,7 +325,7 @@ class _Batch:
             raise
 
     def _leave_out_changed(self, latest: Snapshot) -> None:
-        """Leave out the bins of which a file is no longer live, or has another deletion vector."""
+        """Leave out bins with a file that is no longer live, or whose deletion vector has changed."""
         live = latest.files(["path", "deletion_vector"])
         ours = pa.chunked_array([path for _, files in self.bins for path in files["path"].chunks], pa.string())
         live = live.filter(pc.is_in(live["path"], value_set=ours.combine_chunks()))
@@ -340,8 +340,8 @@ class _Batch:
         self.bins = kept
 
     def _commit(self, base: Snapshot, rewritten: Mapping[Bin, Rewritten]) -> set[str]:
-        """Commit what was rewritten; returns the paths of the new files. Where another writer has removed files, the
-        other bins are committed."""
+        """Commit the rewritten bins, and return the paths of the new files. If another writer has removed files, commit
+        the other bins."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self._attempt(base, rewritten)

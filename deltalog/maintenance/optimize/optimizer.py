@@ -1,4 +1,4 @@
-"""TableOptimizer: the verbs that rewrite the files of a table and keep its rows, as ``table.optimize``."""
+"""TableOptimizer: the verbs of ``table.optimize``, which rewrite files without changing rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class OptimizeOptions(TypedDict, total=False):
-    """The options that all verbs of ``table.optimize`` have.
+    """Options of all verbs of ``table.optimize``.
 
-    ``max_commit_size``: the bytes of the files that one commit rewrites; default 16 GiB. An interrupted run keeps the
-    commits that it made, and a second call does the rest. ``dry_run``: only report what would be rewritten.
-    ``progress``: called with the number of files that are rewritten so far, and of all to rewrite. ``rewrite_bins``:
-    rewrites the files of each batch elsewhere, for example in the tasks of a Spark job; it gets ``BinTasks`` and the
-    bytes of each bin, and returns what ``BinTasks.run`` returned for each.
+    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. An interrupted
+    run keeps its commits, and a second call continues. ``dry_run``: only report what would be rewritten. ``progress``:
+    called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files of each batch
+    elsewhere, for example in the tasks of a Spark job. It receives ``BinTasks`` and the bytes of each bin, and returns
+    the result of ``BinTasks.run`` for each.
     """
 
     max_commit_size: int | None
@@ -38,23 +38,22 @@ class OptimizeOptions(TypedDict, total=False):
 
 @checked
 class TableOptimizer:
-    """Rewrites files of a table. The rows and their row ids stay the same, and the change data feed has no change.
+    """Rewrites the files of a table. Rows, row ids and the change data feed do not change.
 
-    Commits have dataChange=false: they conflict with no append, and with other changes only where these remove, or
-    delete rows of, a file that is rewritten. Then that file and those that were to share a new file with it stay, and
-    the others are committed.
+    Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
+    remove, or delete rows of, a rewritten file. That file's bin is then left as it is, and the other bins are
+    committed.
 
-    Arguments that the verbs share. ``where``: SQL text or a predicate on partition columns; None: all partitions.
-    ``target_size``: of new files in bytes; default delta.targetFileSize of the table, else 256 MiB.
-    ``max_concurrent_tasks``: how many new files are written at a time; default the number of processors. The others are
-    in OptimizeOptions.
+    Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
+    the size of new files in bytes; default delta.targetFileSize of the table, else 256 MiB. ``max_concurrent_tasks``:
+    how many new files are written at a time; default the number of processors. For the others, see OptimizeOptions.
 
-    The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError where files do not hold the
-    rows that the log counts, and as Transaction.commit.
+    The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError if the files' row counts
+    differ from the log, and as Transaction.commit.
     """
 
     def __init__(self, handle: TableHandle) -> None:
-        """Made by ``DeltaTable.optimize``."""
+        """Use ``DeltaTable.optimize`` instead."""
         self._handle = handle
 
     def compact(
@@ -66,14 +65,14 @@ class TableOptimizer:
         full: bool = False,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Combine small files of a partition into ones of the target size, in the order in which they were written; in
-        a clustered table, write rows that are close in the clustering columns together.
+        """Combine small files of a partition into files of the target size, in the order in which they were written. In
+        a clustered table, order rows by the clustering columns.
 
-        Rewritten are files below the target size that can share a new file with others, and those of which a deletion
-        vector deletes more than 5 % of the rows. In a clustered table they are those that are not clustered, and those
-        that were clustered together into less than 32 times the target size; ``full``: also those that are clustered by
-        other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new file,
-        a commit for each batch; of a clustered table as ``z_order``. Memory: about 100 MiB for each task.
+        Rewrites files below the target size that can be combined with others, and files of which a deletion vector
+        deletes more than 5 % of the rows. In a clustered table, rewrites files that are not clustered, and groups of
+        files that were clustered together and are smaller than 32 times the target size; ``full``: also files clustered
+        by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new
+        file, a commit for each batch; for a clustered table as ``z_order``. Memory: about 100 MiB for each task.
         """
         return optimize.compact(self._handle, _settings(where, target_size, max_concurrent_tasks, options, full))
 
@@ -85,13 +84,14 @@ class TableOptimizer:
         max_concurrent_tasks: int | None = None,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Rewrite all files of the chosen partitions with rows that are close in ``columns`` close together, so that
-        conditions on any of these leave out most files. Each call rewrites all of them.
+        """Rewrite all files of the selected partitions in Z-order of ``columns``, so that conditions on any of these
+        skip most files. Each call rewrites all files.
 
-        ``columns``: paths, as of ``cluster_by``: ``a.b`` is a field of a struct, and a name that has dots is in
-        backticks, or each path a list of names. Raises CallError also for columns that cannot be compared
-        or have no statistics, and for a clustered table. Cost: as ``compact``, the key columns read once more, and
-        temporary files on the local disk of at most the rows' size. Memory: about 100 MiB, and 100 MiB for each task.
+        ``columns``: paths, as for ``cluster_by``: ``a.b`` is a field of a struct, and a name with dots is in backticks;
+        or each path is a list of names. Raises CallError also for columns that are not comparable or have no
+        statistics, and for a clustered table. Cost: as ``compact``; also reads the key columns a second time, and
+        writes temporary files on the local disk up to the size of the rows. Memory: about 100 MiB, and 100 MiB for each
+        task.
         """
         return optimize.z_order(self._handle, columns, _settings(where, target_size, max_concurrent_tasks, options))
 
@@ -102,9 +102,9 @@ class TableOptimizer:
         max_concurrent_tasks: int | None = None,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Rewrite all files that have a deletion vector, without the deleted rows: Spark's REORG … APPLY (PURGE).
+        """Rewrite all files that have a deletion vector without the deleted rows, as Spark's REORG … APPLY (PURGE).
 
-        The old files are deleted by a vacuum. Cost and memory: as ``compact``.
+        A later vacuum deletes the old files. Cost and memory: as ``compact``.
         """
         return optimize.purge(self._handle, _settings(where, target_size, max_concurrent_tasks, options))
 
@@ -120,5 +120,5 @@ def _settings(
     unknown = options.keys() - OptimizeOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(OptimizeOptions.__annotations__)
-        raise CallError(f"There is no option {sorted(unknown)[0]!r}. The options of optimize are {known}.")
+        raise CallError(f"Unknown option {sorted(unknown)[0]!r}. The options of optimize are {known}.")
     return Options(where, target_size, max_concurrent_tasks, full=full, **options)

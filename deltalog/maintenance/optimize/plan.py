@@ -1,6 +1,6 @@
-"""Which files an optimization rewrites together, and what it reports. Pure.
+"""Plans which files an optimization rewrites together, and defines its report. Pure.
 
-Spec: PROTOCOL.md leaves it to writers; #add-file-and-remove-file (dataChange), #deletion-vectors,
+Spec: PROTOCOL.md leaves the choice to writers; #add-file-and-remove-file (dataChange), #deletion-vectors,
 #writer-requirements-for-clustered-table.
 """
 
@@ -25,26 +25,26 @@ from deltalog.log import file_statistics
 from deltalog.protocol.actions import AddFile
 
 MIB = 1 << 20
-#: The size of new files where neither the call nor the table (delta.targetFileSize) has one.
+#: The size of new files if neither the call nor the table (delta.targetFileSize) sets one.
 TARGET_BYTES = 256 * MIB
-#: A file with more deleted rows than this part of its rows is rewritten, also if it is large or alone. As delta-spark.
+#: The fraction of deleted rows above which a file is rewritten, even if it is large or alone. As in delta-spark.
 MOST_DELETED = 0.05
-#: Clustered files are cubes: files whose rows were ordered together. A new one is of files of this many target sizes
-#: at most; one of at least half is complete, and stays as it is.
+#: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, in target file sizes; a
+#: cube of at least half this size is complete and is not rewritten.
 CUBE_TARGETS = 64
-#: The clustering implementation in the adds, and the names of their tags, as delta-spark writes them.
+#: The clusteringProvider and the tag names in the adds, as delta-spark writes them.
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
-# Files that follow each other in the log are kept together: a file goes to one of the last bins with room for it.
+# Keeps files together that were written together: a file goes to one of the last bins that have room for it.
 _OPEN_BINS = 8
 _SLICE_ROWS = 10_000
 
-#: Called with the number of files that are rewritten and committed so far, and of all to rewrite.
+#: Called with the number of files rewritten so far and the total.
 OptimizeProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files of one partition that are rewritten together. ``numbers``: their rows in the table of files."""
+    """Files of one partition that are rewritten together. ``numbers``: their row numbers in the table of files."""
 
     partition: tuple[tuple[str, str | None], ...]
     numbers: tuple[int, ...]
@@ -52,8 +52,8 @@ class Bin:
 
 
 def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
-    """The bins of a compaction, of at most ``target_bytes`` unless one file is larger: files that are smaller, and
-    those with more than MOST_DELETED of their rows in a deletion vector, also alone. ``files``: schema FILES."""
+    """The bins of a compaction, of at most ``target_bytes`` unless a single file is larger: smaller files, and files
+    with more than MOST_DELETED of their rows deleted, even alone. ``files``: schema FILES."""
     deleted = deleted_parts(files)
     is_sparse = pc.greater(deleted, scalar(MOST_DELETED, pa.float64()))
     chosen = pc.or_(pc.less(combined(files["size"]), scalar(target_bytes, pa.int64())), is_sparse)
@@ -69,14 +69,14 @@ def with_vectors(files: pa.Table, target_bytes: int) -> list[Bin]:
 
 
 def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
-    """The bins of a sort: all files of a partition, in parts of at most ``most_bytes`` where there are more."""
+    """The bins of a sort: all files of a partition, split into parts of at most ``most_bytes``."""
     return _packed(files, range(files.num_rows), most_bytes)
 
 
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
-    """The bins of a clustering, each of which becomes a cube: files in no cube, and those of cubes that are not
-    complete. One such cube alone stays. ``columns``: of the clustering, as text. Files of other implementations, and
-    those that are clustered by other columns, are only rewritten with ``full``."""
+    """The bins of a clustering, each of which becomes a cube: files in no cube, and files of incomplete cubes. An
+    incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering columns, as JSON. Files
+    of other implementations or clustered by other columns are rewritten only with ``full``."""
     cubes: dict[str, list[tuple[int, int, int]]] = {}
     others: list[tuple[int, int, int]] = []
     chosen = files.select(["size", "modification_time", "tags", "clustering_provider"]).to_pylist()
@@ -105,13 +105,13 @@ def _same_columns(text: str, columns: str) -> bool:
 
 
 def in_cube(adds: Iterable[AddFile], cube: str, columns: str) -> list[AddFile]:
-    """The add actions of the files of a new cube. ``columns``: as for ``to_cluster``."""
+    """Tag add actions as the files of a new cube. ``columns``: as for ``to_cluster``."""
     tags = {CUBE_TAG: cube, CUBE_COLUMNS_TAG: columns}
     return [msgspec.structs.replace(add, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for add in adds]
 
 
 def deleted_parts(files: pa.Table) -> Any:
-    """The part of the rows of each file that its deletion vector deletes; 0 where that is not known."""
+    """The fraction of each file's rows that its deletion vector deletes; 0 if unknown."""
     parts = [0.0] * files.num_rows
     numbers = pc.indices_nonzero(pc.is_valid(combined(files["deletion_vector"])))
     marked = files.select(["deletion_vector", "stats"]).take(numbers)
@@ -123,11 +123,11 @@ def deleted_parts(files: pa.Table) -> Any:
 
 
 class SizesByPath(Mapping[str, int]):
-    """The sizes of files in bytes, by path as in the log. Of a million files it holds columns; a dictionary of them is
-    made when a path is looked up."""
+    """The sizes of files in bytes, by path as in the log. Holds Arrow columns; a dictionary is built only if a path is
+    looked up."""
 
     def __init__(self, files: pa.Table) -> None:
-        """``files``: columns path and size; each path once."""
+        """``files``: the columns path and size; paths are unique."""
         self._files = files
         self._sizes: dict[str, int] | None = None
 
@@ -152,7 +152,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """The sizes alone, without a dictionary."""
+    """The sizes, without building the dictionary."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)
@@ -169,7 +169,7 @@ class _Growing:
 
 
 def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
-    """The chosen files in bins by partition, in the order in which they were written."""
+    """Pack the chosen files into bins by partition, in the order in which they were written."""
     numbers = int64s(list(chosen))
     some = files.select(["partition_values", "size", "modification_time"]).take(numbers)
     partitions, codes = dict[tuple[tuple[str, str | None], ...], int](), array("q")
@@ -190,7 +190,7 @@ def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin
 
 
 def _in_slices(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows as Python objects, which take many times their memory, some at a time."""
+    """The rows as Python objects, converted in slices since these take many times the memory."""
     return (row for batch in rows.to_batches(max_chunksize=_SLICE_ROWS) for row in batch.to_pylist())
 
 
@@ -207,7 +207,7 @@ def _bins(members: Iterable[tuple[int, int, int]], most_bytes: int) -> Iterator[
 
 
 def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
-    """Bins that are committed together: at most ``most_bytes`` of files, or one bin."""
+    """Group bins into commits of at most ``most_bytes``, or a single bin."""
     batch: list[Bin] = []
     size = 0
     for each in bins:
@@ -225,13 +225,13 @@ def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
-    """The result of an optimization; with ``dry_run``, of one that was only planned.
+    """The result of an optimization, or with ``dry_run`` its plan.
 
-    ``version``: the one that was planned on. ``considered``: the number of files in the chosen partitions. ``bins`` and
-    ``partitions``: how many were rewritten. ``removed`` and ``added``: the sizes in bytes of the files, by path as in
-    the log. ``deletion_vectors``: how many were removed. ``rows``: the number of rows that were moved. ``left``: the
-    number of bins that were left as they are because another writer removed one of their files meanwhile.
-    ``commits``: those that were made, oldest first.
+    ``version``: the version that was planned on. ``considered``: the number of files in the selected partitions.
+    ``bins`` and ``partitions``: how many were rewritten. ``removed`` and ``added``: the sizes of the files in bytes, by
+    path as in the log. ``deletion_vectors``: how many were removed. ``rows``: the number of rows copied. ``left``: the
+    number of bins left as they are because another writer changed one of their files. ``commits``: the commits, oldest
+    first.
     """
 
     table: str
@@ -250,12 +250,12 @@ class OptimizeReport:
 
     @property
     def removed_bytes(self) -> int:
-        """The size of the removed files together."""
+        """The total size of the removed files."""
         return sum(self.removed.values())
 
     @property
     def added_bytes(self) -> int:
-        """The size of the added files together."""
+        """The total size of the added files."""
         return sum(self.added.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ class OptimizeReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with numbers in the place of files and versions in that of commits."""
+        """The fields, with counts instead of files and versions instead of commits."""
         return (
             f"OptimizeReport(table={self.table!r}, operation={self.operation!r}, dry_run={self.dry_run}, "
             f"version={self.version}, considered={self.considered}, bins={self.bins}, partitions={self.partitions}, "
@@ -290,12 +290,12 @@ class OptimizeReport:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of a label and a text."""
+        """The report as pairs of label and text."""
         verb = "would be rewritten" if self.dry_run else "rewritten"
         facts = [
             ("Table", self.table),
             ("Files", f"{len(self.removed):,} of {self.considered:,} {verb}, {self.removed_bytes:,} bytes"),
-            ("Into", f"{self.bins:,} files at least" if self.dry_run else _files_text(self.added)),
+            ("Into", f"at least {self.bins:,} files" if self.dry_run else _files_text(self.added)),
         ]
         if self.deletion_vectors:
             facts.append(("Vectors", f"{self.deletion_vectors:,} deletion vectors"))

@@ -1,4 +1,4 @@
-"""Writes the rows of some files into new ones, in their order, and counts them twice.
+"""Rewrites the rows of files into new files, in order, and verifies the row counts.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #row-tracking, #per-file-statistics.
 """
@@ -32,24 +32,24 @@ from deltalog.write.data_files import WriteLayout, conformed
 from deltalog.write.task_files import Groups, storage_of
 from deltalog.write.transaction import Transaction
 
-# The rows of a row group in memory.
+# The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read often and written once: half the bytes of snappy, for a third more time to write.
+#: Rewritten files are read more often than written: half the bytes of snappy, for a third more write time.
 CODEC = "zstd"
-# Batches of small files are converted together.
+# Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """New files that hold the rows of others. ``rows``: how many."""
+    """The result of rewriting a bin. ``rows``: the number of rows."""
 
     adds: Sequence[AddFile]
     rows: int
 
 
 class _NanFoundError(Exception):
-    """Rows follow that have NaN in columns whose bounds the file already has."""
+    """A later row group has NaN in columns for which the file already has bounds."""
 
     def __init__(self, columns: frozenset[str]) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class _NanFoundError(Exception):
 
 @dataclass(frozen=True)
 class BinWriter:
-    """Rewrites files of one version. Threads may share it. ``files``: where they are. ``paths``: all files that it
-    wrote, named as in the log, which the caller owns."""
+    """Rewrites files of one version. Threads may share it. ``files``: locates the data files. ``paths``: the log paths
+    of all files that it wrote; the caller owns them."""
 
     files: TableFiles
     read: FileLayout
@@ -69,9 +69,9 @@ class BinWriter:
     paths: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
-        """The writer for rows of ``snapshot``, on which the transaction begins: partition values are not rows' values
-        in the files, and row ids and commit versions are."""
+    def for_transaction(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
+        """A writer for rows of ``snapshot``, the base of the transaction. Files contain row ids and row commit
+        versions, but no partition columns."""
         configuration = snapshot.metadata.configuration
         tracking = row_tracking.kept_columns(configuration, snapshot.url)
         write = transaction.row_writer.layout_of_copies()
@@ -79,20 +79,20 @@ class BinWriter:
         return cls(snapshot.reader.files, read, write, transaction.row_writer.new_uuid, now_ms)
 
     def for_tasks(self) -> BinWriter:
-        """A writer that can be pickled, and then has the options that opened the store, with any secrets in them."""
+        """A writer that can be pickled. The pickle contains the storage options, including any secrets."""
         files = TableFiles(storage_of(self.store), self.files.allowed_paths)
         return replace(self, files=files, new_uuid=_new_uuid, now_ms=_now_ms, paths=[])
 
     @property
     def store(self) -> LogStore:
-        """Where new files are written."""
+        """The store for new files."""
         return self.files.store
 
     def rewrite(self, files: pa.Table) -> Rewritten:
-        """The live rows of files of one partition (schema FILES) in a new file, in their order.
+        """Rewrite the live rows of files of one partition (schema FILES) into a new file, in order.
 
-        Memory: about GROUP_BYTES, and batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the GETs
-        of the files and their vectors, 1 PUT.
+        Memory: about GROUP_BYTES, and some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
+        GETs of the files and their vectors, 1 PUT.
         """
         counted: list[int] = []
         adds = add_actions(files)
@@ -107,8 +107,8 @@ class BinWriter:
         return written
 
     def write_rows(self, pieces: Callable[[], Iterator[pa.Table]], values: Mapping[str, str | None]) -> Rewritten:
-        """Rows of one partition as one new file. ``pieces``: the rows in the types of the table; called again where
-        later ones have NaN in a column whose bounds the file would have. Cost: 1 PUT."""
+        """Write rows of one partition as one new file. ``pieces``: returns the rows in the types of the table; called
+        again if later rows have NaN in a column with bounds. Cost: 1 PUT."""
         without: frozenset[str] = frozenset()
         while True:
             try:
@@ -142,7 +142,7 @@ class BinWriter:
         return Rewritten((self.described(path, values, grown),), rows)
 
     def described(self, path: str, values: Mapping[str, str | None], grown: GrowingFile) -> AddFile:
-        """The add action of a file that is closed."""
+        """The add action of a closed file."""
         written = grown.written()
         add = AddFile(
             path=encode_path(path),
@@ -158,7 +158,7 @@ class BinWriter:
     # ---------------------------------------------------------------------------------------------- reading
 
     def conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Rows that were read, in the types of the table. Small batches are put together first."""
+        """Cast rows to the types of the table. Small batches are combined first."""
         schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
         held: list[pa.RecordBatch] = []
         held_bytes = 0
@@ -172,8 +172,8 @@ class BinWriter:
             yield conformed(pa.Table.from_batches(held).combine_chunks(), schema)
 
     def batches(self, adds: Sequence[AddFile], layout: FileLayout, counted: list[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of files in order; ``counted`` gets the number of live rows of each, by its footer and vector. On a
-        remote store some files are opened ahead; else the caller's threads are all that there are."""
+        """The rows of files, in order. Appends each file's number of live rows, from its footer and deletion vector, to
+        ``counted``. On a remote store files are opened ahead; otherwise no further threads are used."""
         found, openers = self.files, parallel_gets(self.store)
         wanted = [DataFile.from_add(add) for add in adds]
         if not openers:
@@ -186,18 +186,18 @@ class BinWriter:
         return opened_ahead(wanted, lambda file: open_file(found, file, layout), read, openers, threads=1)
 
     def live_rows_by_log(self, adds: Sequence[AddFile]) -> int | None:
-        """None where a file has no statistics."""
+        """The number of live rows by the log's statistics; None if a file has none."""
         return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
-        """Raise RowCountError unless as many rows were written as the footers and vectors of the files say, and as
-        the log says where all of them have statistics."""
+        """Raise RowCountError unless the number of rows written equals the number of live rows by the files' footers
+        and deletion vectors, and by the log if all files have statistics."""
         for live, source in ((sum(counted), "their footers and deletion vectors"), (live_rows(files), "the log")):
             if live is not None and live != written:
                 raise RowCountError(
-                    f"{self.store.url}: {live} rows of {files.num_rows} files are live, by {source}, and {written} "
-                    f"were read and written again. Nothing of these was committed, the first is {files['path'][0]}; "
-                    "DeltaTable.check(deep=True) says which file differs from the log.",
+                    f"{self.store.url}: {files.num_rows} files have {live} live rows by {source}, but {written} were "
+                    f"read and written; the first file is {files['path'][0]}. The rewrite of these files was not "
+                    "committed. DeltaTable.check(deep=True) reports which file differs from the log.",
                     written=live,
                     found=written,
                 )

@@ -1,7 +1,7 @@
-"""Writes the rows of some files into new ones in Z-order, in bounded memory.
+"""Rewrites files in Z-order, in bounded memory.
 
-The key columns are sampled, and cut into ranges of the order. Rows go to their range as the files are read; what does
-not fit in memory goes to temporary files. Each new file takes ranges that follow each other, sorted one by one.
+The key columns are sampled to divide the order into ranges. As the files are read, rows are assigned to ranges and
+spilled to temporary files if memory is full. Each new file takes consecutive ranges, each sorted separately.
 
 Spec: PROTOCOL.md#writer-requirements-for-clustered-table (clusteringProvider).
 """
@@ -28,21 +28,21 @@ from deltalog.parquet.file_reader import FileLayout
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.schema import StructType
 
-#: Rows that wait for their range in memory.
+#: Size of the rows held in memory before they are spilled.
 MEMORY_BYTES = 32 << 20
-#: Rows that are sorted together.
+#: Size of the rows that are sorted together.
 RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
 _RANGE_BITS = 10
-# Small files are read by one thread together.
+# Small files are read by one thread, up to this total size.
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Rewrites the files of a bin in the order of ``columns``, paths in the schema, into files of about
-    ``target_bytes``. ``cube``: the columns as text, where the new files are a cube of a clustered table."""
+    """Rewrites the files of a bin in Z-order of ``columns``, paths in the schema, into files of about ``target_bytes``.
+    ``cube``: for a clustered table, the clustering columns as JSON; the new files form a cube."""
 
     columns: Sequence[tuple[str, ...]]
     target_bytes: int
@@ -51,7 +51,8 @@ class ZOrder:
 
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
         """Memory: about MEMORY_BYTES, and twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
-        GETs of the key columns, then of all, 1 PUT for each new file; at most the rows' size in temporary files."""
+        GETs of the key columns, then of all columns, 1 PUT for each new file; temporary files up to the size of the
+        rows."""
         adds = add_actions(files)
         curve, places, rows = self._sampled(writer, adds, self.columns)
         if not rows:
@@ -79,7 +80,7 @@ class ZOrder:
     def _sampled(
         self, writer: BinWriter, adds: Sequence[AddFile], paths: Sequence[tuple[str, ...]]
     ) -> tuple[Curve, pa.Array, int]:
-        """The order, the places of sampled rows in it, and the number of rows."""
+        """The curve, the positions of sampled rows on it, and the total number of rows."""
         schema = writer.write.schema
         fields = tuple(schema.field(name) for name in dict.fromkeys(path[0] for path in paths))
         layout = FileLayout(StructType(fields), (), writer.read.mapping)
@@ -103,7 +104,7 @@ class ZOrder:
         if not samples:
             return Curve(paths, (), 1, ()), int64s([]), rows
         columns = [pa.concat_arrays(each) for each in zip(*samples, strict=True)]
-        curve = Curve.of(paths, columns)
+        curve = Curve.from_samples(paths, columns)
         return curve, curve.numbers(columns), rows
 
     def _routed(self, writer: BinWriter, adds: Sequence[AddFile], ranges: _Ranges) -> list[int]:
@@ -125,7 +126,7 @@ def _chunks(adds: Sequence[AddFile]) -> Iterator[list[AddFile]]:
 
 
 class _Ranges:
-    """Rows by the range of the order that they lie in. Threads may share it."""
+    """Holds and spills rows by range of the order. Threads may share it."""
 
     def __init__(self, directory: str, curve: Curve, sample: pa.Array, rows: int, files: int) -> None:
         self._directory = directory
@@ -140,7 +141,7 @@ class _Ranges:
         self._spilled: dict[int, pa.RecordBatchFileWriter] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Put rows into their ranges."""
+        """Assign rows to their ranges."""
         with self._lock:
             if self._bounds is None:
                 self._bounds = self._cut(rows.nbytes / max(1, rows.num_rows))
@@ -162,7 +163,7 @@ class _Ranges:
                 self._spill()
 
     def _cut(self, row_bytes: float) -> pa.Array:
-        """The bounds of ranges of about RANGE_BYTES, of which each file has the same number."""
+        """The bounds of ranges of about RANGE_BYTES, the same number of ranges for each file."""
         of_file = max(1, round(self._rows * row_bytes / self._num_files / RANGE_BYTES + 0.5))
         self._num_files = min(self._num_files, _MOST_RANGES)
         return quantiles(self._sample, min(_MOST_RANGES // self._num_files, of_file) * self._num_files)
@@ -179,7 +180,7 @@ class _Ranges:
         self._held, self._held_bytes = {}, 0
 
     def of_files(self) -> list[list[int]]:
-        """The ranges of each new file, in order. No rows are added afterwards."""
+        """The ranges of each new file, in order. Call it after all rows were added."""
         for spilled in self._spilled.values():
             spilled.close()
         present = sorted({*self._held, *self._spilled})
@@ -188,8 +189,8 @@ class _Ranges:
         return [present[start:end] for start, end in itertools.pairwise(cuts)]
 
     def sorted(self, numbers: Sequence[int]) -> Iterator[pa.Table]:
-        """The rows of ranges in order. A range that is much larger than others, as where many rows are equal, is
-        sorted in parts."""
+        """The sorted rows of ranges, in order. A range that is much larger than others, for example because many rows
+        are equal, is sorted in parts."""
         for number in numbers:
             for rows in self._parts(number):
                 yield rows.take(pc.array_sort_indices(rows.column(_PLACE).combine_chunks())).drop_columns([_PLACE])

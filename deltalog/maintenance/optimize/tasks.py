@@ -1,7 +1,7 @@
 """Rewrites the bins of an optimization in other processes, such as the tasks of a Spark job.
 
-A task may be attempted more than once, also concurrently. Each attempt writes files with names of its own; the files of
-the attempts that the job returns are committed.
+A task may be attempted more than once, even concurrently. Each attempt uses its own file names; only the files of the
+attempts that the job returns are committed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from deltalog.write.data_files import discard, remove_job_files
 @dataclass(frozen=True)
 class BinTasks:
     """Rewrites the bins of a batch. Can be pickled; the pickle contains the storage options, and so any secrets in
-    them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of
-    each bin, as bytes for ``run``."""
+    them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of each bin,
+    as bytes for ``run``."""
 
     writer: BinWriter
     rewrite: Rewrite
     job: str
 
     @classmethod
-    def of(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
-        """For a batch that ``writer`` would write."""
+    def for_writer(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
+        """The tasks for a batch of ``writer``."""
         return cls(writer.for_tasks(), rewrite, str(uuid.uuid4()))
 
     def run(self, files: bytes, attempt: str) -> str:
-        """Rewrite one bin. ``files``: from ``packed``; ``attempt``: of letters, digits and dashes, its own for each
-        attempt. Returns text for ``unpacked``. On any error the files are deleted, best effort. Raises as
-        ``BinWriter.rewrite``. Cost: as there."""
+        """Rewrite one bin. ``files``: from ``packed``. ``attempt``: letters, digits and dashes, unique to the attempt.
+        Returns text for ``unpacked``. On any error the files are deleted, best effort. Raises as ``BinWriter.rewrite``.
+        Cost: as there."""
         writer = replace(self.writer, new_uuid=lambda: f"{self.job}-{attempt}-{uuid.uuid4().hex}", paths=[])
         try:
             done = self.rewrite(writer, pa.ipc.open_stream(files).read_all())
@@ -50,17 +50,17 @@ class BinTasks:
         return json.dumps({"adds": [add.to_json() for add in done.adds], "rows": done.rows})
 
     def remove_all(self) -> None:
-        """Delete all files of the job that the store finds, best effort. Cost: as ``remove_job_files``."""
+        """Delete all files of the job, best effort. Cost: as ``remove_job_files``."""
         remove_job_files(self.writer.store, self.job, self.writer.write)
 
 
-#: Rewrites bins elsewhere: gets the tasks and what ``BinTasks.run`` takes for each bin, and returns what it returned
-#: for each, in their order.
+#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns its results
+#: in order.
 RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]
 
 
 def packed(files: pa.Table) -> bytes:
-    """The files of a bin as bytes."""
+    """Serialize the files of a bin."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, files.schema) as writer:
         for batch in files.to_batches():
@@ -70,6 +70,6 @@ def packed(files: pa.Table) -> bytes:
 
 
 def unpacked(text: str) -> Rewritten:
-    """What a task has returned."""
+    """Parse the result of a task."""
     body = json.loads(text)
     return Rewritten([AddFile.from_json(add) for add in body["adds"]], body["rows"])

@@ -1,9 +1,9 @@
-"""Z-order: a number for each row, by which rows that are close in several columns are close. Pure.
+"""Z-order: maps each row to a number such that rows close in several columns get close numbers. Pure.
 
-Each column is cut into ranges that hold about equally many rows of a sample; the bits of the numbers of a row's ranges
-are interleaved.
+Each column is divided into ranges with about equally many sampled rows; the bits of a row's range numbers are
+interleaved.
 
-Spec: PROTOCOL.md leaves the order of rows to writers; #per-file-statistics is what it improves.
+Spec: PROTOCOL.md leaves the order of rows to writers; a good order makes #per-file-statistics selective.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalog.expressions.bind import find_fields
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The bits of the number of a range; fewer where there are many columns.
+#: The bits of a range number; fewer if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -29,8 +29,7 @@ _ALL_BITS = 62
 def column_paths(
     columns: Sequence[str | Sequence[str]], schema: StructType, partition_columns: Sequence[str]
 ) -> list[Path]:
-    """The columns that a caller names, each as its path in the schema. Raises CallError for columns that are not there,
-    named twice, or cannot be compared."""
+    """Resolve columns to paths in the schema. Raises CallError for unknown, duplicate or incomparable columns."""
     paths: list[Path] = []
     for column in columns:
         fields = find_fields(parse_path(column), schema)
@@ -39,15 +38,15 @@ def column_paths(
         if path[0] in partition_columns:
             raise CallError(
                 f"{name} is a partition column. Z-Ordering can only be performed on data columns, within partitions. "
-                "Leave it out."
+                "Omit it."
             )
         if path in paths:
             raise CallError(f"The column {name} is named twice.")
         if _is_nested(fields[-1].data_type):
-            raise CallError(f"Rows cannot be ordered by {name}, which is of type {fields[-1].data_type}.")
+            raise CallError(f"Rows cannot be ordered by {name}, a column of type {fields[-1].data_type}.")
         paths.append(path)
     if not paths or len(paths) > _ALL_BITS:
-        raise CallError(f"Name 1 to {_ALL_BITS} columns to order by; got {len(paths)}.")
+        raise CallError(f"Pass 1 to {_ALL_BITS} columns to order by; got {len(paths)}.")
     return paths
 
 
@@ -56,7 +55,7 @@ def _is_nested(data_type: DataType) -> bool:
 
 
 def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
-    """A column of rows as one array that can be compared: NaN is above all other numbers."""
+    """A column as one comparable array: NaN is greater than all other numbers."""
     values = rows.column(path[0])
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for name in path[1:]:
@@ -69,7 +68,7 @@ def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
 
 
 def quantiles(sample: Any, ranges: int) -> Any:
-    """Up to ``ranges - 1`` values that cut a sample into parts of about equal size, in order, none twice."""
+    """Up to ``ranges - 1`` distinct values, in order, that divide a sample into parts of about equal size."""
     ordered = sample.drop_null()
     ordered = ordered.take(pc.array_sort_indices(ordered))
     at = sorted({number * len(ordered) // ranges for number in range(1, ranges)}) if len(ordered) else []
@@ -77,9 +76,10 @@ def quantiles(sample: Any, ranges: int) -> Any:
 
 
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
-    """How many of ``bounds`` are at or below each value; 0 for nulls. ``bounds``: in order, fewer than 2 ** ``bits``.
+    """For each value, the number of ``bounds`` less than or equal to it; 0 for nulls.
 
-    A binary search over all values at once: memory and time are those of ``bits`` columns.
+    ``bounds``: in order, fewer than 2 ** ``bits``. A binary search over all values at once: memory and time are those
+    of ``bits`` columns.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))
@@ -93,9 +93,9 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The order of rows by some columns. ``bounds``: of the ranges of each; ``spreads``: of each, by the number of a
-    range, its bits with room for those of the other columns between them. The numbers of a column with few ranges are
-    as far apart as those of the others, so that the first bits of the order divide it too."""
+    """The Z-order curve of some columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
+    interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of a column with few
+    ranges are scaled up, so that the first bits of the order divide this column too."""
 
     paths: Sequence[tuple[str, ...]]
     bounds: Sequence[Any]
@@ -103,8 +103,8 @@ class Curve:
     spreads: Sequence[Any]
 
     @classmethod
-    def of(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
-        """From a sample of the values of each column, as ``values_of`` has them."""
+    def from_samples(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
+        """Build the curve from samples of each column's values, as returned by ``values_of``."""
         bits = max(1, min(_BITS, _ALL_BITS // len(paths)))
         spread = [sum((number >> bit & 1) << bit * len(paths) for bit in range(bits)) for number in range(1 << bits)]
         bounds = [quantiles(sample, 1 << bits) for sample in samples]
@@ -112,7 +112,8 @@ class Curve:
         return cls(paths, bounds, bits, [int64s([spread[number] for number in each]) for each in numbers])
 
     def numbers(self, columns: Sequence[Any]) -> Any:
-        """The place of each row, from its values in the columns. The first column has the highest bits."""
+        """The position of each row on the curve, from its values in the columns. The first column has the highest
+        bits."""
         place = None
         for number, (values, bounds, spread) in enumerate(zip(columns, self.bounds, self.spreads, strict=True)):
             bits = spread.take(range_numbers(values, bounds, self.bits))
@@ -121,5 +122,5 @@ class Curve:
         return place
 
     def of_rows(self, rows: pa.Table) -> Any:
-        """The place of each row."""
+        """The position of each row on the curve."""
         return self.numbers([values_of(rows, path) for path in self.paths])

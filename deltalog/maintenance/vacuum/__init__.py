@@ -1,1 +1,1 @@
-"""VACUUM: which files below the root of a table no version needs, and their deletion."""
+"""VACUUM: finds and deletes files below the table root that no version needs."""

@@ -44,7 +44,7 @@ class Need(enum.Enum):
     EARLIER = "a version within the retention needs it"
     CHANGES = "the change feed within the retention needs it"
     UNSETTLED = "a commit that names it may still take effect"
-    TRANSACTION = "a transaction that is not decided needs it"
+    TRANSACTION = "an undecided transaction needs it"
 
 
 class Stay(enum.Enum):
@@ -54,13 +54,13 @@ class Stay(enum.Enum):
     UNCOMMITTED = "younger than a day, and named by no version: its commit may follow"
     YOUNG_CHANGES = "a change file younger than a day: its commit is older than the retention, or may follow"
     NO_TIME = "of unknown age"
-    SPELLED = "needed, if names are compared without case"
+    SPELLED = "needed if names are compared ignoring case"
     ELSEWHERE = "named like a file that an absolute path of the log names"
     HIDDEN = "hidden"
     OTHER_TABLE = "of another table"
     LINK = "a symbolic link"
     SPECIAL = "a mount point or a special file"
-    ODD_NAME = "of a name that no log can have"
+    ODD_NAME = "its name cannot occur in a log"
 
 
 _FOR_THEIR_AGE = (Stay.YOUNG, Stay.UNCOMMITTED, Stay.YOUNG_CHANGES, Stay.NO_TIME)
@@ -75,8 +75,7 @@ _ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
     """The decoded paths, below the table root, of files that stay at any age, with reasons: the first of ``reasons``
-    that
-    contains a path applies. ``hashed``: the hash function of names, the same for all of them."""
+    that contains a path applies. ``hashed``: the hash function for names, the same for all sets."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
@@ -126,9 +125,8 @@ class NamedFiles:
 @dataclass(frozen=True, slots=True)
 class VacuumRules:
     """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both in milliseconds since
-    1970.
-    ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: whether a directory named
-    ``metadata`` belongs to Iceberg."""
+    1970. ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: whether a directory
+    named ``metadata`` belongs to Iceberg."""
 
     cutoff_ms: int
     now_ms: int
@@ -310,8 +308,7 @@ class VacuumReport:
 @dataclass(slots=True)
 class Sifted:
     """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
-    those
-    whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
+    those whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
     ``present``: their paths."""
 
     directories: list[Entry] = field(default_factory=list)
@@ -335,8 +332,7 @@ class Sifted:
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
     """Separate the needed files of a listing from the others. ``parts``: as from ``LogStore.walk_parts``. Only the
-    number
-    of needed files and the hashes of their paths are kept in memory."""
+    number of needed files and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
@@ -356,9 +352,8 @@ class Decided:
     """The decision on a part of a table's files. ``files``: to delete. ``kept``: how many stay, by reason. ``young``:
     files that stay only because of their age, with the reason. ``emptied``: directories with files to delete;
     ``occupied``: directories with files that stay. ``directories``: those of the listing. ``tables``: the roots of
-    other
-    tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how many of
-    them no longer existed when their time was read."""
+    other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how
+    many of them no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -380,8 +375,7 @@ def decide(
     tables: Iterable[str] = (),
 ) -> Decided:
     """Decide on a listing, or part of one, by the names and times of files. ``read``: as ``LogStore.entries``; called
-    for
-    files whose name does not decide. ``tables``: known roots of other tables."""
+    for files whose name does not decide. ``tables``: known roots of other tables."""
     decision = _Decision(sifted, named, rules, tables)
     # Data files first: whether Hadoop's hidden checksum of a file stays depends on that file.
     for is_checksum in (False, True):

@@ -18,8 +18,7 @@ _MOST_NAMES = 65_536
 
 class PathHashes:
     """Paths below a root. ``names``: the hashes of names by directory; a name may occur twice. Queries are fast if
-    their
-    paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
+    their paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed

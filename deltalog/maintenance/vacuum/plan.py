@@ -29,8 +29,7 @@ from deltalog.storage.base import Entry
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
     """``files``: to delete, by path. ``directories``: to remove afterwards if empty, deepest first. ``kept``: the
-    number
-    of files that stay, by reason. ``young``: the paths of files that stay only because of their age.
+    number of files that stay, by reason. ``young``: the paths of files that stay only because of their age.
     ``directory_count``: the number of listed directories, including the root."""
 
     files: VacuumedFiles

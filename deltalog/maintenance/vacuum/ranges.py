@@ -1,8 +1,7 @@
 """The files below a table root as ranges of paths, each listed and decided on separately. Pure.
 
 Ranges have no gaps and do not overlap, so every file is in exactly one range, whether or not the log names it. The
-paths
-in the log only determine where ranges begin.
+paths in the log only determine where ranges begin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The files that are no longer needed according to the log alone, and the last commit that a vacuum has dealt with.
 
 A lite vacuum considers these files instead of a listing. ``_last_vacuum_info``, which delta-spark also reads and
-writes,
-holds the last version whose removed files a vacuum has deleted; the commits up to it may since have been cleaned up.
+writes, holds the last version whose removed files a vacuum has deleted; the commits up to it may since have been
+cleaned up.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -90,8 +90,7 @@ def last_vacuum(store: LogStore, latest: int) -> int | None:
 
 def record_vacuum(store: LogStore, version: int, latest: int) -> None:
     """Record that the files removed up to ``version`` are deleted, unless a later version is recorded. Raises
-    StoreError.
-    Cost: 1 GET, 1 PUT."""
+    StoreError. Cost: 1 GET, 1 PUT."""
     last = last_vacuum(store, latest)
     if last is None or last < version:
         store.put(LAST_VACUUM, msgspec.json.encode(_LastVacuum(version)), durable=False)

@@ -1,8 +1,8 @@
 """Lists, decides on and deletes the files of a vacuum in other processes, such as the tasks of a Spark job.
 
-Each task lists a range of paths and decides on it by the rules of ``decisions``, as a vacuum in one process does on
-all of them. A task may be attempted more than once, also concurrently: a listing changes nothing, and of files to
-delete it counts which are gone, whichever attempt deleted them.
+Each task lists a range of paths and decides on it by the rules of ``decisions``, as a local vacuum does for all paths.
+A task may be attempted more than once, even concurrently: a listing changes nothing, and a deletion reports which files
+are gone, whichever attempt deleted them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltalog.write.table_handle import TableHandle
 from deltalog.write.task_files import storage_of
 
 _AT_ONCE = 1_000
-# Files that a task deletes: ten requests on S3; progress is reported after each.
+# The number of files that a task deletes: ten requests on S3. Progress is reported after each task.
 _IN_A_TASK = 10_000
 
 
@@ -46,7 +46,7 @@ RunTasks = Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Itera
 
 @dataclass(frozen=True)
 class VacuumRunner:
-    """``run``: runs the tasks of a vacuum. ``ranges``: how many of them list, at most."""
+    """``run``: runs the tasks of a vacuum. ``ranges``: the maximum number of listing tasks."""
 
     run: RunTasks
     ranges: int
@@ -54,10 +54,11 @@ class VacuumRunner:
 
 @dataclass(frozen=True)
 class VacuumTasks:
-    """What the tasks of one vacuum do. Can be pickled; the pickle has the storage options, and so any secrets in them.
+    """The work of one vacuum's tasks. Can be pickled; the pickle contains the storage options, including any secrets.
 
-    ``version`` and ``commit``: the latest version, and size and time of its commit, by which a task knows that it sees
-    the same table. ``elsewhere``: as of NamedFiles. ``tables``: the roots of other tables that the log shows.
+    ``version`` and ``commit``: the latest version, and the size and time of its commit file, by which a task verifies
+    that it sees the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
+    shows.
     """
 
     store: LogStore
@@ -69,15 +70,15 @@ class VacuumTasks:
     probe: int = HASH_PROBE
 
     @classmethod
-    def of(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
-        """For the table of a handle; None where the commit of its version is not in the log. Cost: 1 HEAD."""
+    def for_table(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
+        """The tasks for a handle's table; None if the commit of its version is not in the log. Cost: 1 HEAD."""
         store = storage_of(handle.reader.store)
         commit = store.head(commit_path(version))
         return None if commit is None else cls(store, rules, version, commit)
 
     def look(self, data: bytes, attempt: str) -> bytes:
-        """List a range and decide on it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError where the table
-        is not that of the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory above its ends, 1
+        """List a range and decide on it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError if the task sees
+        another table than the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory above its ends, 1
         HEAD for each checksum whose file is in another range."""
         self._check()
         here: VacuumRange = unpacked(data)
@@ -85,7 +86,7 @@ class VacuumTasks:
         named = NamedFiles(needed, frozenset(here.removed), self.elsewhere)
         sifted = sift(store.walk_parts(self.rules.enters, here.start, here.end), needed)
         ends = [each for each in (here.start, here.end) if each]
-        # Only of these directories another range may have the log.
+        # Only for these directories may the log of another table be in another range.
         tables = self.tables | table_roots(entry.path for entry in logs_above(store, ends))
         checked = (checked_path(path) for path in _paths(sifted))
         outside = sorted({path for path in checked if path is not None and not is_within(path, here.start, here.end)})
@@ -96,8 +97,8 @@ class VacuumTasks:
         return packed(replace(decided, present=PathHashes()))
 
     def delete(self, data: bytes, attempt: str) -> bytes:
-        """Delete files. ``data``: VacuumedFiles. Returns a byte for each: 1 where it is gone. Raises StoreError. Cost:
-        as ``LogStore.remove``, 1 HEAD for each 1,000 files, and 1 for each file that it did not remove."""
+        """Delete files. ``data``: VacuumedFiles. Returns a byte for each file: 1 if it is gone. Raises StoreError.
+        Cost: as ``LogStore.remove``, 1 HEAD for each 1,000 files, and 1 for each file that it did not remove."""
         files: VacuumedFiles = unpacked(data)
 
         def remove(entries: Sequence[Entry]) -> list[Entry]:
@@ -106,42 +107,42 @@ class VacuumTasks:
 
         done = {files.paths[row] for _, gone in deleted_in_steps(remove, files) for row in gone}
         rest = [path for path in files.paths if path not in done]
-        # Followed through links: what became reachable by one only is not deleted.
+        # HEAD follows links: a file that is reachable only through a new link counts as present.
         gone = done.union(path for path, meta in zip(rest, self.store.head_many(rest), strict=True) if meta is None)
         return bytes(path in gone for path in files.paths)
 
     def _check(self) -> None:
         if self.probe != HASH_PROBE:
             raise StoreError(
-                f"{self.store.url}: the executors hash names otherwise than the driver. Use the same Python on both.",
+                f"{self.store.url}: the executors hash names differently from the driver. Use the same Python on both.",
                 path=self.store.url,
             )
         if self.store.head(commit_path(self.version)) != self.commit:
             raise StoreError(
-                f"{self.store.url}: an executor does not see version {self.version} of the table as the driver does. "
-                "Put the table where all executors see it, or vacuum it on the driver alone",
+                f"{self.store.url}: an executor does not see the same version {self.version} of the table as the "
+                "driver. Put the table where all executors can reach it, or vacuum it on the driver alone.",
                 path=self.store.url,
             )
 
 
 @dataclass(frozen=True)
 class DistributedVacuum:
-    """The tasks of one vacuum, and the runner that has them run in other processes."""
+    """The tasks of one vacuum, and the runner that executes them in other processes."""
 
     tasks: VacuumTasks
     runner: VacuumRunner
 
     @classmethod
-    def of(
+    def for_table(
         cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
     ) -> DistributedVacuum | None:
-        """None, and its cost, as of ``VacuumTasks.of``."""
-        tasks = VacuumTasks.of(handle, version, rules)
+        """None under the same condition and at the same cost as ``VacuumTasks.for_table``."""
+        tasks = VacuumTasks.for_table(handle, version, rules)
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """As ``decide``, on everything below the root. Raises StoreError where tasks lose, or repeat, a file, and what
-        the runner raises."""
+        """As ``decide``, for everything below the root. Raises StoreError if tasks lose or repeat a file, and what the
+        runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
         inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, self.runner.ranges)]
@@ -153,15 +154,15 @@ class DistributedVacuum:
         paths = decided.files.paths
         if len(parts) != len(inputs) or counted != listed or any(map(str.__eq__, paths, paths[1:])):
             raise StoreError(
-                f"{tasks.store.url}: of {len(inputs)} tasks {len(parts)} answered; they listed {listed} files and "
-                f"decided on {counted}, some of them perhaps twice. Nothing was deleted. Vacuum again, or on the "
-                "driver alone.",
+                f"{tasks.store.url}: {len(parts)} of {len(inputs)} tasks answered; they listed {listed} files and "
+                f"decided on {counted}, possibly some of them twice. Nothing was deleted. Run the vacuum again, or on "
+                "the driver alone.",
                 path=tasks.store.url,
             )
         return decided
 
     def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-        """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone.
+        """Delete files in steps. Yields the number of files in each step, and the row numbers of those that are gone.
 
         Raises StoreError, and what the runner raises.
         """
@@ -172,7 +173,7 @@ class DistributedVacuum:
             flags = next(answers, b"")
             if len(flags) != len(some):
                 raise StoreError(
-                    f"{url}: of {len(some)} files that a task was to delete it answered for {len(flags)}.", path=url
+                    f"{url}: a task that had to delete {len(some)} files answered for {len(flags)}.", path=url
                 )
             yield len(some), [row for row, is_gone in zip(some, flags, strict=True) if is_gone]
 
@@ -180,8 +181,8 @@ class DistributedVacuum:
 def deleted_in_steps(
     remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
 ) -> Iterator[tuple[int, list[int]]]:
-    """Delete files. Yields, of some at a time, their number, and the numbers of those that are gone. Raises and costs
-    as ``remove``, with 1,000 files in each call."""
+    """Delete files in steps. Yields the number of files in each step, and the row numbers of those that are gone.
+    Raises and costs as ``remove``, with 1,000 files in each call."""
     rows = range(len(files))
     for start in rows[::_AT_ONCE]:
         some = rows[start : start + _AT_ONCE]
@@ -195,13 +196,13 @@ def _paths(sifted: Sifted) -> Iterator[str]:
 
 
 def packed(value: Any) -> bytes:
-    """A value as bytes for another process of the same program: paths take a third of their size."""
+    """Serialize a value for another process of the same program, compressed: paths shrink to a third."""
     data = pickle.dumps(value)
     body: bytes = pa.compress(data, codec="zstd", asbytes=True)
     return len(data).to_bytes(8, "little") + body
 
 
 def unpacked(data: bytes) -> Any:
-    """What ``packed`` got."""
+    """The value that ``packed`` serialized."""
     size = int.from_bytes(data[:8], "little")
     return pickle.loads(pa.decompress(data[8:], decompressed_size=size, codec="zstd", asbytes=True))

@@ -1,9 +1,8 @@
-"""Vacuum: deletes the files below a table's root that no version within the retention needs.
+"""Deletes the files below a table root that no version within the retention needs.
 
-Of what the log needs only hashes are in memory, and the listing is compared with them as it comes. After the listing
-the log is read on: a file that is committed in between is found there. A lite vacuum lists nothing and asks for the
-files that the log says were removed. What is committed later is read after the commit that records the start, before
-the first file is deleted.
+Memory holds only hashes of the needed paths; the listing is compared with them as a stream. After the listing, new
+commits are read, so that files committed in between are kept. A lite vacuum does not list; it looks up the files that
+the log says were removed. Later commits are read after VACUUM START is committed, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
@@ -44,26 +43,25 @@ _RETRIES = 10
 
 log = logging.getLogger(__name__)
 
-#: Called with the number of files that are deleted so far, and of all to delete.
+#: Called with the number of files deleted so far and the total.
 VacuumProgress = Callable[[int, int], None]
 
 
 class Claims:
-    """What is known of those who need files that no version names: here the commits of this process that may still take
-    effect."""
+    """Who needs files that no version names: here, commits of this process that may still take effect."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle
 
     def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
-        """By path, why files must stay. Cost: none."""
+        """The reasons why files must stay, by path. Cost: none."""
         files = self._handle.reader.files
         return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """As ``LogStore.remove``, but for files that are needed by now. ``version``: that of the plan. Raises
-        TableReplacedError, MissingVersionError where the latest version is not in the log any more: files that it does
-        not need may be live in what is there, an older copy of the table. Cost: 1 HEAD more."""
+        """As ``LogStore.remove``, except for files that are needed by now. ``version``: the version of the plan. Raises
+        TableReplacedError or MissingVersionError if the latest version is no longer in the log: the table may have been
+        replaced by an older copy, in which these files are live. Cost: 1 more HEAD."""
         latest, store = self._handle.latest, self._handle.reader.store
         if self._handle.reader.authority.catalog is None:
             latest.tip.check_is_there(self._handle.reader, "a vacuum")
@@ -71,12 +69,12 @@ class Claims:
 
 
 def silent(done: int, of: int) -> None:
-    """No progress is shown."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """In milliseconds. ``given_ms``: as the caller gave it; None: that of the table, ``of_table_ms``."""
+    """The retention, in milliseconds. ``given_ms``: the caller's; None: use the table's, ``of_table_ms``."""
 
     given_ms: int | None
     of_table_ms: int
@@ -97,11 +95,13 @@ def vacuum(
     claims: Claims | None = None,
     runner: VacuumRunner | None = None,
 ) -> VacuumReport:
-    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; for a table of a catalog they must be given, and
-    then there is no ``runner``."""
+    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; required for a catalog table, which excludes
+    ``runner``."""
     store, authority = handle.reader.store, handle.reader.authority
     if authority.branch is not None:
-        raise CallError(f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of one.")
+        raise CallError(
+            f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of the transaction."
+        )
     if authority.catalog is not None and claims is None:
         raise ResourceNotReadyError(
             f"{store.url} is managed by the catalog {authority.catalog}, and the open transactions of a catalog may "
@@ -118,7 +118,7 @@ def vacuum(
         before.partition_columns,
         metadata_of_iceberg(before.metadata.configuration),
     )
-    distributed = None if runner is None else DistributedVacuum.of(runner, handle, before.version, rules)
+    distributed = None if runner is None else DistributedVacuum.for_table(runner, handle, before.version, rules)
     history, late = LogHistory(handle.reader, before.log), dict[str, Need]()
     if full:
         if distributed is None:
@@ -148,7 +148,7 @@ def vacuum(
         remove = partial(claims.remove, version=report.version)
         delete = partial(deleted_in_steps, remove) if distributed is None else distributed.deleted
         report = _carry_out(handle, report, decided, retention, delete, progress)
-    # Within a day a full vacuum cannot tell what was removed from what is not committed yet.
+    # For files younger than a day, a full vacuum cannot distinguish removed files from uncommitted ones.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
     waiting = decided.young if is_short else decided.young & removed
     if are_settled and not waiting and len(report.files) == len(decided.files):
@@ -157,13 +157,13 @@ def vacuum(
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Let later lite vacuums begin after ``cutoff_version``. What was deleted stays so: no error is raised."""
+    """Let later lite vacuums begin after ``cutoff_version``. Never raises, since the files are already deleted."""
     if cutoff_version is None:
         return
     try:
         record_vacuum(handle.reader.store, cutoff_version, report.version)
     except StoreError as error:
-        log.warning("%s: the next lite vacuum reads more commits, since %s", report.table, error)
+        log.warning("%s: the next lite vacuum will read more commits, because of an error: %s", report.table, error)
 
 
 def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Retention:
@@ -171,14 +171,15 @@ def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Re
     if hours is None:
         return Retention(None, of_table_ms, is_enforced)
     if isinstance(hours, bool) or not math.isfinite(hours) or not 0 <= hours * HOUR_MS < 2**62:
-        raise CallError(f"retention_hours is a number of hours from 0 on, or None; got {hours!r}.")
+        raise CallError(f"retention_hours must be a number of hours >= 0, or None; got {hours!r}.")
     given_ms = int(hours * HOUR_MS)
     if is_enforced and given_ms < of_table_ms:
         raise CallError(
-            f"{snapshot.url}: a retention of {hours:g} hours is shorter than that of the table, "
-            f"{of_table_ms / HOUR_MS:g} hours (delta.deletedFileRetentionDuration). Versions within it could no longer "
-            "be read. Give a longer one, change the property, or pass enforce_retention_duration=False if no reader "
-            "needs them, and no writer takes longer than a day to commit its files."
+            f"{snapshot.url}: a retention of {hours:g} hours is shorter than the table's retention of "
+            f"{of_table_ms / HOUR_MS:g} hours (delta.deletedFileRetentionDuration). Versions within that retention "
+            "could become unreadable. Pass a longer retention, change the property, or pass "
+            "enforce_retention_duration=False if no reader needs these versions and no writer takes longer than a day "
+            "to commit its files."
         )
     return Retention(given_ms, of_table_ms, is_enforced)
 
@@ -216,7 +217,7 @@ def _carry_out(
     delete: Callable[[VacuumedFiles], Iterator[tuple[int, list[int]]]],
     progress: VacuumProgress,
 ) -> VacuumReport:
-    """Record the start, delete, and record the end. The commits add and remove no files."""
+    """Commit VACUUM START, delete the files, and commit VACUUM END. The commits contain no file actions."""
     start = _commit(
         handle,
         "VACUUM START",
@@ -232,7 +233,7 @@ def _carry_out(
         committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
         files, done = decided.files.without(committed), 0
         for asked, gone in delete(files):
-            deleted.extend(files, gone)  # which is right after an error, too
+            deleted.extend(files, gone)  # counts partial progress if an error follows
             done += asked
             progress(done, len(files))
         directories = handle.reader.store.remove(decided.directories)
@@ -244,8 +245,9 @@ def _carry_out(
         if not isinstance(error, StoreError):
             raise
         raise StoreError(
-            f"{report.table}: the vacuum ended after at least {len(deleted)} of {len(decided.files)} files. What it "
-            f"deleted is needed by no version within the retention; call it again. {error.message}",
+            f"{report.table}: the vacuum stopped after deleting at least {len(deleted)} of {len(decided.files)} "
+            "files. No version within the retention needs the deleted files. To continue, call it again. "
+            f"{error.message}",
             path=error.path,
             service_code=error.service_code,
         ) from error
@@ -266,7 +268,7 @@ def _carry_out(
 def _commit(
     handle: TableHandle, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, object]
 ) -> int:
-    """Commit a version that only records what happened; returns it."""
+    """Commit a version that only records an operation, and return it."""
 
     def attempt() -> int:
         with handle.transaction() as transaction:

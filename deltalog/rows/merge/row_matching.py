@@ -32,7 +32,7 @@ from deltalog.rows.merge.spilled_rows import HashPartitions
 # with few keys, smaller blocks cost little and save memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
-_PLACE = {"file": pa.int32(), "position": pa.uint64()}  # where a row of the target is stored
+_PLACE = {"file": pa.int32(), "position": pa.uint64()}  # the location of a target row
 _OUTCOMES = pa.schema([*_PLACE.items(), ("clause", pa.int16()), ("source", pa.int64())])
 _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.int64())])
 

@@ -1,5 +1,5 @@
-"""Rows that do not fit in memory, in unnamed temporary files. The system frees the files when the process
-ends, even if it is killed.
+"""Rows that do not fit in memory, in unnamed temporary files. The system frees the files when the process ends, even if
+it is killed.
 """
 
 from __future__ import annotations

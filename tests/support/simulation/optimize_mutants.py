@@ -110,15 +110,15 @@ def puts_rows_of_several_partitions_into_one(patch: Patch) -> None:
 def _without_ids(patch: Patch) -> None:
     """Read and write rows without the columns that materialize their ids. Leaving these out of the new file alone is
     refused, since the ids would be lost."""
-    real = BinWriter.of
+    real = BinWriter.for_transaction
 
-    def of(*given: Any) -> BinWriter:
+    def for_transaction(*given: Any) -> BinWriter:
         writer = real(*given)
         read = dataclasses.replace(writer.read, tracking=())
         write = dataclasses.replace(writer.write, extra_columns=())
         return dataclasses.replace(writer, read=read, write=write)
 
-    patch.setattr(BinWriter, "of", of)
+    patch.setattr(BinWriter, "for_transaction", for_transaction)
 
 
 @mutant("R3", kinds=KINDS, features=["row ids"])

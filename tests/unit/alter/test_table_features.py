@@ -253,7 +253,7 @@ def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
     assert raised.value.version == 3
     assert [info(store, v)["operation"] for v in (2, 3)] == ["UNSET TBLPROPERTIES", "REORG"]
     assert ids(table) == [2] and table.snapshot().files()["deletion_vector"].null_count == 1
-    with pytest.raises(CallError, match="version 3, which the log still has, uses it"):
+    with pytest.raises(CallError, match="version 3, which is still in the log, uses it"):
         table.drop_feature("deletionVectors")
     assert "delta.enableDeletionVectors" not in table.snapshot().metadata.configuration
     forget(store, table)
@@ -280,7 +280,7 @@ def test_files_with_new_deletion_vectors_keep_the_feature(store: Any) -> None:
 
 def test_a_feature_of_readers_goes_when_the_log_has_forgotten_it(store: Any) -> None:
     table = create(store, {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "1000"})
-    with pytest.raises(FeatureDropIncompleteError, match="version 0, which the log still has"):
+    with pytest.raises(FeatureDropIncompleteError, match="version 0, which is still in the log"):
         table.drop_feature("deletionVectors")
     table.append(rows(2))
     forget(store, table)
@@ -336,10 +336,10 @@ def test_an_error_after_the_first_commit_says_that_it_was_made(store: Any) -> No
         table.drop_feature("deletionVectors")
     error = raised.value
     assert (error.outcome, error.feature, error.version) == (Outcome.PARTLY_COMMITTED, "deletionVectors", 1)
-    assert str(error).startswith("Version 1 has unset delta.enableDeletionVectors; the next commit, which drops the ")
+    assert str(error).startswith("Version 1 has unset delta.enableDeletionVectors, but the commit that drops the ")
     assert str(error).endswith(str(error.__cause__)) and isinstance(error.__cause__, CallError)
     assert table.version == 1 and info(store, 1)["operation"] == "UNSET TBLPROPERTIES"
-    with pytest.raises(CallError, match="version 0, which the log still has") as again:  # nothing is left to unset
+    with pytest.raises(CallError, match="version 0, which is still in the log") as again:  # nothing is left to unset
         table.drop_feature("deletionVectors")
     assert again.value.outcome is Outcome.NOTHING_COMMITTED and table.version == 1
 

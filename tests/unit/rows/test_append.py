@@ -140,7 +140,7 @@ def test_null_structs_with_not_null_fields_are_moved_but_not_added(tmp_path: Any
     DeltaTable.create(tmp_path / "t", struct(True), data=rows)
     table = declared_afterwards(tmp_path / "t", struct(False))
     for row in rows.slice(0, 2).to_pylist():
-        with pytest.raises(SchemaMismatchError, match=r"Column s.x.y is NOT NULL and s(.x)? is null"):
+        with pytest.raises(SchemaMismatchError, match=r"Column s.x.y is NOT NULL, but s(.x)? is null"):
             table.append(pa.Table.from_pylist([row]))
     with pytest.raises(SchemaMismatchError, match=r"Column s\.x\.y is NOT NULL"):
         table.append(pa.Table.from_pylist([{"a": 4}]))

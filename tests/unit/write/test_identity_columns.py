@@ -215,7 +215,7 @@ def test_a_mark_that_another_writer_left_behind_is_set() -> None:
     assert mark(table) == 1
     assert table.set_column("id", sync_identity=True).skipped is False
     assert mark(table) == 90 and table.set_column("id", sync_identity=True).skipped
-    with pytest.raises(SchemaMismatchError, match="no identity column"):
+    with pytest.raises(SchemaMismatchError, match="not an identity column"):
         table.set_column("v", sync_identity=True)
 
 

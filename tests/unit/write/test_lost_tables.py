@@ -217,7 +217,7 @@ def test_rows_of_a_version_that_was_rolled_back_are_not_written(place: Place) ->
     table.flush()
     place.restore(copy)
     DeltaTable.open(place.reach()).append(rows(777))
-    with pytest.raises(TableReplacedError, match="another commit is version 2 now"):
+    with pytest.raises(TableReplacedError, match="version 2 is now another commit"):
         table.overwrite(read)
     assert ids(table) == [0, 777]
 

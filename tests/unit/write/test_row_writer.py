@@ -87,7 +87,7 @@ def test_change_files(store: MemoryStore, transaction: Transaction) -> None:
 def test_copies_are_not_checked_and_new_rows_are(transaction: Transaction) -> None:
     transaction.metadata_changes.set_constraint("positive", "id > 5")
     assert len(transaction.row_writer.write_copies([rows(1).to_batches()], 1)) == 1
-    with pytest.raises(RowCountError, match="2 rows of files that are rewritten must be kept, and 1 were read"):
+    with pytest.raises(RowCountError, match="2 rows of rewritten files must be kept, but 1 were read"):
         transaction.row_writer.write_copies([rows(1).to_batches()], 2)
     with pytest.raises(ConstraintViolationError):
         transaction.row_writer.write(rows(1).to_batches())

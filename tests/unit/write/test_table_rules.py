@@ -266,7 +266,7 @@ def test_adding_and_dropping_constraints() -> None:
         table.add_constraint("POSITIVE", "a > 5")
     with pytest.raises(InvalidPropertyError, match="add_constraint"):
         table.set_properties({"delta.constraints.other": "false"})
-    with pytest.raises(CallError, match="It has: positive"):
+    with pytest.raises(CallError, match="Its constraints: positive"):
         table.drop_constraint("other")
     assert table.drop_constraint("other", if_exists=True).skipped
     table.drop_constraint("positive")

@@ -21,7 +21,7 @@ V2 = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
     ("call", "told"),
     [
         (lambda t: t.cleanup_log(retention=7), "retention must be a timedelta or None; got 7"),
-        (lambda t: t.cleanup_log(retention=datetime.timedelta(days=-1)), "from 0 on"),
+        (lambda t: t.cleanup_log(retention=datetime.timedelta(days=-1)), "must be a datetime.timedelta >= 0"),
         (lambda t: t.checkpoint(top_level="jsn"), "top_level must be 'parquet' or 'json'; got 'jsn'"),
         (lambda t: t.checkpoint(sidecar_rows=0), "a positive number of rows; got 0"),
         (lambda t: t.transaction(isolation_level="serializable"), "got 'serializable'"),

@@ -84,7 +84,7 @@ def test_quantiles_cut_into_equal_parts() -> None:
 def test_bits_are_interleaved() -> None:
     """Compared with the bits of two numbers, interleaved by hand."""
     values = list(range(1 << 12))
-    curve = Curve.of([("a",), ("b",)], [pa.array(values), pa.array(values)])
+    curve = Curve.from_samples([("a",), ("b",)], [pa.array(values), pa.array(values)])
     chance = random.Random(2)
     a, b = ([chance.randrange(1 << 12) for _ in range(100)] for _ in range(2))
     expected = [
@@ -96,7 +96,7 @@ def test_bits_are_interleaved() -> None:
 
 def test_values_that_are_not_numbers_are_the_last_and_nulls_the_first() -> None:
     table = pa.table({"a": [float("nan"), None, 1.0, 2.0, float("-inf")]})
-    curve = Curve.of([("a",)], [values_of(table, ["a"])])
+    curve = Curve.from_samples([("a",)], [values_of(table, ["a"])])
     places = curve.of_rows(table).to_pylist()
     assert places[1] <= places[4] < places[2] < places[3] < places[0]
 

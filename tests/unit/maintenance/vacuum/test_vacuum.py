@@ -102,7 +102,7 @@ def test_a_retention_below_the_tables_needs_consent(store: MemoryStore, clock: C
     table = create(store, clock, {"delta.deletedFileRetentionDuration": "interval 2 days"})
     table.overwrite(rows(3))
     clock.now_ms += DAY + HOUR
-    with pytest.raises(CallError, match=r"24 hours is shorter than that of the table, 48 hours"):
+    with pytest.raises(CallError, match=r"24 hours is shorter than the table's retention of 48 hours"):
         table.vacuum(24)
     assert table.vacuum(48).paths == ()
     report = delete(table, 24, enforce_retention_duration=False)
