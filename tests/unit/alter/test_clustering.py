@@ -105,7 +105,7 @@ def test_mapped_columns_are_named_as_in_files(mode: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "error", "said"),
     [
-        ("x", CallError, "columns is"),
+        ("x", CallError, "columns must be"),
         (["z"], CallError, "no column"),
         (["x", "X"], CallError, "named twice"),
         (["s"], CallError, "of type struct"),

@@ -237,8 +237,8 @@ FITS: dict[str, tuple[Any, str | None]] = {
     "in other letters": (pa.table({"ID": [1], "What": pa.array(["x"], pa.large_string())}), None),
     "with its partition column": (pa.table({"id": [1], "day": [7]}), None),
     "a column more": (pa.table({"id": [1], "other": [1]}), "column other"),
-    "another type": (pa.table({"id": ["1"]}), "column id is of type string, not long"),
-    "a narrower type": (pa.table({"id": pa.array([1], pa.int32())}), "column id is of type integer, not long"),
+    "another type": (pa.table({"id": ["1"]}), "column id has type string, not long"),
+    "a narrower type": (pa.table({"id": pa.array([1], pa.int32())}), "column id has type integer, not long"),
     "another type inside": (pa.table({"more": pa.array([{"a": ["x"], "b": []}])}), "column more"),
 }
 
