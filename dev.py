@@ -2,12 +2,12 @@
 """Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
 
     python3 dev.py demo      examples/flights: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the usual run: of the tests with Spark those that tests/support/usual_run.py names
-                             --long: all tests; --long tests/spark tests/demo: those of these suites
-                             --quick: no JVM, no servers, and neither needs to be installed
+    python3 dev.py test      the usual run; tests/support/usual_run.py lists the tests with Spark that it contains
+                             --long: all tests; --long tests/spark tests/demo: all tests of these suites
+                             --quick: needs neither Java, Spark nor servers
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
                              --extras: each extra in an environment of its own; --extras s3 cli: these
-                             --spark 3.5, --spark all: the tests of spark_ext with another version of Spark, or each
+                             --spark 3.5, --spark all: the tests of spark_ext with other versions of Spark
     python3 dev.py bench     the benchmarks beside deltalake and delta-spark
 
 What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
@@ -31,8 +31,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# What is run in one pytest process each, the longest first: a JVM holds one kind of Spark session, and many of the
-# others wait for servers, processes and disks. A folder is run without those in it that have a run of their own.
+# One pytest process each, the longest first. A JVM supports one kind of Spark session, so suites with a session have
+# their own processes; many of the other tests wait for servers, processes and disks. A folder runs without the folders
+# inside it that have their own run.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
@@ -47,9 +48,9 @@ SUITES = [
 ]
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
 
-# For each extra those that install at least as much.
+# For each extra, the extras that install at least as much.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# What runs without a JVM, servers and the packages of either, in a few minutes and two runs side by side.
+# Two parallel runs of a few minutes, without a JVM, without servers and without the packages for them.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -66,7 +67,7 @@ QUICK = [
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"
 
-# The versions of Spark that spark_ext supports: the newest patch of each, and what else pip must or must not take.
+# The versions of Spark that spark_ext supports: the newest patch release of each, and constraints on other packages.
 SPARK = {
     # Its pandas API needs numpy 1, which later versions of pyarrow do not take.
     "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
@@ -76,14 +77,14 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# What --long takes of them: the oldest and the newest, with the suite that has something of everything.
+# The versions in --long: the oldest and the newest, with the suite that covers a little of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
-# What --long takes of the tests on S3 over Spark Connect; it has all of them in a classic session.
+# The tests on S3 that --long runs over Spark Connect; it runs all of them in a classic session.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
-# Its package has no Spark Connect server: that is a jar besides.
+# The package has no Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
-# tests/spark_connect has these suites as its own.
+# tests/spark_connect runs these suites itself.
 SPARK_SUITES = {
     "classic": ["tests/spark"],
     "connect": [
@@ -98,7 +99,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in tasks:
         print(__doc__)
         return 0 if arguments in (["-h"], ["--help"]) else 2
-    if sys.version_info < (3, 10):  # noqa: UP036  (the message is for those who have an older one)
+    if sys.version_info < (3, 10):  # noqa: UP036  (the message is for users of older versions)
         found = ".".join(map(str, sys.version_info[:2]))
         print(f"deltalog needs Python 3.10 or newer; this is {found} ({sys.executable}).", file=sys.stderr)
         return 1
@@ -117,7 +118,7 @@ def main(arguments: list[str]) -> int:
 
 
 def install(extra: str) -> None:
-    """Install the project into the virtual environment, unless that was done for this pyproject.toml."""
+    """Install the project into the virtual environment, unless it is installed for this pyproject.toml already."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
     stamps = [VENV / f".deltalog-{name}" for name in WIDER[extra]]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
@@ -127,7 +128,7 @@ def install(extra: str) -> None:
 
 
 def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
-    """Make a virtual environment where there is none, and install the project into it; ``options`` are pip's."""
+    """Create the virtual environment if it does not exist, and install the project into it. ``options``: for pip."""
     if not python.exists():
         print(f"Making a virtual environment in {venv} …", flush=True)
         if subprocess.run([sys.executable, "-m", "venv", str(venv)]).returncode:
@@ -135,7 +136,7 @@ def install_into(venv: Path, python: Path, extra: str, *options: str) -> None:
     print(f"Installing deltalog[{extra}] …", flush=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options]
     if subprocess.run([*pip, "--editable", f".[{extra}]"], cwd=ROOT).returncode:
-        sys.exit("The installation failed; pip said why above.")
+        sys.exit("The installation failed; see the output of pip above.")
 
 
 def test_quick(arguments: list[str]) -> int:
@@ -144,7 +145,7 @@ def test_quick(arguments: list[str]) -> int:
 
 
 def test_lowest(arguments: list[str]) -> int:
-    """The quick tests but the checks of the sources, in a virtual environment of their own."""
+    """The quick tests without the checks of the sources, in a separate virtual environment."""
     venv = ROOT / ".venv-lowest"
     python = venv / PYTHON.relative_to(VENV)
     venv.mkdir(exist_ok=True)
@@ -158,8 +159,8 @@ def test_lowest(arguments: list[str]) -> int:
 
 
 def test_extras(arguments: list[str]) -> int:
-    """Each extra that users can install, or some by name: installed as they install it, into a new virtual environment
-    that is deleted after its test. What is no name of an extra goes to pytest."""
+    """Test each extra, or the named ones: install it as a user does, into a new virtual environment that is deleted
+    after the test. Arguments that are not names of extras go to pytest."""
     named, rest = list[str](), list[str]()
     for argument in arguments:
         (rest if argument.startswith("-") or rest else named).append(argument)
@@ -168,10 +169,10 @@ def test_extras(arguments: list[str]) -> int:
 
 
 def test_spark(arguments: list[str]) -> int:
-    """The tests of spark_ext with these versions of Spark, and their results on the page docs/spark-versions.md.
+    """Run the tests of spark_ext with these versions of Spark, and write the results to docs/spark-versions.md.
 
-    A version runs in classic sessions and over Spark Connect side by side. What follows the versions goes to pytest
-    instead of the suites.
+    For each version, classic sessions and Spark Connect run in parallel. Arguments after the versions replace the
+    suites.
     """
     names = list(itertools.takewhile({*SPARK, "all"}.__contains__, arguments))
     if not names:
@@ -188,7 +189,7 @@ def test_spark(arguments: list[str]) -> int:
 
 
 def install_spark(name: str) -> Path:
-    """The Python of the virtual environment for a version of Spark."""
+    """Install the virtual environment for a version of Spark, and return its Python."""
     venv = ROOT / f".venv-spark-{name}"
     python = venv / PYTHON.relative_to(VENV)
     stamp = venv / ".deltalog-installed"
@@ -209,7 +210,7 @@ def spark_run(name: str, mode: str) -> list[str]:
 
 
 def lowest_versions(pyproject: str) -> list[str]:
-    """``name==version`` for the lower bound of each mandatory dependency and of those of the command line."""
+    """``name==version`` for the lower bounds of the mandatory dependencies and of the command line's."""
     lists = re.findall(r"^(?:dependencies|cli) = \[(.*?)\]", pyproject, re.M | re.S)
     return [f"{name}=={version}" for each in lists for name, version in re.findall(r'"([\w-]+)>=([\w.]+)', each)]
 
@@ -223,8 +224,8 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """All suites, those with a JVM as a usual run has them; with ``--long`` whole, and samples with other versions of
-    Spark. Other arguments are those of one pytest run."""
+    """The usual run; with ``--long``, all tests, and samples with other versions of Spark. Other arguments are passed
+    to a single pytest run."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     option = arguments[0] if arguments else "--usual"
@@ -236,12 +237,12 @@ def test(arguments: list[str]) -> int:
 
 
 def inside(suites: list[str]) -> list[str]:
-    """The suites in these that have a run of their own."""
+    """The suites inside ``suites`` that have their own run."""
     return [each for run in SUITES for each in run if any(each.startswith(f"{suite}/") for suite in suites)]
 
 
 class Run:
-    """One run of pytest, here or with another version of Spark."""
+    """A run of pytest, with the installed or with another version of Spark."""
 
     def __init__(self, arguments: list[str], spark: str | None = None, **environment: str) -> None:
         self.arguments, self.spark, self.environment = arguments, spark, environment
@@ -256,7 +257,7 @@ class Run:
 
     @property
     def selection(self) -> tuple[int, int, str] | None:
-        """How many tests were selected, of how many, and which, as tests/conftest.py says."""
+        """The numbers of selected and of all tests, and a digest of the selection, as tests/conftest.py prints them."""
         said = re.search(r"^selected (\d+) of (\d+) tests, (\w+)$", self.output, re.M)
         return (int(said[1]), int(said[2]), said[3]) if said else None
 
@@ -264,7 +265,7 @@ class Run:
         started = time.monotonic()
         try:
             python = install_spark(self.spark) if self.spark else PYTHON
-        except SystemExit as failure:  # of this thread alone
+        except SystemExit as failure:  # ends only this thread
             self.output = f"Spark {self.spark}: {failure}"
             return
         command = [str(python), "-m", "pytest", *self.arguments]
@@ -277,10 +278,10 @@ class Run:
 
 
 def run_all(runs: list[Run]) -> int:
-    """Run as many at once as AT_ONCE says, the first ones first. The output of each is printed when it has ended, and
-    then what was selected."""
+    """Run the runs in order, AT_ONCE at a time. Prints the output of each as it finishes, then a table of the
+    selection."""
     started, printing = time.monotonic(), threading.Lock()
-    # Tests start hundreds of processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each would recompile the package.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 
     def carry_out(run: Run) -> None:
@@ -300,7 +301,7 @@ def run_all(runs: list[Run]) -> int:
 
 
 def table_of(runs: list[Run]) -> str:
-    """The selection, a line for each run: the same tree has the same numbers and the same digests in each usual run."""
+    """The selection, one line per run. Usual runs of the same tree have the same numbers and digests."""
     lines = [f"{'selected':>8} {'of':>6} {'which':>8} {'minutes':>7}"]
     total, everything, digest = 0, 0, hashlib.sha256()
     for run in runs:

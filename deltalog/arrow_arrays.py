@@ -94,7 +94,7 @@ def combined(values: Any) -> Any:
 
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
-    """As ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
+    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
     the result then has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
@@ -128,7 +128,7 @@ def _shared_nulls(kind: pa.DataType) -> Any:
 
 
 def nulls(rows: int, kind: pa.DataType) -> Any:
-    """As ``pyarrow.nulls``; up to 32,768 rows, arrays of the same type share their memory."""
+    """Like ``pyarrow.nulls``; up to 32,768 rows, arrays of the same type share their memory."""
     return _shared_nulls(kind).slice(0, rows) if rows <= _SHARED_ROWS else pa.nulls(rows, kind)
 
 
@@ -148,12 +148,12 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
 
 
 def if_else(condition: Any, one: Any, other: Any) -> Any:
-    """As ``pyarrow.compute.if_else``, also for a null scalar beside a slice of texts or bytes: Arrow 20 gives
-    bytes that belong to other rows there."""
-    return pc.if_else(condition, _beside_texts(one, other), _beside_texts(other, one))
+    """Like ``pyarrow.compute.if_else``, but correct for a null scalar and a slice of strings or binaries: Arrow 20
+    returns bytes of other rows for these."""
+    return pc.if_else(condition, _typed_null(one, other), _typed_null(other, one))
 
 
-def _beside_texts(value: Any, other: Any) -> Any:
+def _typed_null(value: Any, other: Any) -> Any:
     is_null = isinstance(value, pa.Scalar) and not value.is_valid
     if is_null and not isinstance(other, pa.Scalar) and other.type in (pa.string(), pa.binary()):
         return nulls(len(other), other.type)
@@ -161,10 +161,11 @@ def _beside_texts(value: Any, other: Any) -> Any:
 
 
 def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.BooleanArray | None = None) -> Any:
-    """Lists or maps of these lengths, whose values lie one after the other; null where they are not valid. ``values``
-    of a map are structs of keys and values. Raises pyarrow.ArrowInvalid for more values than the type has offsets for.
+    """Build lists or maps from their lengths and their concatenated values; null where ``is_valid`` is false. The
+    ``values`` of a map are structs of key and value. Raises pyarrow.ArrowInvalid if the type has too few offsets.
 
-    ``ListArray.from_arrays`` of Arrow 20 refuses a mask beside offsets with a bitmap, and none makes maps."""
+    In Arrow 20, ``ListArray.from_arrays`` rejects a mask if the offsets have a validity bitmap. No version of it builds
+    maps."""
     inner = kind.field(0).type
     values = values if values.type == inner else values.cast(inner)
     offset = pa.int64() if pa.types.is_large_list(kind) else pa.int32()
@@ -175,8 +176,9 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
 
 
 def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as the IPC writer takes them. That of Arrow 20 writes other values, or ends the process, for texts, bytes,
-    lists and maps whose first offset is not 0, as those of ``kept`` and of other programs; they are copied there."""
+    """Rows that are safe for Arrow's IPC writer. In Arrow 20, it writes wrong values or crashes the process for
+    strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs create such arrays, so
+    they are copied if this version of Arrow has the bug."""
     if _ipc_takes_any_offset():
         return rows
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)

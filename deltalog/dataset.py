@@ -150,7 +150,7 @@ class Dataset:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """As ``write``, for records that are pulled one by one: mappings from column names to values, or record
+        """Like ``write``, for records that are pulled one by one: mappings from column names to values, or record
         batches.
 
         They become files of about 128 MiB of rows, which is also the memory used. An iterator is read once: passing it
@@ -169,7 +169,7 @@ class Dataset:
     # --------------------------------------------------------------------------------------------------- staging
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
-        """As ``DeltaTable.stage``. Raises EmptyDatasetError before the first write, which determines the columns."""
+        """Like ``DeltaTable.stage``. Raises EmptyDatasetError before the first write, which determines the columns."""
         return self.table().stage(data, **options)
 
     def commit_staged(
@@ -178,11 +178,11 @@ class Dataset:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """As ``DeltaTable.commit_staged``. Raises EmptyDatasetError before the first write."""
+        """Like ``DeltaTable.commit_staged``. Raises EmptyDatasetError before the first write."""
         return self.table().commit_staged(staged, metadata, **options)
 
     def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
-        """As ``DeltaTable.discard_staged``. Raises EmptyDatasetError before the first write."""
+        """Like ``DeltaTable.discard_staged``. Raises EmptyDatasetError before the first write."""
         return self.table().discard_staged(staged)
 
     # ----------------------------------------------------------------------------------------------------- parts

@@ -94,7 +94,7 @@ def opened_ahead(
     threads: int = THREADS,
     ahead: int = AHEAD,
 ) -> Iterator[R]:
-    """As ``in_order`` of ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
+    """Like ``in_order`` with ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
     CPU-bound.
 
     Up to ``openers`` separate threads call ``begin`` for the next items; with 0, each call happens when the reading of

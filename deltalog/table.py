@@ -81,7 +81,7 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
         **options: object,
     ) -> None:
-        """As ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also takes single options. Raises
+        """Like ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also takes single options. Raises
         CallError for other arguments."""
         if others or options:
             raise CallError(

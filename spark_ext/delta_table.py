@@ -226,7 +226,7 @@ class DeltaTable:
         return self._restored(self._table.restore(arguments.whole("version", version)))
 
     def restoreToTimestamp(self, timestamp: Any) -> DataFrame:
-        """As ``restoreToVersion``, for the latest version at a time: a string in the session time zone, or an aware
+        """Like ``restoreToVersion``, for the latest version at a time: a string in the session time zone, or an aware
         datetime. Also raises InvalidTimestampError."""
         _check_moment(timestamp)
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
@@ -279,7 +279,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, for a version."""
+        """Like ``clone``, for a version."""
         arguments.whole("version", version)
         return self._cloned(target, isShallow, replace, properties, version=version)
 
@@ -291,7 +291,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, for the latest version at a time: a string in the session time zone, or an aware datetime."""
+        """Like ``clone``, for the latest version at a time: a string in the session time zone, or an aware datetime."""
         _check_moment(timestamp)
         at_ms = timestamp_ms(self._spark, timestamp, "timestamp")
         return self._cloned(target, isShallow, replace, properties, timestamp=at_ms)

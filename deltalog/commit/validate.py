@@ -65,7 +65,7 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """As ``as_read_back``, for many adds: their lines of the commit file (None if an add had to be changed), and the
+    """Like ``as_read_back``, for many adds: their lines of the commit file (None if an add had to be changed), and the
     adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]

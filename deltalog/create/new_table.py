@@ -99,7 +99,7 @@ def creation(
     name: str | None = None,
     description: str | None = None,
 ) -> Transaction:
-    """As ``DeltaTable.create_transaction``, for a reader's location."""
+    """Like ``DeltaTable.create_transaction``, for a reader's location."""
     check_is_empty(reader)
     state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
     transaction = first_transaction(reader, committer, environment, state)

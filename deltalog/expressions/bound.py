@@ -167,7 +167,7 @@ class BoundIn(Bound):
 
     @property
     def width(self) -> int | None:
-        """As ``BoundComparison.width``."""
+        """Like ``BoundComparison.width``."""
         return None if self.column.char_length is None else len(self.values[0])
 
     @property

@@ -100,7 +100,7 @@ def coerced(value: Any, data_type: DataType, column: str) -> Any:
 
 
 def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> tuple[Any, ...]:
-    """As ``coerced``, for many values at once."""
+    """Like ``coerced``, for many values at once."""
     name = str(data_type)
     try:
         if set(map(type, values)) == {_OWN_KINDS.get(name)}:

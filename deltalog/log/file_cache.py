@@ -155,7 +155,7 @@ class FileCache:
         leaves: Sequence[Leaf] | None = None,
         parallelism: ReadParallelism = FAST,
     ) -> Iterator[Piece]:
-        """As ``file_pieces``, but as an iterator.
+        """Like ``file_pieces``, but as an iterator.
 
         Raises InvalidCheckpointError, possibly after all pieces: also if the checkpoint lacks files according to its
         own count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an
@@ -236,7 +236,7 @@ class FileCache:
         columns: Sequence[str] = tuple(TOMBSTONES.names),
         parallelism: ReadParallelism = LEAN,
     ) -> Iterator[pa.Table]:
-        """As ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
+        """Like ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
         deletion_timestamp and deletion_vector. Raises InvalidCheckpointError, as ``stream_files``."""
         schema = pa.schema([TOMBSTONES.field(name) for name in columns])
         checkpoint = self.segment.checkpoint

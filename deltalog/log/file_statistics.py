@@ -122,7 +122,7 @@ def statistics_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
-    """As ``statistics_of_files``, but several times faster and with bounds only: all other columns are null. None if
+    """Like ``statistics_of_files``, but several times faster and with bounds only: all other columns are null. None if
     the statistics are not JSON text, or if one of them is not as expected; use ``statistics_of_files`` then."""
     if "stats_parsed" in files.schema.names or any(
         isinstance(leaf.data_type, DecimalType) or not has_bounds(leaf.data_type) for leaf in leaves
@@ -443,7 +443,7 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
-    """As ``_from_json``, but text by text, for texts that do not have the expected schema: a value of another type
+    """Like ``_from_json``, but text by text, for texts that do not have the expected schema: a value of another type
     becomes null."""
     bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]

@@ -180,9 +180,9 @@ class LogReader:
             name = page[-1].name + "\0"  # the next possible name
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """As ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending. None
-        if there is no checkpoint at one of them: the table's interval is then another, and listing the directory takes
-        less time than probing all commits since version 0."""
+        """Like ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending.
+        None if there is no checkpoint at one of them: the table's interval is then another, and listing the directory
+        takes less time than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -301,15 +301,15 @@ class LogReader:
         return self._info_of(version, self.commit_files([version], HEAD_BYTES)[0])
 
     def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """As ``commit_info``, for several commits; None also for a damaged commit. Raises MissingVersionError. Cost: 1
-        GET of 4 KiB each, concurrently if the store supports it."""
+        """Like ``commit_info``, for several commits; None also for a damaged commit. Raises MissingVersionError. Cost:
+        1 GET of 4 KiB each, concurrently if the store supports it."""
         infos: list[CommitInfo | None] = []
         for some in _in_parts(versions):
             infos += self._infos_of(some, self.commit_files(some, HEAD_BYTES))
         return infos
 
     def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
-        """As ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
+        """Like ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
         after the other."""
         infos: list[CommitInfo | None] = []
         metas: list[FileMeta] = []

@@ -47,7 +47,7 @@ class State:
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
-        """As ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        """Like ``Snapshot.clustering_columns``. Raises CorruptTableError."""
         return column_mapping.clustered_by(self.domains.get(column_mapping.CLUSTERING_DOMAIN), self.metadata)
 
 

@@ -121,7 +121,7 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 
 
 def parse_names(names: Collection[str]) -> Listing:
-    """As ``parse_listing``, from names alone, in any order.
+    """Like ``parse_listing``, from names alone, in any order.
 
     Commits and checksums are recognised by length and extension, without parsing each name: a log of 100,000 commits
     has 200,000 of them.

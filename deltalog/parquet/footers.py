@@ -97,7 +97,7 @@ def read_footer(source: Any) -> pq.FileMetaData:
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """As ``read_footer``, from the bytes between a file's columns and its last 8 bytes."""
+    """Like ``read_footer``, from the bytes between a file's columns and its last 8 bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS

@@ -1,8 +1,8 @@
-"""Lists and maps without values behind their nulls. Pure.
+"""Removes the values of null lists and maps before they are written. Pure.
 
-A null list may have a length in Arrow: its values belong to no row. A mask over a struct, a cast of lists of a fixed
-size, and data of callers make such lists. The Parquet writer of Arrow 20 refuses them ("Lists with non-zero
-length null components are not supported").
+In Arrow, a null list may have a length; its values belong to no row. Such lists come from callers, from a mask over a
+struct, and from a cast of fixed-size lists. The Parquet writer of Arrow 20 rejects them ("Lists with non-zero length
+null components are not supported").
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from deltalog.arrow_arrays import packed_lists, scalar
 
 
 def without_hidden(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values with no list or map that is null, or within a null, and has a length; the same object where
-    there was none. Of lists without nulls, only the number of nulls is looked at."""
+    """The same values, in which lists and maps that are null, or inside a null, are empty. Returns ``values`` itself if
+    nothing changes. For lists without nulls, this costs only a look at the null count."""
     if not _has_lists(values.type):
         return values
     chunks = values.chunks
@@ -43,7 +43,7 @@ def _packed(values: Any) -> Any:
 
 
 def _packed_struct(values: Any) -> Any:
-    # flatten() makes a null of what is within a null.
+    # flatten() makes the children of a null struct null.
     children = values.flatten()
     packed = [_packed(child) for child in children]
     if all(new is old for new, old in zip(packed, children, strict=True)):
@@ -77,7 +77,7 @@ def _visible(lists: Any, first: int, last: int) -> Any:
     """The values of the lists that are not null."""
     if pt.is_nested(lists.type.value_type):
         return lists.flatten()
-    # flatten() takes ten times as long where few of the nulls are side by side.
+    # flatten() is ten times slower if few nulls are adjacent.
     offsets = lists.buffers()[1]
     every = pa.Array.from_buffers(lists.type, len(lists), [None, offsets], offset=lists.offset, children=[lists.values])
     return lists.values.slice(first, last - first).filter(lists.is_valid().take(pc.list_parent_indices(every)))

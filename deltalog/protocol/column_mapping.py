@@ -250,7 +250,7 @@ def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tu
 
 
 def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tuple[str, ...], ...]:
-    """As ``clustering_columns``, from a table's domain metadata; empty if the table is not clustered. Raises
+    """Like ``clustering_columns``, from a table's domain metadata; empty if the table is not clustered. Raises
     CorruptTableError, InvalidPropertyError."""
     if domain is None or domain.removed:
         return ()

@@ -134,7 +134,7 @@ def is_catalog_managed(protocol: Protocol) -> bool:
 
 
 def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
-    """As ``check_readable``; also refuse a catalog-managed table that was not opened through a catalog.
+    """Like ``check_readable``; also refuse a catalog-managed table that was not opened through a catalog.
 
     ``catalog``: the catalog through which the table was opened; None if it was opened by its location.
     Spec: PROTOCOL.md#reader-requirements-for-catalog-managed-tables.

@@ -110,7 +110,7 @@ class StructType:
         return found
 
     def find(self, name: str) -> StructField | None:
-        """As ``field``, but None for an absent column."""
+        """Like ``field``, but None for an absent column."""
         index = self._index
         if index is None:
             # The first of several equal names wins.
@@ -371,7 +371,7 @@ def all_columns(data_type: DataType) -> Iterator[StructField]:
 
 
 def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """As ``all_columns``, with paths; ``element``, ``key`` and ``value`` lead into arrays and maps."""
+    """Like ``all_columns``, with paths; ``element``, ``key`` and ``value`` lead into arrays and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
             path = (*above, column.name)

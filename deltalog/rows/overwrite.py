@@ -78,7 +78,7 @@ class Columns:
         return reader
 
     def reader_keeping_rows(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """As ``reader``, for an overwrite that keeps other rows: no column may be dropped. Raises SchemaMismatchError
+        """Like ``reader``, for an overwrite that keeps other rows: no column may be dropped. Raises SchemaMismatchError
         if ``replaced`` is set and the data lacks a column of the table."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)

@@ -127,7 +127,7 @@ class LogStore(ABC):
         of a later one, waits, and raises what it finds. Raises nothing. Cost: none that a commit would not have."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
-        """As ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.
+        """Like ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.
 
         ``write`` may be called again from the start. A store that can write to a hidden file overrides this method:
         here the object is held in memory. Cost: 1 PUT.
@@ -150,13 +150,13 @@ class LogStore(ABC):
         """The object, or its first ``length`` bytes. Raises ObjectNotFoundError. Cost: 1 GET."""
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """As ``get`` of several objects, in the order of ``paths``; stores with latency override it with concurrent
+        """Like ``get``, for several objects, in the order of ``paths``; stores with latency override it with concurrent
         requests."""
         return [self.get(path, length) for path in paths]
 
     def get_many_with_meta(self, paths: Sequence[str], length: int | None = None) -> list[tuple[bytes, FileMeta]]:
-        """As ``get_many``, each with what ``head`` returns. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each; a
-        store that opens files has both from one."""
+        """Like ``get_many``, each with what ``head`` returns. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each;
+        a store that opens files has both from one."""
         objects = self.get_many(paths, length)
         found = []
         for path, data in zip(paths, objects, strict=True):
@@ -167,7 +167,7 @@ class LogStore(ABC):
         return found
 
     def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
-        """As ``head`` of several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
+        """Like ``head``, for several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
         return [self.head(path) for path in paths]
 
     @abstractmethod
@@ -232,7 +232,7 @@ class LogStore(ABC):
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
     def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
-        """As ``walk``, without size and time of files where a listing lacks them; only of paths from ``start`` on and
+        """Like ``walk``, without size and time of files where a listing lacks them; only of paths from ``start`` on and
         before ``end``, in code point order. Cost: as ``walk``, without these HEADs. Of a range: on S3 only that of its
         objects, on a local disk that of the directories with paths in it; elsewhere that of all."""
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
@@ -311,7 +311,7 @@ def etag_of(data: bytes) -> str:
 
 
 def get_or_none(store: LogStore, path: str, length: int | None = None) -> bytes | None:
-    """As ``LogStore.get``; None where ``path`` is absent."""
+    """Like ``LogStore.get``; None where ``path`` is absent."""
     try:
         return store.get(path, length)
     except ObjectNotFoundError:
@@ -324,8 +324,8 @@ def real_url(store: LogStore) -> str:
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its
-    attribute ``cleanup_errors``, and as notes where Python has those."""
+    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its attribute ``cleanup_errors``,
+    and as notes where Python has those."""
     if not failures:
         return
     error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]

@@ -134,8 +134,8 @@ class LocalStore(LogStore):
             raise _store_error("read", target, error) from error
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """As ``get`` of each. Each directory is opened once, and files are opened in it by their names: for small files
-        this takes a third of the time."""
+        """Like ``get``, for several paths. Each directory is opened once, and files are opened in it by their names:
+        for small files this takes a third of the time."""
         if len(paths) < _MANY:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))
@@ -207,7 +207,7 @@ class LocalStore(LogStore):
                 return None
 
     def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
-        """As ``head`` of each; faster, as ``get_many``."""
+        """Like ``head`` of each; faster, as ``get_many``."""
         if len(paths) < _MANY:
             return [self.head(path) for path in paths]
         found: list[FileMeta | None] = []

@@ -301,7 +301,7 @@ class FsspecStore(LogStore):
                 yield Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """As ``walk``. Cost: 1 HEAD each; 32 at a time if the backend is asynchronous."""
+        """Like ``walk``. Cost: 1 HEAD each; 32 at a time if the backend is asynchronous."""
         if self._may_have_links:
             return super().entries(paths)
         is_shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem)

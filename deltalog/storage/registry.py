@@ -46,8 +46,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
     Options can also be given together, as ``storage_options={…}``, and by location: ``by_location={"s3://lake/sales":
     {…}}`` has those of all locations that begin so, in place of the others. A LogStore is returned as it is, and a
     store of obstore is wrapped. ``memory://`` stores exist as long as the process. Raises CallError for an unknown
-    scheme or option, and when a package is not installed.
-    Cost: no store call.
+    scheme or option, and when a package is not installed. Cost: no store call.
     """
     options = spread(options)
     if BY_LOCATION in options:

@@ -62,7 +62,7 @@ class RequestLimit:
 
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
-        """As ``request``, for coroutines."""
+        """Like ``request``, for coroutines."""
         import asyncio  # here: it takes a tenth of a second, and most clients have no coroutines
 
         waiting = self._ask(size_bytes)

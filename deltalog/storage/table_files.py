@@ -49,7 +49,7 @@ class TableFiles:
         return self._checked(self._stores[number], path, named)
 
     def find_sidecar(self, named: str) -> tuple[LogStore, str]:
-        """As ``find``, for a sidecar, which only the table's own ``_sidecars`` may hold."""
+        """Like ``find``, for a sidecar, which only the table's own ``_sidecars`` may hold."""
         store = self.store
         return self._checked(store, sidecar_path(named, store.url), named)
 

@@ -106,6 +106,6 @@ class IdentityValues:
             self._columns[name] = column.advanced(value)
 
     def note_all(self, rows: Any) -> None:
-        """As ``note``, for an Arrow table with all identity columns."""
+        """Like ``note``, for an Arrow table with all identity columns."""
         for name in self._columns:
             self.note(name, rows.column(name))

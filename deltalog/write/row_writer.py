@@ -137,15 +137,15 @@ class RowWriter:
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """As ``write`` with ``filled``, for a commit with change files: every row has the change type insert, and each
-        file must also be staged as a change file (``change_file``)."""
+        """Like ``write`` with ``filled``, for a commit with change files: every row has the change type insert, and
+        each file must also be staged as a change file (``change_file``)."""
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
     def write_updates(
         self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
     ) -> list[AddFile]:
-        """As ``write_copies``, for rows some of which have new values. These satisfy ``rules``, the result of
+        """Like ``write_copies``, for rows some of which have new values. These satisfy ``rules``, the result of
         ``rules()``. ``num_rows``: None if unknown."""
         self._record_applied(rules)
         return self.write_copies(streams, num_rows)

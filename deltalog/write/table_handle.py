@@ -84,7 +84,7 @@ class TableHandle:
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
-        """As ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
+        """Like ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
         another table; the handle then has moved to the new table, which the next call changes."""
         before = self.latest
         latest, is_same = self._refreshed()
@@ -165,7 +165,7 @@ class TableHandle:
         return LogHistory(self.reader, self.refresh().log)
 
     def history_entries(self, limit: int | None) -> list[CommitEntry]:
-        """As ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
+        """Like ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
         commits are read concurrently with ``refresh``, and again if there is a later version."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):

@@ -121,7 +121,7 @@ class TableRules:
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """As ``check``, for several Arrow tables, without lengths. The error counts all rows that violate the first
+        """Like ``check``, for several Arrow tables, without lengths. The error counts all rows that violate the first
         violated condition."""
         broken_check, total, example = None, 0, ""
         for rows in tables:

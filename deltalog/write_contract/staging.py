@@ -272,7 +272,7 @@ def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
-    """As ``stage``, for records read one by one."""
+    """Like ``stage``, for records read one by one."""
     if records is None:
         raise MissingRecordsError("records is None. To write no rows, pass an empty list.")
     with target.begin(options) as transaction:

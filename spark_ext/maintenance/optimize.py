@@ -64,7 +64,7 @@ class DeltaOptimizeBuilder:
         return self.compacted(full=False)
 
     def compacted(self, full: bool) -> DataFrame:
-        """As ``executeCompaction``; ``full``: as ``TableOptimizer.compact``."""
+        """Like ``executeCompaction``; ``full``: as ``TableOptimizer.compact``."""
         orders = bool(self._table.snapshot().clustering_columns)
         return self._executed(orders, lambda **options: self._table.optimize.compact(self._where, full=full, **options))
 

@@ -33,7 +33,7 @@ def vacuumed(
     full: bool,
     on_executors: bool | None = None,
 ) -> deltalog.VacuumReport:
-    """As ``deltalog.DeltaTable.vacuum``. ``on_executors``: by default the session's setting ``EXECUTORS`` decides; if
+    """Like ``deltalog.DeltaTable.vacuum``. ``on_executors``: by default the session's setting ``EXECUTORS`` decides; if
     it is unset, tasks do the work for a table on S3 whose latest version has at least 500,000 files.
 
     Raises as that, StoreError and UnsupportedFeatureError if tasks cannot do it, and Spark's own errors for a job.

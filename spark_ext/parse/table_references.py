@@ -398,7 +398,7 @@ class Statement:
         return end
 
     def closing_or_end(self, at: int) -> int:
-        """As ``closing``, but beyond the last token if none does."""
+        """Like ``closing``, but beyond the last token if none does."""
         depth = 0
         for index in range(at, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)

@@ -188,7 +188,7 @@ class Reader:
         return read_changes(self._spark, path, **named_options, storage_options=self._storage)
 
     def table(self, name: str) -> DataFrame:
-        """As ``load``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``."""
+        """Like ``load``, by name in a session's catalog (``spark_ext.use_catalog``): ``[schema.]table``."""
         return self.load(names.address_of(self._spark, name))
 
     def count(self, path: Location) -> int:

@@ -58,7 +58,7 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
 
 
 def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None = None) -> Found:
-    """As ``positions``, by OUTCOME. ``faults``: an aggregate that counts the rows which cannot be changed."""
+    """Like ``positions``, by OUTCOME. ``faults``: an aggregate that counts the rows which cannot be changed."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")

@@ -52,7 +52,7 @@ class Fitting:
         return typed(self.text(value, want, where, old), value, want)
 
     def text(self, value: Value, want: Any, where: str, old: Value | None = None) -> str:
-        """As ``column``, but SQL text of a type that Spark casts to ``want`` by position."""
+        """Like ``column``, but SQL text of a type that Spark casts to ``want`` by position."""
         have = value.data_type
         if isinstance(have, spark_types.NullType):
             return "null"

@@ -46,7 +46,7 @@ class LocalJob:
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.engine.AddFile]:
-        """As ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
+        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
         Parquet writer.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each

@@ -52,7 +52,7 @@ class RowCount:
         return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """As ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. There the server counts
+        """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. There the server counts
         the rows in the files of ``directory``; without a directory the number is not known."""
         metrics = self._metrics()
         if not metrics:

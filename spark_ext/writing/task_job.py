@@ -56,7 +56,7 @@ class TaskJob:
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.engine.AddFile]:
-        """As ``Job.write``; ``frame`` has the table's columns and ``files.extra_columns``.
+        """Like ``Job.write``; ``frame`` has the table's columns and ``files.extra_columns``.
 
         Raises RowCountError, and Spark's own errors. Cost: the job; 1 PUT for each file up to 16 MiB.
         """

@@ -224,7 +224,7 @@ def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[de
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """As ``reads_of``. Constants that do not fit fail as early as planning."""
+    """Like ``reads_of``. Constants that do not fit fail as early as planning."""
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:

@@ -108,7 +108,7 @@ class Writer:
         return save(self._df, self._request, PathTarget(path))
 
     def saveAsTable(self, name: str) -> WriteResult:
-        """As ``save``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``. A
+        """Like ``save``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``. A
         missing table is created at ``option("path", …)``, by default below Spark's warehouse directory, and managed by
         the catalog. Raises as ``save``."""
         return save(self._df, self._request, named_target(self._df, name, self._path))

@@ -478,7 +478,7 @@ class Floor:
         return _rows(chunks) if chunks else self._commits(root, -1)
 
     def statistics(self, root: str) -> Answer:
-        """As ``files``, with pyarrow's JSON parser for text, or the columns of the struct if there is one."""
+        """Like ``files``, with pyarrow's JSON parser for text, or the columns of the struct if there is one."""
         chunks = self._adds(root, "stats_parsed")
         if chunks and any(field.name == "stats_parsed" for field in chunks[0].type):
             return _rows(chunks)

@@ -18,7 +18,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
-    """As ``store``, and also on an S3 server, to test what is specific to such stores."""
+    """Like ``store``, and also on an S3 server, to test what is specific to such stores."""
     if request.param == "s3":
         made: LogStore = request.getfixturevalue("ministack").store()
         return made

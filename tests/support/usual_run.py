@@ -1,9 +1,9 @@
-"""What a usual run has of the suites with a JVM: for each verb and feature the tests that have it.
+"""The tests of the suites with a JVM that a usual run contains, by verb and feature.
 
-The other suites run whole but for the cases that `long` and `sampled` leave out.
+The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
 
-An entry is a module, a test, or one case of a test. Of a module or a test the marks `long` and `sampled` leave out what
-they leave out elsewhere; a case that is named runs.
+An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply inside a module or a
+test; a case named here always runs.
 """
 
 from __future__ import annotations

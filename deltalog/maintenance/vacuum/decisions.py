@@ -89,7 +89,7 @@ class NeededFiles:
         return [(need.value, paths.of(directory)) for need, paths in self.reasons if directory in paths.names]
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """As ``NeededPaths.spellings``, for each reason."""
+        """Like ``NeededPaths.spellings``, for each reason."""
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:

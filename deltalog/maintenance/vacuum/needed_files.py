@@ -216,7 +216,7 @@ class _Names:
                 yield [path for row in rows for path in self.of_vector(DeletionVector(**row))]
 
     def of_all(self, files: pa.Table) -> Iterator[str]:
-        """As ``of_table``, one path at a time."""
+        """Like ``of_table``, one path at a time."""
         return itertools.chain.from_iterable(self.of_table(files))
 
     def of_commit(self, commit: CommitActions) -> Iterator[str]:

@@ -141,8 +141,8 @@ class DistributedVacuum:
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """As ``decide``, for everything below the root. Raises StoreError if tasks lose or repeat a file, and what the
-        runner raises."""
+        """Like ``decide``, for everything below the root. Raises StoreError if tasks lose or repeat a file, and what
+        the runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
         inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, self.runner.ranges)]

@@ -59,9 +59,9 @@ class Claims:
         return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """As ``LogStore.remove``, except for files that are needed by now. ``version``: the version of the plan. Raises
-        TableReplacedError or MissingVersionError if the latest version is no longer in the log: the table may have been
-        replaced by an older copy, in which these files are live. Cost: 1 more HEAD."""
+        """Like ``LogStore.remove``, except for files that are needed by now. ``version``: the version of the plan.
+        Raises TableReplacedError or MissingVersionError if the latest version is no longer in the log: the table may
+        have been replaced by an older copy, in which these files are live. Cost: 1 more HEAD."""
         latest, store = self._handle.latest, self._handle.reader.store
         if self._handle.reader.authority.catalog is None:
             latest.tip.check_is_there(self._handle.reader, "a vacuum")

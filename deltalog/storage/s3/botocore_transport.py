@@ -57,7 +57,7 @@ class BotocoreTransport(Transport):
         return self._connections.run(self._call, method, **arguments)
 
     def start(self, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """As ``call``, without waiting for it."""
+        """Like ``call``, without waiting for it."""
         return self._connections.start(self._call(method, **arguments))
 
     def read(
@@ -143,7 +143,7 @@ class BotocoreConnections:
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
     def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """As ``run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
+        """Like ``run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
         reading = self.start(function(*args))
         try:
             return cast(T, reading.result())

@@ -69,7 +69,7 @@ class S3Client:
         return self._sent(bucket, send, lambda direct: direct.takes(method, arguments))
 
     def start(self, bucket: str, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """As ``call``, without waiting for it."""
+        """Like ``call``, without waiting for it."""
         return self._through_botocore(bucket).start(method, **arguments)
 
     def read(

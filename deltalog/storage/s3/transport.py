@@ -66,8 +66,8 @@ class Transport(ABC):
 
     @abstractmethod
     def read_many(self, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed) -> list[bytes]:
-        """As ``read`` of several objects, 32 at a time. Where ``failed`` accepts an error, the object counts as empty.
-        If the caller is interrupted, or ``failed`` raises, those under way end, and no other begins."""
+        """Like ``read``, for several objects, 32 at a time. Where ``failed`` accepts an error, the object counts as
+        empty. If the caller is interrupted, or ``failed`` raises, those under way end, and no other begins."""
 
     def put_once(
         self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float

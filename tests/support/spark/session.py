@@ -35,10 +35,10 @@ appender.console.target = SYSTEM_ERR
 rootLogger.level = off
 rootLogger.appenderRef.console.ref = console
 """
-# JVMs that live for minutes: what the second compiler gains it does not earn back, and the little room that the first
-# one has for its code by default is full after some of these minutes, which then go by in looking for room.
+# For JVMs that live only minutes, the C2 compiler does not pay off, and C1's small default code cache fills up: the JVM
+# then spends its time looking for free space in it.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-# Some of them are set by PySpark, where the process that started this one has a session of Spark Connect.
+# PySpark sets some of these if the parent process has a Spark Connect session.
 _OF_OTHER_WORK = (
     *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"),
     *("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
@@ -99,7 +99,7 @@ def connect_session(**conf: str) -> Any:
 
 
 def s3a_connect_session(**conf: str) -> Any:
-    """As ``connect_session``, of a server that has the jars of ``s3a_session``. A task may fail once."""
+    """Like ``connect_session``, of a server that has the jars of ``s3a_session``. A task may fail once."""
     if "s3a over Connect" not in _sessions:
         jars = ",".join(map(str, s3a_jars()))
         _start_connect("s3a over Connect", {**conf, "spark.jars": jars}, "local[2,2]")
