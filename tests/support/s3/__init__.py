@@ -36,7 +36,7 @@ class Server:
     port: int
 
     def options(self, **more: Any) -> dict[str, Any]:
-        """Storage options that lead there."""
+        """Storage options for this server."""
         return {
             "key": "testing-key-id",
             "secret": "testing-secret-key",
