@@ -1,4 +1,4 @@
-"""Stores: the bytes of a table, with exclusive creation. ``LogStore`` is what every store guarantees."""
+"""Stores hold the bytes of a table and create objects exclusively. ``LogStore`` defines their contract."""
 
 import typing
 

@@ -5,12 +5,12 @@ Paths are relative to the table root, with ``/``, already decoded (``_delta_log/
 Guarantees of every store:
 
 - **Exclusive creation.** Of any number of ``put_if_absent`` calls for one path at most one takes effect.
-- **Atomic objects.** No reader ever reads a part of an object.
-- **Durable before visible.** When a call has returned success, the object survives a crash of this machine
-  (or is stored as the object store promises).
-- **Fresh reads.** ``get``, ``head`` and ``list_from`` return every object whose creation had returned before the call.
-- **Definite errors.** An exception from ``put_if_absent`` means that nothing was and nothing will be written. If the
-  store cannot rule a write out, the outcome is UNKNOWN.
+- **Atomic objects.** A reader never sees a partial object.
+- **Durable before visible.** After a call has returned success, the object survives a crash of this machine
+  (or has the durability that the object store promises).
+- **Fresh reads.** ``get``, ``head`` and ``list_from`` see every object whose creation returned before the call.
+- **Definite errors.** An exception from ``put_if_absent`` means that nothing was written and nothing will be. If the
+  store cannot rule out a write, the outcome is UNKNOWN.
 
 deltalog.testing.LogStoreTests tests these guarantees: subclass it for a new store.
 """
@@ -44,8 +44,8 @@ class PutOutcome(enum.Enum):
 
 
 class FileMeta(msgspec.Struct, frozen=True, gc=False):
-    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag``: a text that
-    differs between objects that were created under one name, as far as the store has one; on S3 the ETag."""
+    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag`` distinguishes
+    successive objects of the same name, if the store has such a value; on S3 it is the ETag."""
 
     name: str
     size_bytes: int | None
@@ -53,8 +53,8 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     etag: str | None = None
 
     def may_be(self, other: FileMeta) -> bool:
-        """Whether nothing that is known of two objects of one name tells them apart. Times are compared in seconds: a
-        listing may have them more exactly than a HEAD, or less."""
+        """Whether both may describe the same object: no known property differs. Times are compared in whole seconds,
+        because the precision of a listing may differ from that of a HEAD."""
         if self.size_bytes != other.size_bytes:
             return False
         if self.etag and other.etag:
@@ -64,7 +64,7 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryKind(enum.Enum):
-    """What an entry of ``LogStore.walk`` is."""
+    """The kind of an entry of ``LogStore.walk``."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -73,8 +73,8 @@ class EntryKind(enum.Enum):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """Anything below a table's root, with its path below that, as the store has it. Size and time are of files and
-    directories; None where a store has none."""
+    """An entry below a table's root. ``path`` is relative to the root and spelled as in the store. Size and time are
+    None if the store does not report them."""
 
     path: str
     kind: EntryKind
@@ -83,34 +83,34 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class WalkPart(msgspec.Struct, frozen=True):
-    """A part of what ``LogStore.walk`` returns. ``names``: of files in ``directory`` whose size and time were not read.
-    ``entries``: all else, in whatever directory."""
+    """A batch of ``LogStore.walk_parts``. ``names``: files in ``directory`` whose size and time were not read.
+    ``entries``: everything else, in any directory."""
 
     directory: str
     names: list[str]
     entries: list[Entry]
 
     def paths(self) -> list[str]:
-        """Of the files in ``names``."""
+        """The paths of the files in ``names``."""
         return [f"{self.directory}/{name}" for name in self.names] if self.directory else self.names
 
 
 class LogStore(ABC):
     """See the module for the guarantees. All methods raise StoreError when the store fails.
 
-    Members: one for each kind of request, and for each fact about a store that others decide by.
+    There is one method per kind of request, and one attribute per property that callers depend on.
     """
 
     url: str
     #: Whether each call is a request over a network, so that fewer calls save time.
     is_remote: bool = False
-    #: Whether a listing with ``start`` and ``limit`` costs only the names that it returns.
+    #: Whether the cost of a listing with ``start`` and ``limit`` is proportional to the names that it returns.
     lists_in_pages: bool = False
-    #: How another process opens the same store, with all options of the caller; None if it cannot.
+    #: Opens the same store in another process, with all options of the caller; None if that is impossible.
     reopen: Callable[[], LogStore] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The pickle has the arguments that opened the store, with any secrets in them; connections are reopened."""
+        """The pickle contains the arguments that opened the store, including secrets; connections are reopened."""
         if self.reopen is None:
             raise CallError(
                 f"{self.url}: this store cannot be pickled, since it was not opened by a URL or a path. Open it where "
@@ -123,22 +123,22 @@ class LogStore(ABC):
         """Create ``path``. Cost: 1 PUT."""
 
     def prepare_commit(self, version: int) -> None:  # noqa: B027 - most stores check nothing
-        """Begin what the first commit through this store checks, without waiting for it; the commit of ``version``, or
-        of a later one, waits, and raises what it finds. Raises nothing. Cost: none that a commit would not have."""
+        """Start the checks of the first commit through this store in the background. The commit of ``version``, or of
+        a later one, waits for them and raises their errors. Raises nothing. Cost: none beyond that of the commit."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
         """Like ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.
 
-        ``write`` may be called again from the start. A store that can write to a hidden file overrides this method:
-        here the object is held in memory. Cost: 1 PUT.
+        ``write`` may be called more than once. This default buffers the object in memory; a store that can write to a
+        hidden file overrides it. Cost: 1 PUT.
         """
         buffer = io.BytesIO()
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
 
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Give objects second names, (old, new), durably and in order, up to the first object that does not exist or
-        whose new name exists. Returns how many got one. Stores without hard links return 0. Cost: none."""
+        """Hard-link objects, as pairs (old name, new name), durably and in order. Stops at the first missing object or
+        existing new name. Returns how many were linked; 0 for stores without hard links. Cost: none."""
         return 0
 
     @abstractmethod
@@ -150,13 +150,12 @@ class LogStore(ABC):
         """The object, or its first ``length`` bytes. Raises ObjectNotFoundError. Cost: 1 GET."""
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """Like ``get``, for several objects, in the order of ``paths``; stores with latency override it with concurrent
-        requests."""
+        """``get`` of several objects, in the order of ``paths``. Remote stores override it with concurrent requests."""
         return [self.get(path, length) for path in paths]
 
     def get_many_with_meta(self, paths: Sequence[str], length: int | None = None) -> list[tuple[bytes, FileMeta]]:
-        """Like ``get_many``, each with what ``head`` returns. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each;
-        a store that opens files has both from one."""
+        """Like ``get_many``, with the ``head`` of each object. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each;
+        a store that opens files gets both from one open file."""
         objects = self.get_many(paths, length)
         found = []
         for path, data in zip(paths, objects, strict=True):
@@ -167,7 +166,7 @@ class LogStore(ABC):
         return found
 
     def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
-        """Like ``head``, for several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
+        """``head`` of several objects, in the order of ``paths``. Cost: 1 HEAD each, one by one."""
         return [self.head(path) for path in paths]
 
     @abstractmethod
@@ -176,14 +175,14 @@ class LogStore(ABC):
     ) -> list[FileMeta]:
         """Objects directly in ``directory`` whose names are >= ``start``, sorted by name in code point order.
 
-        With ``stat=False`` a store may leave out size and time where they cost extra. With ``limit``, only the first
-        that many names. An absent directory is empty. Cost: 1 LIST for each 1,000 names.
+        With ``stat=False`` a store may leave out size and time if they cost extra. With ``limit``, at most that many
+        objects are returned. A missing directory is empty. Cost: 1 LIST for each 1,000 names.
         """
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
-        """The names that ``list_from`` returns; in any order, unless there is a ``limit``.
+        """The names that ``list_from`` returns. They are unordered unless there is a ``limit``.
 
-        A store for which a name is cheaper than a FileMeta overrides it: a log of 100,000 commits has 200,000
+        A store for which a name is cheaper than a FileMeta overrides this: a log of 100,000 commits has 200,000
         names. Cost: as ``list_from``.
         """
         return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
@@ -193,10 +192,9 @@ class LogStore(ABC):
         """Size and modification time, or None when absent. Cost: 1 HEAD."""
 
     def etag(self, path: str) -> str | None:
-        """The content fingerprint (ETag) of ``path``, in quotes, as S3 computes it for an object of one part; None when
-        absent.
+        """The ETag of ``path``, in quotes, as S3 computes it for an object of one part; None if it is absent.
 
-        Cost: as ``get``; 1 HEAD where the store has it.
+        Cost: as ``get``; 1 HEAD if the store keeps ETags.
         """
         try:
             return etag_of(self.get(path))
@@ -208,49 +206,50 @@ class LogStore(ABC):
         """Remove ``path``; succeeds if it is absent. Cost: 1 DELETE."""
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """Remove temporary files in ``directory`` that killed writers of this store left before a time; no reader reads
-        them. Returns their names. Use a time at least a day ago: a slow writer may still use its file.
+        """Remove temporary files of killed writers in ``directory`` that were last modified before ``before_ms``.
+        Readers ignore these files. Returns their names. Use a time at least a day ago: a slow writer may still use its
+        file.
 
-        Cost: none if killed writers leave no files; else as ``list_from``, and 1 DELETE each.
+        Cost: none if killed writers leave no files; otherwise as ``list_from``, and 1 DELETE each.
         """
         return []
 
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
-        """Paths at any depth that begin with ``start`` and contain a text, among the first ``most`` objects that begin
-        so: for a clean-up, best effort. Stores that cannot list all depths together return none. Cost: 1 LIST for each
-        1,000 objects."""
+        """Paths at any depth that begin with ``start`` and contain ``containing``, among the first ``most`` objects
+        with that prefix. Best effort, for clean-up. Stores that cannot list recursively return none. Cost: 1 LIST for
+        each 1,000 objects."""
         return []
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        """Everything at any depth, except what is in a directory ``_delta_log``. What other programs put there is
-        included, whatever its name. Symbolic links are not followed, and other file systems not entered.
+        """All entries at any depth, including files of other programs, except the contents of ``_delta_log``
+        directories. Symbolic links are not followed, and other file systems are not entered.
 
-        ``enters``: whether the entries of a directory, given by its path, are wanted; object stores return them anyway.
-        Raises CallError if the store cannot list all depths. Cost: 1 LIST for each 1,000 objects; on local disk 1 for
-        each directory, and 1 HEAD for each entry.
+        ``enters``: whether to descend into the directory of this path; object stores ignore it. Raises CallError if the
+        store cannot list recursively. Cost: 1 LIST for each 1,000 objects; on local disk 1 for each directory, and
+        1 HEAD for each entry.
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
     def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
-        """Like ``walk``, without size and time of files where a listing lacks them; only of paths from ``start`` on and
-        before ``end``, in code point order. Cost: as ``walk``, without these HEADs. Of a range: on S3 only that of its
-        objects, on a local disk that of the directories with paths in it; elsewhere that of all."""
+        """Like ``walk``, in batches, for the paths ``start`` <= path < ``end`` in code point order. Sizes and times
+        that the listing does not contain are not read. Cost: as ``walk``, without the HEADs. With a range, S3 lists
+        only the objects in it and a local disk only the directories that overlap it; other stores list everything."""
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """What ``walk`` would return for these paths, in their order, without a listing. A path is left out where
-        nothing is, and where a symbolic link or another file system is on the way.
+        """The entries that ``walk`` would return for these paths, in their order, without a listing. Missing paths, and
+        paths that lead through a symbolic link or another file system, are left out.
 
         Raises CallError as ``walk``. Cost: 1 HEAD each; on a remote store several at a time.
         """
         raise CallError(f"{self.url}: this store cannot tell files from links, so its tables cannot be vacuumed.")
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Remove files of ``walk``, and then directories, those that are empty, in the order given. Returns what was
-        there and is gone now.
+        """Remove files that ``walk`` returned, then empty directories, in the order of ``entries``. Returns the entries
+        that were removed.
 
-        A local disk keeps a file whose size or time has changed since, or that is now reached through a symbolic link.
-        Cost: 1 DELETE for each file; none for directories of object stores, which do not exist.
+        A local disk keeps a file whose size or time has changed since, or whose path now contains a symbolic link.
+        Cost: 1 DELETE for each file; none for directories on object stores, which have none.
         """
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         for entry in files:
@@ -271,7 +270,7 @@ class LogStore(ABC):
 
     @abstractmethod
     def sync(self, paths: list[str]) -> None:
-        """Make data files that other programs wrote below the root durable. Cost: none on object stores."""
+        """Fsync data files that other programs wrote below the root. Cost: none on object stores."""
 
     def location(self, path: str) -> str:
         """The path or URL of ``path`` for other tools."""
@@ -280,7 +279,7 @@ class LogStore(ABC):
     def sibling(self, url: str) -> LogStore:
         """The store of another root on the same disk or service, with the same options.
 
-        Raises CallError when ``url``, an argument of the caller, is of another kind. Cost: none.
+        Raises CallError if ``url`` is on another kind of store. Cost: none.
         """
         raise CallError(f"{url} cannot be reached from the store of {self.url}.")
 
@@ -290,13 +289,13 @@ class LogStore(ABC):
 
 
 def in_parts(entries: Iterator[Entry]) -> Iterator[WalkPart]:
-    """The entries of a listing that reads sizes and times anyway."""
+    """The entries of a listing that includes sizes and times, in batches."""
     while some := [*itertools.islice(entries, _PART_ENTRIES)]:
         yield WalkPart("", [], some)
 
 
 def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list[Entry]:
-    """``LogStore.entries`` of a store without directories and links. Cost: 1 HEAD each, ``threads`` at a time."""
+    """``LogStore.entries`` for a store without directories and links. Cost: 1 HEAD each, ``threads`` at a time."""
     metas = mapped(paths, store.head, threads, 0)
     return [
         Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
@@ -306,12 +305,12 @@ def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list
 
 
 def etag_of(data: bytes) -> str:
-    """The ETag that S3 gives to an object of one part, in quotes; with some kinds of encryption it gives another."""
+    """The ETag of S3 for an object of one part, in quotes. Some kinds of encryption have other ETags."""
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
 
 def get_or_none(store: LogStore, path: str, length: int | None = None) -> bytes | None:
-    """Like ``LogStore.get``; None where ``path`` is absent."""
+    """Like ``LogStore.get``; None if ``path`` is absent."""
     try:
         return store.get(path, length)
     except ObjectNotFoundError:
@@ -324,8 +323,8 @@ def real_url(store: LogStore) -> str:
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its attribute ``cleanup_errors``,
-    and as notes where Python has those."""
+    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its attribute
+    ``cleanup_errors``, and as notes (Python 3.11)."""
     if not failures:
         return
     error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]

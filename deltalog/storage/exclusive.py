@@ -1,10 +1,10 @@
 """Verifies that a store creates objects exclusively, by tests on scratch objects below ``_delta_log``.
 
-Two creations in turn show that the second is refused and has no effect. They cannot show a race: a store that checks
-first and then writes refuses the second one too. So if nothing else is known about a store, several threads create one
-object concurrently, in several rounds. Two winners prove it unsafe; no second winner is evidence, but no proof.
+Two consecutive creations show that the second is refused and has no effect, but a store that checks first and then
+writes passes that too. For a store about which nothing else is known, several threads therefore race to create one
+object, in several rounds. Two winners prove the store unsafe; a single winner is evidence of safety, not proof.
 
-A passed test is remembered as long as the process lives, a failed one is not.
+A passed test is remembered for the life of the process; a failed one is repeated.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _locks: dict[str, threading.Lock] = {}
 
 
 def place_of(*names: str, options: Mapping[str, Any]) -> str:
-    """What a passed test is remembered by: ``names``, such as endpoint and bucket, and a hash of all options, so that
-    other credentials are another place."""
+    """The key under which a passed test is remembered: a hash of ``names``, such as endpoint and bucket, and of all
+    options, so that other credentials are tested separately."""
     text = repr([names, sorted(options.items(), key=lambda item: item[0])])
     return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
 
 
 def check_answer(exclusive_create: object) -> bool:
-    """The storage option ``exclusive_create``. Raises CallError."""
+    """The storage option ``exclusive_create``. Raises CallError if it is not a bool."""
     if not isinstance(exclusive_create, bool):
         raise CallError("exclusive_create must be True or False: the safety of commits depends on it.")
     return exclusive_create
 
 
 def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
-    """Make the test unless it has passed in this process; while another thread makes it, wait for that. Raises what
-    ``test`` raises. What it returns is called when others need not wait any more."""
+    """Run ``test`` unless it has passed in this process. If another thread is running it, wait for that. Raises what
+    ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
     if place in _passed:
         return
     with _guard:
@@ -65,13 +65,14 @@ def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
 
 
 def is_verified(place: str) -> bool:
-    """Whether the test has passed. Cost: none."""
+    """Whether the test has passed in this process. Cost: none."""
     return place in _passed
 
 
 def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> Callable[[], None]:
-    """Raises UnsafeStoreError when two creations of one object can both succeed or the second one's bytes stay, and
-    StoreError when that could not be determined. Returns what deletes the scratch objects; an error has deleted them.
+    """Raises UnsafeStoreError if two creations of one object both succeed or the refused one replaces its bytes, and
+    StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; on an error they are
+    already deleted.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """
@@ -84,7 +85,7 @@ def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, rac
             path = f"{stem}-{number}"
             paths.append(path)
             bodies = [b"racer %d" % who for who in range(RACERS)]
-            outcomes = _together(create, path, bodies)
+            outcomes = _create_concurrently(create, path, bodies)
             winners = [body for body, outcome in zip(bodies, outcomes, strict=True) if outcome is PutOutcome.COMMITTED]
             _judge(url, path, outcomes, winners, read)
     return partial(remove, paths, delete)
@@ -112,7 +113,7 @@ def _judge(url: str, path: str, outcomes: list[PutOutcome], winners: list[bytes]
         )
 
 
-def _together(create: Create, path: str, bodies: list[bytes]) -> list[PutOutcome]:
+def _create_concurrently(create: Create, path: str, bodies: list[bytes]) -> list[PutOutcome]:
     start = threading.Barrier(len(bodies))
 
     def run(body: bytes) -> PutOutcome:
@@ -125,7 +126,7 @@ def _together(create: Create, path: str, bodies: list[bytes]) -> list[PutOutcome
 
 @contextlib.contextmanager
 def scratch(delete: Delete) -> Iterator[list[str]]:
-    """The paths of scratch objects that the block creates, to be added to. They are deleted if the block raises."""
+    """A list to which the block adds the paths of its scratch objects. They are deleted if the block raises."""
     paths: list[str] = []
     try:
         yield paths
@@ -142,4 +143,4 @@ def remove(paths: Iterable[str], delete: Delete) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_locks.clear)  # the threads that held them are not in the child
+    os.register_at_fork(after_in_child=_locks.clear)  # the threads that hold them do not exist in the child

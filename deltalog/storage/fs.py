@@ -1,14 +1,14 @@
-"""Local disk (and disks mounted like one).
+"""The local disk, and file systems mounted like one.
 
-Exclusive creation is ``link``: the bytes go to an unnamed temporary file (``O_TMPFILE``; where the file system
-has none, to a hidden name), are fsynced, and are then linked to the final name, which fails when the name
-exists. Readers therefore read a whole file or none, and a process killed at any moment leaves a whole file or none.
-``O_CREAT|O_EXCL`` on the final name would leave half a file after a kill, and "check, then rename" lets two
-writers both win; neither is used.
+Exclusive creation uses ``link``: the bytes are written to an unnamed temporary file (``O_TMPFILE``; a hidden name if
+the file system does not support it), fsynced, and linked to the final name, which fails if that name exists. Readers
+therefore see a complete file or none, and so it stays if the process is killed at any moment. ``O_CREAT|O_EXCL`` on
+the final name could leave a partial file after a kill, and "check, then rename" lets two writers both win; neither is
+used.
 
-NFS: ``link`` is atomic there, but its reply can be lost, or the repetition be answered with EEXIST; the link
-count of the temporary file then shows whether it took effect. Attribute caches can hide new commits for some
-seconds: mount with ``actimeo=0`` or ``lookupcache=none`` when several machines write.
+NFS: ``link`` is atomic, but its reply can be lost, or a retransmission can fail with EEXIST. The link count of the
+temporary file then shows whether it took effect. Attribute caches can hide new commits for some seconds: mount with
+``actimeo=0`` or ``lookupcache=none`` if several machines write.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 T = TypeVar("T")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-# Opening a pipe does not wait for its writer.
+# O_NONBLOCK: opening a pipe must not wait for a writer.
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _LISTED_AT_ONCE = 4_096
-_MANY = 4
-# What a name that no longer is what was listed answers: the way to it is a link or a file now, or it is not empty.
-_STAYS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
-# What a path answers where nothing is, or the way leads through a link or a file.
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
-_NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
+_LEAST_FOR_BATCH = 4
+# Errors of removing an entry that changed after the listing: a parent is now a link or a file, or it is not empty.
+_CHANGED_ERRNOS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
+# Errors of a path that does not exist or leads through a link or a file.
+_ABSENT_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+_NO_TMPFILE_ERRNOS = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
 
 class LocalStore(LogStore):
@@ -81,7 +81,7 @@ class LocalStore(LogStore):
                     if not temporary.was_linked():
                         return PutOutcome.EXISTS
                 except OSError as error:
-                    if temporary.is_unnamed and error.errno in _NO_TMPFILE:
+                    if temporary.is_unnamed and error.errno in _NO_TMPFILE_ERRNOS:
                         self._tmpfile_works = False
                         return self._create(path, fill)
                     if not temporary.was_linked():
@@ -98,7 +98,7 @@ class LocalStore(LogStore):
             target = self._absolute(new)
             try:
                 os.link(self._absolute(old), target)
-            except OSError:  # also if a file system has no links: the caller then copies
+            except OSError:  # including file systems without hard links: the caller then copies
                 break
             done += 1
             directories.add(os.path.dirname(target))
@@ -114,7 +114,7 @@ class LocalStore(LogStore):
             temporary = _TemporaryFile(directory, unnamed=False)
             with contextlib.closing(temporary):
                 temporary.write(data, durable=durable)
-                # Hadoop keeps a checksum beside each local file, and refuses the new content by the old one's.
+                # Hadoop keeps a .crc file beside each local file, and would reject the new content with the old one.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, f".{os.path.basename(target)}.crc"))
                 temporary.rename_to(target)
@@ -123,7 +123,7 @@ class LocalStore(LogStore):
 
     def get(self, path: str, length: int | None = None) -> bytes:
         target = self._absolute(path)
-        # Not open(): a history of 10,000 commits is 10,000 small reads, and file objects cost twice the system calls.
+        # Not open(): reading 10,000 commits is 10,000 small reads, and file objects double the system calls.
         try:
             descriptor = os.open(target, _READ)
             try:
@@ -134,9 +134,9 @@ class LocalStore(LogStore):
             raise _store_error("read", target, error) from error
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """Like ``get``, for several paths. Each directory is opened once, and files are opened in it by their names:
-        for small files this takes a third of the time."""
-        if len(paths) < _MANY:
+        """See LogStore. Each directory is opened once and its files relative to it, which takes a third of the time
+        for small files."""
+        if len(paths) < _LEAST_FOR_BATCH:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))
 
@@ -207,8 +207,8 @@ class LocalStore(LogStore):
                 return None
 
     def head_many(self, paths: Sequence[str]) -> list[FileMeta | None]:
-        """Like ``head`` of each; faster, as ``get_many``."""
-        if len(paths) < _MANY:
+        """See LogStore. Each directory is opened once, as in ``get_many``."""
+        if len(paths) < _LEAST_FOR_BATCH:
             return [self.head(path) for path in paths]
         found: list[FileMeta | None] = []
         path = paths[0]
@@ -241,7 +241,7 @@ class LocalStore(LogStore):
             parent = os.path.dirname(parent)
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """See LogStore. Killed writers leave hidden files if there is no O_TMPFILE, or while they replace an object."""
+        """See LogStore. Writers leave hidden files if killed during ``put``, or anywhere without O_TMPFILE."""
         target = self._absolute(directory)
         removed = []
         with _store_errors("clean", target), _scanned(target) as entries:
@@ -297,7 +297,7 @@ class LocalStore(LogStore):
             return real, os.stat(real).st_dev, mount_points_below(real)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """See LogStore. Each directory is opened from the one above, without following symbolic links."""
+        """See LogStore. Each directory is opened relative to its parent, without following symbolic links."""
         real, device, mounts = self._mounts()
         mounted = {os.path.relpath(mount, real) for mount in mounts}
         below = tuple(f"{mount}/" for mount in mounted)
@@ -310,13 +310,13 @@ class LocalStore(LogStore):
                         status = os.stat(name, dir_fd=opened[directory], follow_symlinks=False)
                         found.append(_entry(path, status, device, path in mounted))
                 except OSError as error:
-                    if error.errno not in _ABSENT:
+                    if error.errno not in _ABSENT_ERRNOS:
                         raise _store_error("stat", self._absolute(path), error) from error
         return found
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """See LogStore. Each directory is opened from the one above, so that no symbolic link is followed, even one
-        that was made after the listing."""
+        """See LogStore. Each directory is opened relative to its parent, so that no symbolic link is followed, not even
+        one created after the listing."""
         removed = []
         with contextlib.closing(OwnDirectories(os.path.realpath(self.root))) as opened:
             for entry in entries:
@@ -334,7 +334,7 @@ class LocalStore(LogStore):
                     else:
                         continue
                 except OSError as error:
-                    if error.errno in _STAYS or isinstance(error, FileNotFoundError):
+                    if error.errno in _CHANGED_ERRNOS or isinstance(error, FileNotFoundError):
                         continue
                     raise _store_error("delete", self._absolute(entry.path), error) from error
                 removed.append(entry)
@@ -345,8 +345,8 @@ class LocalStore(LogStore):
 
         target = self._absolute(path)
         with _store_errors("read", target):
-            if not _is_usual(os.stat(target).st_mode):  # opening a pipe would wait for its writer
-                raise _unusual()
+            if not _is_file_or_directory(os.stat(target).st_mode):  # opening a pipe would wait for its writer
+                raise _special_file_error()
             return pa.OSFile(target)
 
     @contextlib.contextmanager
@@ -356,7 +356,7 @@ class LocalStore(LogStore):
         with _store_errors("write", target):
             try:
                 descriptor = os.open(target, _NEW_FILE, 0o666)
-            except FileNotFoundError:  # another writer removed this directory with its last file just now
+            except FileNotFoundError:  # another writer just removed the directory with its last file
                 self._make_directory(directory)
                 descriptor = os.open(target, _NEW_FILE, 0o666)
         file = os.fdopen(descriptor, "wb")
@@ -402,7 +402,7 @@ class LocalStore(LogStore):
         return LocalStore(root)
 
     def link_target(self, path: str) -> str | None:
-        """Links in the root itself are resolved for the path ``""`` only: the caller chose the root."""
+        """See LogStore. Links in the root are resolved for the path ``""`` only, because the caller chose the root."""
         if not path:
             return os.path.realpath(self.root)
         target = self.root
@@ -416,7 +416,7 @@ class LocalStore(LogStore):
         return os.path.join(self.root, path) if path else self.root
 
     def _make_directory(self, directory: str) -> str:
-        """Create the directory and those above it, each made durable in its parent."""
+        """Create the directory and its parents, and fsync the parent of each."""
         if directory in self._known_directories and os.path.isdir(directory):
             return directory
         with _store_errors("create", directory):
@@ -444,7 +444,7 @@ class _TemporaryFile:
                 self.is_unnamed = True
                 return
             except OSError as error:
-                if error.errno not in _NO_TMPFILE:
+                if error.errno not in _NO_TMPFILE_ERRNOS:
                     raise
         self.is_unnamed = False
         self._path = os.path.join(directory, f".{uuid.uuid4()}.tmp")  # see _TEMPORARY_NAME
@@ -471,8 +471,8 @@ class _TemporaryFile:
             os.link(self._path, target)
 
     def was_linked(self) -> bool:
-        """Whether ``link_to`` took effect although it raised: a network file system lost the reply, and may have
-        answered the repetition with EEXIST."""
+        """Whether ``link_to`` took effect although it raised, because a network file system lost the reply and the
+        retransmission may have failed with EEXIST."""
         return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
 
     def rename_to(self, target: str) -> None:
@@ -514,13 +514,13 @@ def _is_same(entry: Entry, status: os.stat_result) -> bool:
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:
-    # An inode is used again, and tools set the time of the content. The time of the last change no tool can set.
+    # Inodes are reused and mtime can be set by tools, but ctime cannot.
     fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000, fingerprint)
 
 
 def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """The entries of a directory, without all of a large one in memory; none where there is no directory."""
+    """The entries of a directory as an iterator; none if it does not exist."""
     try:
         return os.scandir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -562,12 +562,12 @@ def _store_error(verb: str, path: str, error: OSError) -> StoreError:
     )
 
 
-def _is_usual(mode: int) -> bool:
-    """Whether it is a file, or a directory, which the system itself refuses to read."""
+def _is_file_or_directory(mode: int) -> bool:
+    """Whether it is a regular file, or a directory, which the kernel itself refuses to read."""
     return S_ISREG(mode) or S_ISDIR(mode)
 
 
-def _unusual() -> OSError:
+def _special_file_error() -> OSError:
     return OSError(errno.EINVAL, "it is a pipe, a socket or a device, and no file")
 
 
@@ -576,10 +576,11 @@ def _read(descriptor: int, length: int | None) -> bytes:
 
 
 def _read_all(descriptor: int) -> bytes:
-    # Most are small: two reads, of which the second finds the end. Only larger ones are measured.
+    # Most files are small and take two reads, the second of which returns nothing. Only larger ones need fstat.
     piece = os.read(descriptor, _SMALL_BYTES)
-    if len(piece) in (0, _SMALL_BYTES) and not _is_usual(os.fstat(descriptor).st_mode):  # a device may have no end
-        raise _unusual()
+    # A device may have no end.
+    if len(piece) in (0, _SMALL_BYTES) and not _is_file_or_directory(os.fstat(descriptor).st_mode):
+        raise _special_file_error()
     pieces = [piece]
     size = _SMALL_BYTES
     while piece and (piece := os.read(descriptor, size)):

@@ -1,12 +1,12 @@
-"""Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and whatever else has a backend.
+"""Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and every other backend.
 
 A commit is one ``pipe_file(mode="create")``. Its implementation differs by backend: some send a condition to the
-service, some check first and then write, some ignore the mode. ``_CONDITIONAL`` names the backends that are known to
-send it. The first write through another one inspects its code, then tests it with scratch objects, and refuses if
-exclusive creation cannot be verified; see ``_exclusive``. Reading needs no such check.
+service, some check first and then write, some ignore the mode. ``_CONDITIONAL`` lists the backends that are known to
+send a condition. The first write through another backend inspects its code, tests it with scratch objects, and fails
+if exclusive creation cannot be verified; see ``_exclusive``. Reading needs no such check.
 
-Backends repeat requests automatically, so *exists* may mean our own object; the commit loop reads it back.
-Nothing is listed or looked up through a backend's listing cache.
+Backends retry requests, so EXISTS may mean our own object; the commit loop reads it back. The listing caches of
+backends are never used.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") is one conditional request, and since which version it is. A new one belongs
-# here once a test against its service shows that (tests/unit/storage/test_cloud.py).
+# Packages whose pipe_file(mode="create") is one conditional request, and the first version with it. To add one, test
+# it against its service (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
-# Object stores have no directories; "making" one can make a bucket.
+# Object stores have no directories; makedirs can create a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
 _NO_EFFECT = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError, NotImplementedError)
 _MODIFIED = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
@@ -72,9 +72,9 @@ _warned: set[str] = set()
 class FsspecStore(LogStore):
     """The objects below ``path`` of an fsspec file system.
 
-    ``exclusive_create``: the caller knows that the service creates exclusively, so no test is made.
-    ``unsafe_single_writer``: write also if exclusive creation is not verified, by a check before the write; the caller
-    asserts that, at any time, one process writes. Modification times are the backend's. Cost: no request.
+    ``exclusive_create``: the caller asserts that the service creates exclusively, and the test is skipped.
+    ``unsafe_single_writer``: if exclusive creation cannot be verified, check for the object and then write; the caller
+    asserts that only one process writes at any time. Modification times are the backend's. Cost: no request.
     """
 
     is_remote = True
@@ -106,8 +106,8 @@ class FsspecStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one through this file system 2 PUTs, 1 GET and 1 DELETE, and for an unknown
-        backend 80 requests more. Raises UnsafeStoreError if creation is not exclusive."""
+        """Cost: 1 PUT. The first call through this file system takes 2 PUTs, 1 GET and 1 DELETE more, and with an
+        unknown backend another 80 requests. Raises UnsafeStoreError if creation is not exclusive."""
         full = self._full(path)
         with self._guard():
             if self._exclusive():
@@ -117,21 +117,21 @@ class FsspecStore(LogStore):
             return self._create(full, data, mode=None)
 
     def prepare_commit(self, version: int) -> None:
-        # Other backends cannot be shared by threads, and a warning belongs to the caller's thread.
+        # Synchronous backends are not thread-safe, and the warning must be issued in the caller's thread.
         shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem) and not self._unsafe_single_writer
         if shared and not self._is_prepared and self._filesystem not in _proven:
             self._is_prepared = True
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats it
+        with contextlib.suppress(Exception):  # the commit repeats the check and raises
             self._exclusive()
 
     def _exclusive(self) -> bool:
-        """Whether creation is exclusive here; False when it is not, and the caller is the only writer.
+        """Whether creation is exclusive; False if it is not but the caller asserted a single writer.
 
-        A test with scratch objects has to pass. Of a backend that is not known, the code must not rule it out either,
-        and several threads race to create the scratch objects.
+        A test with scratch objects must pass. For an unknown backend, the test includes races between threads, and is
+        preceded by an inspection of the code.
         """
         filesystem = self._filesystem
         if filesystem in _proven:
@@ -173,7 +173,7 @@ class FsspecStore(LogStore):
             )
 
     def _guard(self) -> contextlib.AbstractContextManager[Any]:
-        """fsspec's memory checks first and then writes; in one process a lock makes that atomic."""
+        """A lock for backends that check first and then write, as fsspec's memory does: atomic within this process."""
         alone = _is_memory(self._filesystem) or self._unsafe_single_writer
         return _one_at_a_time if alone else contextlib.nullcontext()
 
@@ -189,7 +189,7 @@ class FsspecStore(LogStore):
                 log.warning("%s: it is unknown whether %s was created: %s", self.url, full, self._secrets.reason(error))
             if outcome is not None:
                 return outcome
-            # The backend may have repeated the request, and this may be the response to the last attempt only.
+            # The backend may have retried, and an earlier attempt may have created the object.
             if not isinstance(error, FileNotFoundError) and self._is_there(full):
                 return PutOutcome.EXISTS
             raise self._failure("create", full, error, absent_is_error=True) from self._secrets.cause(error)
@@ -222,8 +222,8 @@ class FsspecStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        """Cost: 1 PUT up to 16 MiB, else the cost of the backend's ``put_file``. The bytes are buffered on this
-        machine's disk until the block ends; nothing is sent if it raises."""
+        """Cost: 1 PUT up to 16 MiB, otherwise the cost of the backend's ``put_file``. The bytes are buffered on local
+        disk until the block ends; nothing is sent if it raises."""
         full = self._full(path)
 
         def send(file: str) -> None:
@@ -238,7 +238,7 @@ class FsspecStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects of a service are durable when it answers."""
+        """Does nothing: objects are durable once the service has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -261,7 +261,7 @@ class FsspecStore(LogStore):
                 raise
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """Cost: 1 GET each; 32 at a time if the backend is asynchronous, and so can be shared by threads."""
+        """Cost: 1 GET each; 32 at a time if the backend is asynchronous, and therefore thread-safe."""
         if isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem):
             return get_together(self.get, paths, length)
         return super().get_many(paths, length)
@@ -273,7 +273,7 @@ class FsspecStore(LogStore):
     def list_from(
         self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
     ) -> list[FileMeta]:
-        """Cost: the backend's listing of the whole directory, which cannot begin at a name."""
+        """Cost: the backend's listing of the whole directory, because fsspec cannot start a listing at a name."""
         full = self._full(directory) if directory else self._root
         with self._errors("list", full):
             self._filesystem.invalidate_cache()
@@ -286,8 +286,8 @@ class FsspecStore(LogStore):
             return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        """For object stores and fsspec's memory; others may have links, which fsspec follows. Cost: the backend's
-        listing of everything below the root."""
+        """Supports object stores and fsspec's memory only; other backends may have links, which fsspec follows. Cost:
+        the backend's listing of everything below the root."""
         if self._may_have_links:
             yield from super().walk(enters)
         with self._errors("list", self._root):
@@ -301,7 +301,7 @@ class FsspecStore(LogStore):
                 yield Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """Like ``walk``. Cost: 1 HEAD each; 32 at a time if the backend is asynchronous."""
+        """Supports the same backends as ``walk``. Cost: 1 HEAD each; 32 at a time if the backend is asynchronous."""
         if self._may_have_links:
             return super().entries(paths)
         is_shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem)
@@ -312,8 +312,8 @@ class FsspecStore(LogStore):
         return not (_is_memory(self._filesystem) or _package(self._filesystem) in _WITHOUT_DIRECTORIES)
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 HEAD and 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for
-        each read outside the bytes read before."""
+        """Cost: 1 HEAD and 1 GET of the last 64 KiB, which contain most footers and all of a small file; then 1 GET for
+        each read outside the cached bytes."""
         full = self._full(path)
         info = self._info(full)
         if info is None:
@@ -378,7 +378,7 @@ class FsspecStore(LogStore):
 
 
 def _lock_of(filesystem: Any) -> threading.Lock:
-    """Held while its exclusive creation is tested."""
+    """The lock that is held while the exclusive creation of a file system is tested."""
     with _one_at_a_time:
         return _locks.setdefault(filesystem, threading.Lock())
 
@@ -387,8 +387,8 @@ def _lock_of(filesystem: Any) -> threading.Lock:
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """The file system and the path of a URL. Raises CallError for a scheme that fsspec does not know, and for a backend
-    that is not installed or does not accept the options."""
+    """The file system and the path of a URL. Raises CallError if fsspec does not know the scheme, or if the backend is
+    not installed or rejects the options."""
     protocol, rest = url.split("://", 1)
     if "::" in url:
         raise CallError(f"{url} chains file systems, whose cached copies may be stale. Give the innermost location.")
@@ -397,7 +397,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
-        if protocol in EXTRAS:  # some schemes are made known by their package only
+        if protocol in EXTRAS:  # fsspec knows some schemes only once their package is installed
             extra = EXTRAS[protocol]
             raise CallError(f"{url} needs the extra {extra!r} ({error}): pip install 'deltalog[{extra}]'.") from error
         raise CallError(
@@ -420,7 +420,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
-    """The file system below wrappers that only change paths, and the path in it. Raises CallError for a cache."""
+    """Remove wrappers that only change paths: the file system and the path in it. Raises CallError for a cache."""
     while True:
         if isinstance(filesystem, CachingFileSystem):
             raise CallError(f"{type(filesystem).__name__} caches copies that may be stale. Give the one below it.")
@@ -434,12 +434,12 @@ def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """The directory if the file system is the local disk; LocalStore also creates exclusively and fsyncs."""
+    """The directory if the file system is the local disk, else None. LocalStore also creates exclusively and fsyncs."""
     return str(filesystem._strip_protocol(path)) if isinstance(filesystem, LocalFileSystem) else None
 
 
 def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None:
-    """The URL and the options if the file system is s3fs; S3Store is used for its objects."""
+    """The URL and the options if the file system is s3fs, for use with S3Store; else None."""
     if _package(filesystem) != "s3fs":
         return None
     names = list(inspect.signature(type(filesystem).__init__).parameters)[1:]
@@ -449,11 +449,11 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
     return f"s3://{filesystem._strip_protocol(path)}", options
 
 
-# ------------------------------------------------------------------------------------- what is known of a backend
+# -------------------------------------------------------------------------------------------- known backends
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """The reason why the code of an unknown backend rules exclusive creation out, or None."""
+    """Why the code of an unknown backend cannot create exclusively, or None."""
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file
@@ -468,8 +468,8 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to create exclusively: it sends the condition to its service, or is fsspec's memory,
-    which is written under a lock here."""
+    """Whether the backend is known to create exclusively: it sends a condition to its service, or it is fsspec's
+    memory, which FsspecStore writes under a lock."""
     if _is_memory(filesystem):
         return True
     package = _package(filesystem)
@@ -496,10 +496,10 @@ def _scheme(url: str) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """How an exclusive creation ended, from the error it raised; None when it had no effect."""
+    """The outcome of an exclusive creation by its error; None if it had no effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
-    # gcsfs reports a 403 in the message only.
+    # gcsfs reports a 403 only in the message.
     if isinstance(error, _NO_EFFECT) or (isinstance(error, OSError) and str(error).startswith("Forbidden: ")):
         return None
     status = _status_of(error)
@@ -511,7 +511,7 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The HTTP status in an error of a backend, under the attribute names of the libraries."""
+    """The HTTP status of a backend's error, under the attribute names that their libraries use."""
     for each in (error, error.__cause__):
         for name in ("status_code", "status", "code"):
             value = getattr(each, name, None)
@@ -520,7 +520,7 @@ def _status_of(error: BaseException) -> int | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------- what they answer
+# ---------------------------------------------------------------------------------------------- file metadata
 
 
 def _meta(info: Mapping[str, Any]) -> FileMeta:

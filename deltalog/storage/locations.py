@@ -1,4 +1,4 @@
-"""Which storage options a location has, where they differ by location. Pure."""
+"""Selects the storage options of a location if they differ by location (``by_location``). Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ BY_LOCATION = "by_location"
 
 
 def options_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a location: of ``by_location`` those of the longest beginning of it, else the others. A beginning
-    ends where a part of the path does. Options of both kinds are never mixed: a key goes with its own secret. Raises
+    """The options for a location: those of its longest prefix in ``by_location``, or all other options if no prefix
+    matches. Prefixes match whole path segments. The two are never merged, so that a key keeps its own secret. Raises
     CallError, which shows no option."""
     others = {name: value for name, value in options.items() if name != BY_LOCATION}
     given = options.get(BY_LOCATION)

@@ -1,4 +1,4 @@
-"""A store in this process's memory: for tests, simulations and tables that need not last."""
+"""A store in the memory of this process, for tests, simulations and temporary tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _wall_clock_ms() -> int:
 
 
 class MemoryStore(LogStore):
-    """Objects in a dictionary. ``clock_ms`` stamps modification times."""
+    """Objects in a dictionary. ``clock_ms`` returns the modification time of new objects."""
 
     def __init__(self, url: str = "memory://", clock_ms: Callable[[], int] = _wall_clock_ms) -> None:
         self.url = url.rstrip("/")
@@ -102,6 +102,6 @@ _named_lock = threading.Lock()
 
 
 def named_store(url: str) -> MemoryStore:
-    """The store of ``memory://name`` in this process; it exists as long as the process."""
+    """The store ``memory://name`` of this process, created on first use; it lives as long as the process."""
     with _named_lock:
         return _named.setdefault(url.rstrip("/"), MemoryStore(url))

@@ -1,4 +1,4 @@
-"""Which kind of file system a path is on."""
+"""Detects network file systems and mount points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-# Shared by several machines (or kernels), which do not share locks and memory maps.
+# File systems shared by several machines or kernels, between which locks and memory maps do not work.
 _NETWORK = frozenset(
     {
         "9p",
@@ -40,15 +40,15 @@ _NETWORK = frozenset(
         "wekafs",
     }
 )
-# FUSE file systems on a disk of this machine. All others may be remote.
+# FUSE file systems on a local disk. All others may be remote.
 _LOCAL_FUSE = frozenset(
     {"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.mergerfs", "fuse.gocryptfs"}
 )
 
 
 def network_file_system(path: str) -> str | None:
-    """The type of the file system of an absolute path if other machines may use it too, as ``nfs4``; None for a
-    local one. Detected on Linux only: elsewhere always None. Cost: one small file read."""
+    """The type of the file system of an absolute path, such as ``nfs4``, if other machines may share it; None if it is
+    local. Detected on Linux only, otherwise None. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             kind = _kind_of(os.path.realpath(path), file.read())
@@ -59,8 +59,8 @@ def network_file_system(path: str) -> str | None:
 
 
 def mount_points_below(path: str) -> frozenset[str]:
-    """The absolute paths below a resolved one where something is mounted, directories of the same disk included. Known
-    on Linux only: elsewhere empty. Cost: one small file read."""
+    """The absolute paths of all mount points below a resolved path, including bind mounts of the same disk. Detected on
+    Linux only, otherwise empty. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             points = [_unescaped(line.split(" ")[4]) for line in file if line.count(" ") > 4]
@@ -75,7 +75,8 @@ def _unescaped(point: str) -> str:
 
 
 def _kind_of(path: str, mounts: str) -> str:
-    """The type of the last mount among those of the longest mount point above a path; empty if there is none."""
+    """The type of the mount with the longest mount point that contains ``path``, the last one if several are stacked;
+    empty if there is none."""
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

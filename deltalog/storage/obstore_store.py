@@ -1,8 +1,8 @@
-"""A store of the library obstore as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
+"""An obstore store as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
 
-Exclusive creation is ``put(mode="create")``, one conditional request. obstore repeats it automatically when there is no
-response, and reports an unsettled conflict (409) as *exists*; so EXISTS may mean our own object, or no object. The
-commit loop reads the object back in either case. Its own file-system wrapper for fsspec drops the mode and is not used.
+Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries it if there is no response, and
+reports an unresolved conflict (409) as already existing, so EXISTS may mean our own object or none. The commit loop
+reads the object back in either case. obstore's fsspec wrapper drops the mode and is not used.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, get_together, is_b
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
-# Their listings are in the order of names, and can begin at any name.
+# Stores that list in the order of names and can start at any name.
 _IN_PAGES = (obstore.store.S3Store, obstore.store.GCSStore)
 _EXISTS = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
-# Refused by the service, or never sent.
-_UNABLE = (exceptions.NotSupportedError, NotImplementedError)
+_NOT_SUPPORTED = (exceptions.NotSupportedError, NotImplementedError)
+# Errors of requests that were refused by the service or never sent.
 _NO_EFFECT = (
-    *_UNABLE,
+    *_NOT_SUPPORTED,
     FileNotFoundError,
     ValueError,
     exceptions.InvalidPathError,
@@ -46,7 +46,7 @@ _NO_EFFECT = (
     exceptions.UnauthenticatedError,
     exceptions.UnknownConfigurationKeyError,
 )
-# The status of the last response is in the message only.
+# obstore reports the HTTP status of the last response only in the message.
 _STATUS = re.compile(r"status code: (\d{3})")
 _BUCKETS = {"bucket", "container_name"}
 _PLAIN_SETTINGS = {*_BUCKETS, "region", "account_name"}
@@ -57,10 +57,10 @@ _processes: set[int] = set()
 
 
 class ObstoreStore(LogStore):
-    """The objects of a store of obstore, below its prefix.
+    """The objects of an obstore store, below its prefix.
 
-    ``url`` is its name in messages and in absolute paths of a log. Modification times are whole seconds.
-    Raises CallError for a kind of store whose location is unknown. Cost: no request.
+    ``url`` is the location in messages and in absolute paths of a log. Modification times are whole seconds.
+    Raises CallError if ``url`` is omitted and cannot be derived from the store. Cost: no request.
     """
 
     is_remote = True
@@ -72,7 +72,7 @@ class ObstoreStore(LogStore):
         self._is_exclusive = check_answer(exclusive_create) or isinstance(store, obstore.store.MemoryStore)
         self._is_prepared = False
         settings = _settings(store)
-        # Settings that name no bucket do not tell one service from another: what is verified is this object's.
+        # Without a bucket the settings do not identify the service, so a passed test is valid for this object only.
         name = type(store).__name__ if settings.keys() & _BUCKETS else str(uuid.uuid4())
         self._place = place_of("obstore", name, options=settings)
         self._limit = RequestLimit()
@@ -85,8 +85,8 @@ class ObstoreStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one of the process 2 PUTs, 1 GET and 1 DELETE, to verify that the service
-        honours the condition. Raises UnsafeStoreError when it does not."""
+        """Cost: 1 PUT. The first call of the process takes 2 PUTs, 1 GET and 1 DELETE more, to verify that the service
+        honours the condition. Raises UnsafeStoreError if it does not."""
         self._check_path(path)
         self._check_exclusive()
         return self._create(path, data)
@@ -97,7 +97,7 @@ class ObstoreStore(LogStore):
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats it
+        with contextlib.suppress(Exception):  # the commit repeats the check and raises
             self._check_exclusive()
 
     def _check_exclusive(self) -> None:
@@ -116,7 +116,7 @@ class ObstoreStore(LogStore):
                 log.warning("%s: it is unknown whether %s was created: %s", self.url, path, self._secrets.reason(error))
             if outcome is not None:
                 return outcome
-            if isinstance(error, _UNABLE):
+            if isinstance(error, _NOT_SUPPORTED):
                 raise UnsafeStoreError(
                     f"{self.url}: this store cannot create objects exclusively ({self._secrets.reason(error)}). "
                     "Nothing was committed; write through one that can."
@@ -145,8 +145,8 @@ class ObstoreStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        """Cost: 1 PUT up to 5 MiB, else 1 for each 5 MiB and 2 more. The bytes are buffered on this machine's disk
-        until the block ends; nothing is sent if it raises."""
+        """Cost: 1 PUT up to 5 MiB, otherwise 1 for each 5 MiB and 2 more. The bytes are buffered on local disk until
+        the block ends; nothing is sent if it raises."""
         self._check_path(path)
 
         def send(file: str) -> None:
@@ -157,7 +157,7 @@ class ObstoreStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects of a service are durable when it answers."""
+        """Does nothing: objects are durable once the service has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -166,16 +166,16 @@ class ObstoreStore(LogStore):
         if length is None:
             with self._reading(path, 0):
                 return bytes(obstore.get(self._store, path).bytes())
-        return self._head_of(path, length)
+        return self._get_start(path, length)
 
     @contextlib.contextmanager
     def _reading(self, path: str, size_bytes: int) -> Iterator[None]:
-        """Wait while too many reads are under way. obstore repeats what a service has refused, and only its last error
-        shows that it has."""
+        """Wait while too many reads are under way. obstore retries throttled requests itself, so throttling shows only
+        as an error after its last retry."""
         with self._errors("read", path), self._limit.request(size_bytes, _is_slow_down):
             yield
 
-    def _head_of(self, path: str, length: int) -> bytes:
+    def _get_start(self, path: str, length: int) -> bytes:
         with self._reading(path, length):
             try:
                 if length > 0:
@@ -202,14 +202,14 @@ class ObstoreStore(LogStore):
     def list_from(
         self, directory: str, start: str = "", *, stat: bool = True, limit: int | None = None
     ) -> list[FileMeta]:
-        """Cost: 1 LIST for each 1,000 names from ``start`` on, those in directories below included; without ``start``
-        1 for each 1,000 names directly in ``directory``."""
+        """Cost: 1 LIST for each 1,000 names from ``start`` on, including those in subdirectories; without ``start``
+        1 LIST for each 1,000 names directly in ``directory``."""
         if directory:
             self._check_path(directory)
         prefix = f"{directory}/" if directory else ""
         with self._errors("list", directory):
             if start:
-                # The offset excludes its own name; further names that the shortened offset admits are dropped below.
+                # The offset is exclusive. Additional names admitted by the shortened offset are filtered out below.
                 stream = obstore.list(self._store, directory or None, offset=prefix + start[:-1], chunk_size=LIST_PAGE)
                 entries = []
                 for chunk in stream:
@@ -222,7 +222,7 @@ class ObstoreStore(LogStore):
         return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        """Cost: 1 LIST for each 1,000 objects, those of the log included."""
+        """Cost: 1 LIST for each 1,000 objects, including those of the log."""
         with self._errors("list", ""):
             for chunk in obstore.list(self._store, chunk_size=LIST_PAGE):
                 for each in chunk:
@@ -234,8 +234,8 @@ class ObstoreStore(LogStore):
         return entries_by_head(self, paths, PARALLEL_GETS)
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file (on Azure 1 HEAD besides);
-        then 1 GET for each read outside the bytes read before."""
+        """Cost: 1 GET of the last 64 KiB, which contain most footers and all of a small file (on Azure also 1 HEAD);
+        then 1 GET for each read outside the cached bytes."""
         self._check_path(path)
         with self._reading(path, TAIL_BYTES):
             tail, size = self._tail(path)
@@ -245,7 +245,7 @@ class ObstoreStore(LogStore):
         try:
             answer = obstore.get(self._store, path, options={"range": {"suffix": TAIL_BYTES}})
             return bytes(answer.bytes()), answer.meta["size"]
-        except (exceptions.BaseError, ValueError):  # an empty object has no last bytes, and Azure no such request
+        except (exceptions.BaseError, ValueError):  # the object is empty, or the service (Azure) has no suffix ranges
             size = obstore.head(self._store, path)["size"]
             start = max(size - TAIL_BYTES, 0)
             return (bytes(obstore.get_range(self._store, path, start=start, end=size)) if size else b""), size
@@ -261,7 +261,7 @@ class ObstoreStore(LogStore):
             raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
 
     def _check_process(self) -> None:
-        """A forked child does not have obstore's threads, and its calls would block without limit."""
+        """Raises StoreError in a forked child, which lacks obstore's threads and would block forever."""
         _processes.add(os.getpid())
         if len(_processes) > 1:
             raise StoreError(
@@ -294,8 +294,8 @@ class ObstoreStore(LogStore):
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
-    """The store of a URL. For s3:// the options are those of s3fs that obstore has an equivalent of; for other schemes
-    they are obstore's own; ``exclusive_create`` goes with both. Raises CallError for an unknown option."""
+    """The store of a URL. For s3:// the options are those of s3fs that have an equivalent in obstore; for other schemes
+    they are obstore's own. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
     options = dict(options)
     exclusive_create = check_answer(options.pop("exclusive_create", False))
     secrets = Secrets(options)
@@ -326,7 +326,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
 
 
 def local_path(store: Any) -> str | None:
-    """The directory when obstore's store is the local disk, where LocalStore also fsyncs."""
+    """The directory if the obstore store is the local disk, else None. LocalStore also fsyncs."""
     if not isinstance(store, obstore.store.LocalStore):
         return None
     return os.fspath(store.prefix or "/")
@@ -337,7 +337,7 @@ _OWN_NAMES = {"client_options", "retry_config", "credential_provider"}
 
 
 def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of s3fs under obstore's names."""
+    """Options of s3fs translated to obstore's settings. Raises CallError."""
     check_dictionaries(options)
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
@@ -389,7 +389,7 @@ def _url_of(store: Any) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """How an exclusive creation ended, from the error it raised; None when it had no effect."""
+    """The outcome of an exclusive creation by its error; None if it had no effect."""
     if isinstance(error, _EXISTS):
         return PutOutcome.EXISTS
     if isinstance(error, _NO_EFFECT):
@@ -399,7 +399,7 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 
 
 def _is_listed(name: str, start: str) -> bool:
-    """Whether a name below the directory is directly in it, and not before ``start``."""
+    """Whether a path relative to the directory is directly in it, and not before ``start``."""
     return bool(name) and name >= start and "/" not in name
 
 
@@ -409,6 +409,6 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
-    # HEAD has whole seconds everywhere; some services list milliseconds, and one object must have one time.
+    # HEAD returns whole seconds, some listings milliseconds. Truncate, so that both agree for one object.
     modified_ms = int(meta["last_modified"].timestamp()) * 1000
     return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms, meta.get("e_tag"))

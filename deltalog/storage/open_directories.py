@@ -1,4 +1,4 @@
-"""Descriptors of directories, so that many files of one directory are reached without resolving its path for each."""
+"""Directory descriptors, so that many files of one directory are opened without resolving its path each time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# At most this number of directories below a root is open at once.
+# The most directories below a root that are open at once.
 _MOST_OPEN = 64
 
 
 class OpenDirectories(dict[str, int]):
-    """Descriptors of directories, opened at their first use."""
+    """Directory descriptors by path, opened on first use."""
 
     def __init__(self, absolute: Callable[[str], str]) -> None:
         self._absolute = absolute
 
     def __missing__(self, directory: str) -> int:
-        self[directory] = found = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
-        return found
+        self[directory] = descriptor = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
+        return descriptor
 
     def close(self) -> None:
         for descriptor in self.values():
@@ -27,7 +27,7 @@ class OpenDirectories(dict[str, int]):
 
 
 class OwnDirectories(dict[str, int]):
-    """Descriptors of directories below a root, reached without following a symbolic link."""
+    """Descriptors of directories below a root, opened without following symbolic links."""
 
     def __init__(self, root: str) -> None:
         self[""] = os.open(root, _DIRECTORY)

@@ -1,20 +1,20 @@
-"""Whether a service that answers goes on: rules by which its pages and bodies have an end. Pure.
+"""Limits that end listings and response bodies of a faulty service. Pure.
 
-A listing, or a query, that repeats itself would keep a call running without limit; so would a body that never ends.
+Without them, a listing or query that repeats its pages, or a body that never ends, would block a call forever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-# Pages in a row without anything in them: S3 may skip deleted versions so.
+# Consecutive empty pages: S3 may return them while it skips deleted versions.
 MOST_EMPTY_PAGES = 10_000
-# A body that arrives more slowly than this, after a minute, is given up.
+# After the first minute, a body that arrives more slowly than this is abandoned.
 SLOWEST_BYTES_PER_SECOND = 16 << 10
 
 
 class Pages:
-    """The pages of one listing. ``where``: for messages."""
+    """Checks that the pages of one listing make progress. ``where`` names the listing in messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -23,14 +23,14 @@ class Pages:
         self._empty = 0
 
     def begin_again(self) -> None:
-        """Another listing takes the place of this one, which may have tokens of its own."""
+        """Forget the tokens, because a new listing replaces this one and may use them again."""
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
-        """The token of the next page, after one that has ``names`` and says that another one follows.
+        """Check the token of the next page, which came with a truncated page of ``names``, and return it.
 
-        Raises ValueError where there is none, where it was there before, where the page has what the one before it has,
-        and after too many pages in a row without names.
+        Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
+        consecutive pages without names.
         """
         if not isinstance(token, str) or not token:
             raise ValueError(f"{self._where}: a page says that another one follows, and not which")
@@ -44,18 +44,18 @@ class Pages:
 
 
 class Pace:
-    """The time that a response may take, which grows with the bytes that arrive. ``clock_s``: in seconds."""
+    """The time limit of a response, extended by the bytes that arrive. ``clock_s``: in seconds."""
 
     def __init__(self, seconds: float, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self._ends_s = clock_s() + seconds
 
     def arrived(self, size_bytes: int) -> None:
-        """More of the body has arrived."""
+        """Extend the limit for ``size_bytes`` of the body."""
         self._ends_s += size_bytes / SLOWEST_BYTES_PER_SECOND
 
     def left_s(self) -> float:
-        """The seconds that are left. Raises TimeoutError."""
+        """The remaining seconds. Raises TimeoutError if there are none."""
         left = self._ends_s - self._clock_s()
         if left <= 0:
             raise TimeoutError("timed out")

@@ -1,4 +1,4 @@
-"""An object of a store over a network as a seekable file, whose ranges are requested side by side."""
+"""A remote object as a seekable file that prefetches announced byte ranges concurrently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltalog.errors import StoreError
 
 TAIL_BYTES = 64 << 10
 READ_AHEAD_BYTES = 256 << 10
-# What is announced is requested in pieces of this size, at most this many side by side and in memory.
+# Announced ranges are requested in pieces of this size; at most PARALLEL_PIECES of them are in flight or in memory.
 PIECE_BYTES = 8 << 20
 PARALLEL_PIECES = 8
 
@@ -22,10 +22,10 @@ Range = tuple[int, int]
 
 
 def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
-    """Byte ranges, (start, end), as pieces: start, end, and how many bytes will be read of it.
+    """Coalesce byte ranges, (start, end), into pieces: [start, end, number of bytes in it that will be read].
 
-    Ranges less than READ_AHEAD_BYTES apart are one, and those of more than PIECE_BYTES are split. Only bytes before
-    ``most`` count. Pure.
+    Ranges less than READ_AHEAD_BYTES apart are merged, and pieces longer than PIECE_BYTES are split. Bytes from
+    ``most`` on are ignored. Pure.
     """
     merged: list[list[int]] = []
     for start, end in sorted((max(start, 0), min(end, most)) for start, end in ranges):
@@ -44,10 +44,9 @@ def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
 
 
 class _Object:
-    """The bytes of an object that were read, for any number of readers in any threads.
+    """The cached bytes of an object, shared by any number of readers and threads.
 
-    They are its tail, the last block that was read ahead, and of what was announced the pieces that no reader has
-    taken yet.
+    The cache holds the tail, the last read-ahead block, and the fetched pieces that are not completely read yet.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -93,19 +92,19 @@ class _Object:
             number = after - 1
             if number >= 0 and start < self._pieces[number][1]:
                 stop = min(end, self._pieces[number][1])
-                yield self._of_piece(number, start, stop)
+                yield self._read_piece(number, start, stop)
             else:
                 limit = self._starts[after] if after < len(self._starts) else self.tail_start
                 stop = min(end, limit)
-                yield self._of_block(start, stop, limit)
+                yield self._read_block(start, stop, limit)
             start = stop
 
-    def _of_piece(self, number: int, start: int, stop: int) -> bytes:
-        """Bytes of a piece, which is dropped when all of what was announced of it was taken."""
+    def _read_piece(self, number: int, start: int, stop: int) -> bytes:
+        """Read from a piece, and drop it once all of its announced bytes have been read."""
         piece = self._pieces[number]
         if number not in self._held:
-            if piece[2] <= 0:  # it was dropped
-                return self._exactly(start, stop)
+            if piece[2] <= 0:  # already dropped
+                return self._read_exactly(start, stop)
             self._fetch_from(number)
         data = self._held[number]
         piece[2] -= stop - start
@@ -113,26 +112,26 @@ class _Object:
             del self._held[number]
         return data if stop - start == len(data) else data[start - piece[0] : stop - piece[0]]
 
-    def _of_block(self, start: int, stop: int, limit: int) -> bytes:
+    def _read_block(self, start: int, stop: int, limit: int) -> bytes:
         if not (self._block_start <= start and stop <= self._block_start + len(self._block)):
             wanted = max(stop, min(start + READ_AHEAD_BYTES, limit))
-            data = self._exactly(start, wanted)
+            data = self._read_exactly(start, wanted)
             if wanted == stop:
                 return data
             self._block, self._block_start = data, start
         return self._block[start - self._block_start : stop - self._block_start]
 
     def _fetch_from(self, number: int) -> None:
-        """Request a piece, and with it those after it for which there is room. It takes the place of the last one that
-        is held if there is none: that one is requested again when it is read."""
+        """Request a piece and as many following ones as there is room for. If there is no room, the last held piece is
+        evicted, and requested again when it is read."""
         if len(self._held) >= PARALLEL_PIECES:
             del self._held[max(self._held)]
         free = PARALLEL_PIECES - len(self._held)
         others = (k for k in range(number, len(self._pieces)) if k not in self._held and self._pieces[k][2] > 0)
         wanted = list(itertools.islice(others, free))
-        together(lambda k: self._held.__setitem__(k, self._exactly(*self._pieces[k][:2])), wanted)
+        together(lambda k: self._held.__setitem__(k, self._read_exactly(*self._pieces[k][:2])), wanted)
 
-    def _exactly(self, start: int, end: int) -> bytes:
+    def _read_exactly(self, start: int, end: int) -> bytes:
         if self.is_closed:
             raise ValueError(f"{self.where} was closed.")
         data = self._read(start, end)
@@ -142,7 +141,7 @@ class _Object:
 
 
 def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
-    """Calls ``function`` for all of the numbers side by side. All calls have ended when this returns or raises."""
+    """Call ``function`` for all numbers concurrently. All calls have ended when this returns or raises."""
     if len(numbers) < 2:
         for number in numbers:
             function(number)
@@ -152,10 +151,10 @@ def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
 
 
 class RangeReader(io.RawIOBase):
-    """An object as a seekable file. The tail and the last block that was read ahead are cached.
+    """An object as a seekable file. The tail and the last read-ahead block are cached.
 
-    ``tail`` are its last bytes, ``size`` is its length in bytes, and ``read(start, end)``, which threads call, reads a
-    range. A reader is for one thread at a time; ``view`` makes another one of the same object.
+    ``tail`` holds the last bytes of the object, ``size`` is its length in bytes, and ``read(start, end)``, which may be
+    called from several threads, reads a range. Use a reader in one thread at a time; ``view`` returns another one.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -164,28 +163,28 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def view(self) -> RangeReader:
-        """Another reader of this object, with its own position; it shares what was read and announced, and ends with
-        this one."""
-        made = RangeReader.__new__(RangeReader)
-        made._object, made._is_view, made._position = self._object, True, 0
-        return made
+        """Another reader of this object with its own position. It shares the cache and the announced ranges, and is
+        unusable once this reader is closed."""
+        view = RangeReader.__new__(RangeReader)
+        view._object, view._is_view, view._position = self._object, True, 0
+        return view
 
     @property
     def is_complete(self) -> bool:
-        """Whether the tail is all of the object."""
+        """Whether the tail is the whole object."""
         return self._object.tail_start <= 0
 
     def expect(self, ranges: Iterable[Range]) -> int:
-        """Announce the ranges, (start, end), that will be read, in place of those announced before; one that will be
-        read twice occurs twice. Returns how many bytes will be requested for them.
+        """Announce the ranges, (start, end), that will be read, replacing earlier announcements. List a range twice if
+        it will be read twice. Returns how many bytes will be requested for them.
 
-        The first read of one requests it, and side by side those after it, up to 64 MiB in memory. Nothing is requested
-        here.
+        Nothing is requested here. The first read of a range requests it and the following ones concurrently, up to
+        64 MiB in memory.
         """
         return self._object.expect(ranges)
 
     def fetch(self) -> None:
-        """Request the first 64 MiB of what was announced now. Raises StoreError."""
+        """Request the first 64 MiB of the announced ranges now. Raises StoreError."""
         self._object.fetch()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opens the store of a URL or path."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _S3_SCHEMES = ("s3://", "s3a://")
 @checked
 def open_store(url: Location, **options: Any) -> LogStore:
     """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``,
-    and every scheme that fsspec has a file system for (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
+    or any scheme for which fsspec has a file system (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
 
-    ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
-    config_kwargs, ...), for other schemes those of its fsspec file system; local paths and ``memory://`` take none.
-    ``filesystem=`` is an open fsspec file system in which ``url`` is a path, ``driver="obstore"`` uses that library,
-    and ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
-    ``exclusive_create=True`` asserts that the service creates exclusively, so that no test is made. On S3 ``commit=``
-    selects commits through DynamoDB: a DynamoCommit or an S3DynamoDBCommit, or short ``"dynamo:<table>"``,
-    ``"s3-dynamodb:<table>"``; DynamoDB is accessed with the options of S3, except the endpoint if
-    ``dynamodb_endpoint_url`` is given.
+    For S3, ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
+    config_kwargs, ...); for other schemes, those of the fsspec file system. Local paths and ``memory://`` take none.
+    ``filesystem=`` is an open fsspec file system in which ``url`` is a path; ``driver="obstore"`` uses obstore.
+    ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
+    ``exclusive_create=True`` asserts that the service creates exclusively and skips the test of it. On S3, ``commit=``
+    selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"`` or
+    ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
+    endpoint.
 
-    Options can also be given together, as ``storage_options={…}``, and by location: ``by_location={"s3://lake/sales":
-    {…}}`` has those of all locations that begin so, in place of the others. A LogStore is returned as it is, and a
-    store of obstore is wrapped. ``memory://`` stores exist as long as the process. Raises CallError for an unknown
-    scheme or option, and when a package is not installed. Cost: no store call.
+    Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":
+    {…}}`` replaces the other options for all locations with that prefix. A LogStore is returned unchanged, and an
+    obstore store is wrapped. ``memory://`` stores live as long as the process. Raises CallError for an unknown scheme
+    or option, and if a package is not installed. Cost: no store call.
     """
     options = spread(options)
     if BY_LOCATION in options:
@@ -61,8 +61,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
 
 
 def spread(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options one by one, those that are given together as ``storage_options`` too. Raises CallError for one that is
-    given twice."""
+    """The options with those in ``storage_options`` merged in. Raises CallError for an option given both ways."""
     together = options.get("storage_options") or {}
     if not isinstance(together, Mapping):
         raise CallError(f"storage_options is a mapping from names to values; got {type(together).__name__}.")
@@ -118,7 +117,7 @@ def _open_s3(
     exclusive_create: bool = False,
     **options: Any,
 ) -> LogStore:
-    if importlib.util.find_spec("s3fs") is None:  # it takes half a second to load, and many programs do without
+    if importlib.util.find_spec("s3fs") is None:  # not imported: that takes half a second, and many programs need none
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
     from deltalog.storage.s3.store import S3Store
 
@@ -175,7 +174,7 @@ def _open_fsspec(
 def _open_filesystem(
     path: str, *, filesystem: Any, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
 ) -> LogStore:
-    """A path in an fsspec file system that the caller opened; local disk and S3 use deltalog's own stores."""
+    """The store of a path in the caller's fsspec file system; local disk and S3 use deltalog's own stores."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)
     from deltalog.storage import fsspec_store

@@ -1,4 +1,4 @@
-"""Common parts of stores over a network: concurrent reads, the meaning of responses, streams."""
+"""Shared by the remote stores: concurrent reads, the outcome of a response, buffered uploads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from deltalog.errors import StoreError
 from deltalog.storage.base import LogStore, PutOutcome
 
 PARALLEL_GETS = 32
-# The extras that bring the file systems of fsspec for a scheme.
+# The extra that installs the fsspec file system of a scheme.
 EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure"}
-# The names in one response to a listing, of S3 and of those like it.
+# The number of names in one page of a listing, on S3 and compatible services.
 LIST_PAGE = 1_000
 
-# Responses after which the object may exist: a time-out, an unsettled conflict, throttling.
+# Client errors after which the object may exist: a time-out, an unresolved conflict, throttling.
 _OPEN_STATUSES = {408, 409, 425, 429}
 
 
 def outcome_of_status(status: int) -> PutOutcome | None:
-    """How a conditional PUT ended, from the HTTP status of its error response; None when it had no effect."""
+    """The outcome of a conditional PUT by the HTTP status of its error response; None if it had no effect."""
     if status == 412:
         return PutOutcome.EXISTS
     refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
@@ -31,12 +31,12 @@ def outcome_of_status(status: int) -> PutOutcome | None:
 
 
 def is_below_root(path: str) -> bool:
-    """Whether a path has no segment that HTTP clients, proxies and file systems would resolve on the way."""
+    """Whether a path has no segment (empty, ``.``, ``..``) that HTTP clients, proxies or file systems resolve."""
     return all(segment not in ("", ".", "..") for segment in path.split("/"))
 
 
 def parallel_gets(store: LogStore) -> int:
-    """How many requests of one operation may wait for ``store`` at once; 0 where a call is no request."""
+    """How many concurrent requests one operation may send to ``store``; 0 for a local store."""
     return PARALLEL_GETS if store.is_remote else 0
 
 
@@ -50,8 +50,8 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 
 @contextlib.contextmanager
 def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
-    """A file on this machine's disk, whose path is passed to ``send`` when the block ends, but not if it raises.
-    ``discard`` removes what a failed ``send`` may have left."""
+    """Buffer the output of the block in a local file. When the block ends without an error, ``send`` gets the path of
+    the file; if ``send`` fails, ``discard`` removes what it may have left."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         try:

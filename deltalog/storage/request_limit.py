@@ -1,4 +1,4 @@
-"""A limit of the reads that one client has under way, shared by all of its threads and coroutines."""
+"""Limits the concurrent reads of one client across its threads and coroutines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW_STATUSES = (429, 503)
 
 
 class Turn:
-    """A request that may be sent; see ``RequestLimit``."""
+    """The permission to send one request; see ``RequestLimit``."""
 
     def __init__(self, limit: RequestLimit, size_bytes: int, burst: int) -> None:
         self._limit = limit
@@ -25,14 +25,15 @@ class Turn:
         self.burst = burst
 
     def slow_down(self) -> None:
-        """The store has refused the request, which may be sent again."""
+        """Report that the store throttled the request. The turn stays valid for a retry."""
         self._limit._slow_down(self)
 
 
 class RequestLimit:
-    """At most 64 requests, and 128 MiB that they ask for, are under way at once; a larger request goes alone.
+    """Admits at most 64 concurrent requests for at most 128 MiB in total; a larger request runs alone.
 
-    ``slow_down`` of a turn makes them fewer, answers make them more again. Who waits is served in order.
+    ``Turn.slow_down`` lowers the number of requests, and successful responses raise it again. Waiting callers are
+    served in order.
     """
 
     def __init__(self, most: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:
@@ -49,8 +50,8 @@ class RequestLimit:
 
     @contextlib.contextmanager
     def request(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> Iterator[Turn]:
-        """Wait for a turn, and have it for the block. ``size_bytes``: how much it requests, 0 if that is not known.
-        ``is_slow``: whether an error of the block is a refusal to slow down."""
+        """Wait for a turn and hold it during the block. ``size_bytes``: the size of the requested range, 0 if unknown.
+        ``is_slow``: whether an error of the block means that the store throttled the request."""
         waiting = self._ask(size_bytes)
         try:
             turn = waiting.result()
@@ -63,7 +64,7 @@ class RequestLimit:
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
         """Like ``request``, for coroutines."""
-        import asyncio  # here: it takes a tenth of a second, and most clients have no coroutines
+        import asyncio  # here: importing it takes a tenth of a second, and most clients use no coroutines
 
         waiting = self._ask(size_bytes)
         try:
@@ -91,7 +92,7 @@ class RequestLimit:
             self._end(turn, was_answered)
 
     def _ask(self, size_bytes: int) -> Future[Turn]:
-        if self._process != os.getpid():  # after a fork nothing is under way
+        if self._process != os.getpid():  # a forked child has no requests yet
             self._begin_process()
         asked: Future[Turn] = Future()
         with self._lock:
@@ -100,12 +101,12 @@ class RequestLimit:
         return asked
 
     def _give_up(self, waiting: Future[Turn]) -> None:
-        """The caller was interrupted while it waited, possibly at the moment of its turn."""
+        """Return the turn of a caller that was interrupted while it waited, possibly just after it was admitted."""
         if not waiting.cancel() and not waiting.cancelled():
             self._end(waiting.result(), was_answered=False)
 
     def _admit(self) -> None:
-        """Begin the turns for which there is room."""
+        """Admit waiting requests while there is room."""
         while True:
             with self._lock:
                 if not self._waiting:

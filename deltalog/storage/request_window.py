@@ -1,22 +1,22 @@
-"""How many requests a store gets side by side, by its answers. Pure.
+"""The number of concurrent requests to a store, adapted to its responses. Pure.
 
-As TCP does it: each answer makes the window a little larger, a request to slow down halves it.
+As in TCP's congestion control, each success enlarges the window a little, and throttling halves it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# A refusal while few requests are under way is due to others, and says little about these.
+# With so few requests under way, throttling is caused by other clients.
 LEAST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RequestWindow:
-    """At most ``size`` requests are under way at once, never more than ``most``, and no fewer than LEAST are allowed.
+    """At most ``size`` requests run concurrently; ``size`` stays between LEAST and ``most``.
 
-    ``burst``: how often the window was halved. Requests that were sent before it was halved say nothing about the
-    smaller one: of all that a store refuses together, one counts.
+    ``burst`` counts how often the window was halved. Responses to requests of an earlier burst are ignored, so that
+    requests that are throttled together halve the window only once.
     """
 
     most: int
@@ -24,19 +24,19 @@ class RequestWindow:
     burst: int = 0
 
     def admits(self, under_way: int) -> bool:
-        """Whether one more request may begin beside those that are under way."""
+        """Whether another request may start while ``under_way`` are running."""
         return under_way < int(self.size)
 
     def after_answer(self, burst: int) -> RequestWindow:
-        """The window after an answer to a request that was sent in ``burst``. A whole window of answers makes it larger
-        by one."""
+        """The window after a successful response to a request of ``burst``. A full window of responses enlarges it by
+        one."""
         if burst != self.burst:
             return self
         return replace(self, size=min(self.size + 1 / self.size, self.most))
 
     def after_slow_down(self, burst: int, under_way: int) -> RequestWindow:
-        """The window after the store has refused a request that was sent in ``burst``, with 503 or 429, while
-        ``under_way`` were: half of them."""
+        """The window after the store throttled (503 or 429) a request of ``burst`` while ``under_way`` were running:
+        half of ``size`` or of ``under_way``, whichever is smaller."""
         if burst != self.burst:
             return self
         return replace(self, size=max(min(self.size, under_way) / 2, min(LEAST, self.most)), burst=self.burst + 1)

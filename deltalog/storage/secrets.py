@@ -1,4 +1,4 @@
-"""Keeps credentials out of messages and logs: those in storage options, in the environment, and in locations."""
+"""Keeps the credentials in storage options, environment variables and locations out of messages and logs."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from deltalog.errors import CallError
 
 _SHORTEST_SECRET = 4
 _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
-# Of connection strings and signed URLs: AccountKey=…;, ?sig=…&
+# The secret parts of connection strings and signed URLs: AccountKey=…;, ?sig=…&
 _SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&;=]*=([^&;]+)", re.IGNORECASE)
 
 
-# Of the options: what goes into a header or a signature.
+# Options whose values are sent in a header or used for a signature.
 _CREDENTIALS = frozenset(
     {"key", "secret", "token", "username", "password"}
     | {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 )
-# Of the environment: what clients of AWS, Azure and Google take from it.
-_OF_ENVIRONMENT = re.compile(r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*")
-_NO_SECRETS = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
+# Environment variables with secrets for the clients of AWS, Azure and Google.
+_SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*")
+_LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 
 
 class Secrets:
-    """All text in the options except values known to be harmless; of a plain URL its user and password, of a signed URL
-    and of a connection string also each part separately; and the credentials in the environment. Each is recognised as
-    it is, in Python's spelling of it, and percent-encoded."""
+    """The secrets in ``options`` and in the environment, for redaction.
+
+    Every text in the options counts as secret, except values known to be harmless. Of a plain URL only the user and
+    password are secret; of a signed URL or a connection string the whole and each secret part. A secret is recognised
+    verbatim, as Python's ``repr`` spells it, and percent-encoded."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts = _spellings(_secrets_in(options))
 
     def without(self, text: str) -> str:
-        """The text with stars instead of the secrets."""
-        names = (name for name in os.environ if _OF_ENVIRONMENT.fullmatch(name) and not _NO_SECRETS.fullmatch(name))
+        """The text with each secret replaced by ``***``."""
+        candidates = (name for name in os.environ if _SECRET_VARIABLES.fullmatch(name))
+        names = (name for name in candidates if not _LOCATION_VARIABLES.fullmatch(name))
         for secret in (*self._texts, *_spellings(os.environ[name] for name in names)):
             text = text.replace(secret, "***")
         return text
@@ -48,7 +51,7 @@ class Secrets:
         return self.without(f"{type(error).__name__}: {error}")
 
     def cause(self, error: Exception) -> Exception | None:
-        """The error as the cause of ours, unless it or one of its causes contains a secret."""
+        """The error, for use as a ``__cause__``; None if its text or that of one of its causes contains a secret."""
         cause: BaseException | None = error
         while cause is not None:
             if self.without(str(cause)) != str(cause):
@@ -58,22 +61,22 @@ class Secrets:
 
 
 class Reopen(functools.partial[Any]):
-    """A call that opens something with options, pickled with them. Its text shows none of them."""
+    """A picklable call that opens something with options. Its repr shows no options."""
 
     def __repr__(self) -> str:
         return f"Reopen({getattr(self.func, '__name__', self.func)})"
 
 
 def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
-    """Raises CallError when there is a user or a password in an endpoint."""
+    """Raises CallError if an endpoint URL contains a user or password."""
     if _userinfo(url or ""):
         raise CallError(f"The {option} has a user or password in it. Give them as key= and secret=.")
 
 
 def check_credentials(options: Mapping[str, Any]) -> None:
-    """Raises CallError for a credential of AWS with a control character, or white space at its ends, such as the line
-    break of the file that it was read from: no service takes it, and errors of clients would show it. Those of the
-    environment count where the options have none."""
+    """Raises CallError for an AWS credential with a control character, or with white space at its ends, such as the
+    line break of the file that it was read from. No service accepts it, and clients would quote it in their errors.
+    The environment is checked if the options contain no credentials."""
     nested = options.get("client_kwargs")
     given = {**(nested if isinstance(nested, Mapping) else {}), **options}
     found = {f"The storage option {name}": given[name] for name in sorted(_CREDENTIALS & given.keys())}
@@ -89,7 +92,7 @@ def check_credentials(options: Mapping[str, Any]) -> None:
 
 
 def check_location(url: str) -> None:
-    """Raises CallError when a URL has a password, or a signature or a key as a part of its query: locations are in
+    """Raises CallError if a URL contains a password, or a signature or key in its query, because locations appear in
     messages. Cost: none."""
     scheme, mark, rest = url.partition("://")
     user, _, password = rest.partition("/")[0].rpartition("@")[0].partition(":")
@@ -103,7 +106,7 @@ def check_location(url: str) -> None:
 
 
 class _HeaderFilter(logging.Filter):
-    """Takes session tokens, and the credentials in responses, out of the log records of clients."""
+    """Redacts session tokens, and the credentials in responses, in the log records of clients."""
 
     _SECRETS = (
         re.compile(r"""(x-amz-security-token['"]?\s*[:=,]\s*(?:b?['"])?)[^'"\s,)}]+""", re.IGNORECASE),
@@ -115,43 +118,43 @@ class _HeaderFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
-            text = made = record.getMessage()
+            text = redacted = record.getMessage()
         except Exception:
-            return True  # a handler reports it
+            return True  # the handler reports the formatting error
         for secret in self._SECRETS:
-            made = secret.sub(r"\1***", made)
-        if made != text:
-            record.msg, record.args = made, ()
+            redacted = secret.sub(r"\1***", redacted)
+        if redacted != text:
+            record.msg, record.args = redacted, ()
         return True
 
 
 _FILTER = _HeaderFilter()
-# They log requests and responses with their headers at DEBUG.
+# These loggers write requests and responses with their headers at DEBUG.
 _LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "botocore.httpsession", "botocore.hooks")
-_LOGGERS_OF_ASYNC = tuple(name.replace("botocore", "aiobotocore") for name in _LOGGERS)
+_ASYNC_LOGGERS = tuple(name.replace("botocore", "aiobotocore") for name in _LOGGERS)
 
 
 def keep_out_of_client_logs() -> None:
-    """Have the clients of AWS log no session token, at any level. Called before one is used."""
-    for name in (*_LOGGERS, *_LOGGERS_OF_ASYNC):
-        logging.getLogger(name).addFilter(_FILTER)  # once, however often this is called
+    """Redact session tokens in the logs of AWS clients at every level. Call it before using such a client."""
+    for name in (*_LOGGERS, *_ASYNC_LOGGERS):
+        logging.getLogger(name).addFilter(_FILTER)  # adding it again has no effect
 
 
 def check_dictionaries(options: Mapping[str, Any]) -> None:
-    """Raises CallError when an option of nested options is not a dictionary."""
+    """Raises CallError if an option named ``*_kwargs`` is not a dictionary."""
     for name, value in options.items():
         if name.endswith("_kwargs") and not (value is None or isinstance(value, Mapping)):
             raise CallError(f"The storage option {name} must be a dictionary, not {type(value).__name__}.")
 
 
 def _spellings(secrets: Iterable[str]) -> list[str]:
-    """The ways in which texts stand in messages, the longest first."""
-    found: set[str] = set()
+    """The spellings of secrets in messages (verbatim, ``repr``, percent-encoded), longest first."""
+    spellings: set[str] = set()
     for text in secrets:
         for each in (text, text.strip()):
             if len(each) >= _SHORTEST_SECRET:
-                found |= {each, repr(each)[1:-1], urllib.parse.quote(each, safe=""), urllib.parse.quote_plus(each)}
-    return sorted(found, key=len, reverse=True)
+                spellings |= {each, repr(each)[1:-1], urllib.parse.quote(each, safe=""), urllib.parse.quote_plus(each)}
+    return sorted(spellings, key=len, reverse=True)
 
 
 def _secrets_in(value: Any, name: str = "") -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The files that a log names: which store and path each one means, or a refusal.
+"""Resolves the file paths in a log to a store and a path in it, and refuses unsafe ones.
 
-The contents of a log are untrusted. A file must lie in the table, or in a place that the caller allowed; each place is
-accessed through a store that was opened from the caller's arguments, never from the log.
+The contents of a log are untrusted. A file must lie in the table or in a place that the caller allowed. The stores of
+these places are opened from the caller's arguments, never from the log.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (path), #deletion-vector-descriptor-schema (pathOrInlineDv).
 """
@@ -17,8 +17,8 @@ from deltalog.storage.secrets import check_location
 
 
 class TableFiles:
-    """The files of the table in ``store``. ``allowed_paths`` are further places that its log may name by absolute
-    paths, as a shallow clone names its source: directories, or prefixes on the same kind of store.
+    """The files of the table in ``store``. ``allowed_paths`` are further directories, or prefixes on the same kind of
+    store, to which absolute paths in the log may point, such as the source of a shallow clone.
 
     Raises CallError for a place on another kind of store. Cost: none.
     """
@@ -31,7 +31,7 @@ class TableFiles:
 
     @property
     def allowed_paths(self) -> tuple[str, ...]:
-        """The allowed places besides the table, as their stores name them."""
+        """The URLs of the allowed places, without the table itself."""
         return tuple(store.url for store in self._stores[1:])
 
     @property
@@ -40,28 +40,28 @@ class TableFiles:
         return self._stores[0]
 
     def find(self, named: str) -> tuple[LogStore, str]:
-        """The store and the path in it of a file that the log names.
+        """The store of a file that the log names, and its path there.
 
-        Raises UnsafePathError when it lies elsewhere, by its name or through a symbolic link. Cost: no request;
-        on local disk one ``lstat`` for each directory below the place.
+        Raises UnsafePathError if the path, or a symbolic link in it, leads outside the table and the allowed places.
+        Cost: no request; on local disk one ``lstat`` for each directory of the path.
         """
         number, path = locate(named, self._places)
         return self._checked(self._stores[number], path, named)
 
     def find_sidecar(self, named: str) -> tuple[LogStore, str]:
-        """Like ``find``, for a sidecar, which only the table's own ``_sidecars`` may hold."""
+        """Like ``find``, for a sidecar, which must lie in the table's own ``_sidecars`` directory."""
         store = self.store
         return self._checked(store, sidecar_path(named, store.url), named)
 
     def location(self, named: str) -> str:
-        """The path or URL for other tools of a file that the log names. Raises UnsafePathError."""
+        """The path or URL under which other tools open a file that the log names. Raises UnsafePathError."""
         store, path = self.find(named)
         return store.location(path)
 
     def _checked(self, store: LogStore, path: str, named: str) -> tuple[LogStore, str]:
         target = store.link_target(path)
         if target is not None:
-            # The target of a link is compared with the resolved locations of the places.
+            # The target is resolved, so it is compared with the resolved locations of the places.
             real = [place_of(real_url(each)) for each in self._stores]
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):

@@ -1,4 +1,4 @@
-"""A base class for stores that wrap another one and change some of its calls."""
+"""Base class for stores that wrap another store and override some of its methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=LogStore)
 
 
 class WrappedStore(LogStore, Generic[S]):
-    """Passes each call to ``inner``. Cost of each call: as of ``inner``."""
+    """Delegates every call to ``inner``, at the same cost."""
 
     def __init__(self, inner: S) -> None:
         self.inner = inner

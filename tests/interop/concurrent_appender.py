@@ -1,8 +1,8 @@
 """One process that appends to a table beside others: ``python concurrent_appender.py ENGINE TABLE NUMBER DIRECTORY``.
 
-It writes ``ready-NUMBER`` into DIRECTORY and begins when ``go`` is there. Each commit adds ROWS rows of its own and
-carries a text that says whose it is; those that were acknowledged are written to ``acknowledged-NUMBER``, a line each.
-delta-spark makes SPARK_COMMITS, deltalog goes on until ``stop`` is there.
+It writes ``ready-NUMBER`` into DIRECTORY and starts when ``go`` exists. A commit adds ROWS unique rows and identifies
+its writer in its metadata; acknowledged commits are written to ``acknowledged-NUMBER``, one per line. delta-spark makes
+SPARK_COMMITS commits, deltalog continues until ``stop`` exists.
 """
 
 from __future__ import annotations

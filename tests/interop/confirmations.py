@@ -1,11 +1,11 @@
-"""Confirmations of the sentences by which the conformance matrix explains the failures of other engines.
+"""Confirms the explanations of other engines' failures in the conformance matrix.
 
-Each makes a small table by hand, without the kit and its adapters, calls the engine, and says what it answered. The
-answers are kept in tests/interop/conformance/explanations.json, beside the sentence; test_interop_confirmations.py
-repeats them.
+A confirmation writes a small table by hand, without the kit and its adapters, calls the engine, and returns its answer.
+The answers are stored with the explanations in tests/interop/conformance/explanations.json;
+test_interop_confirmations.py repeats them.
 
-    python -m tests.interop.confirmations deltalake    # or polars, delta-spark: what the engine answers now
-    python -m tests.interop.confirmations polars --keep  # and keep it
+    python -m tests.interop.confirmations deltalake    # or polars, delta-spark: prints the current answers
+    python -m tests.interop.confirmations polars --keep  # and stores them
 """
 
 from __future__ import annotations
@@ -153,14 +153,14 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
 
 
 def broken(root: Path, shorter: int) -> Path:
-    """The data file of version 0 is no Parquet file, and has so many bytes less than the log says."""
+    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than in the log."""
     numbered(root, [T])
     (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
     return root
 
 
 def said(call: Callable[..., Any], *arguments: Any) -> str:
-    """What a call gives, or how it fails."""
+    """The result of a call, or its error, as text."""
     try:
         return str(call(*arguments))
     except BaseException as error:
@@ -185,7 +185,7 @@ def sorted_ids(rows: Any) -> list[Any]:
 
 
 class Deltalake:
-    """By the pattern of cases of a sentence, its first word."""
+    """The confirmations for deltalake, named by the first word of an explanation's case pattern."""
 
     def version_at(self, root: Path, ms: int) -> int:
         import deltalake
@@ -257,7 +257,7 @@ class Deltalake:
         table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
         table.delete("id = 2")
         before = table.version
-        # The file is removed as it is, with its vector, and no change file is written.
+        # The file is removed with its vector, and no change file is written.
         lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
         add = next(line["add"] for line in lines if "add" in line)
         remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
@@ -353,7 +353,7 @@ class Polars(Deltalake):
 
 
 class DeltaSpark:
-    """In a session that has delta-spark."""
+    """The confirmations for delta-spark, in a session that has it."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
@@ -429,7 +429,7 @@ class DeltaSpark:
 
 
 def confirm(engine: Any, place: Path) -> dict[str, str]:
-    """What an engine answers, by the first pattern of the sentence's cases."""
+    """The engine's answer for an explanation, selected by its first case pattern."""
     return {
         pattern: getattr(engine, method)(_made(place / f"{number}-{method}" / "table"))
         for number, (pattern, method) in enumerate(engine.CASES.items())

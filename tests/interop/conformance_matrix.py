@@ -1,13 +1,13 @@
-"""The conformance kit on every engine, as the page docs/conformance-matrix.md.
+"""The page docs/conformance-matrix.md: the results of the conformance kit for every engine.
 
     python -m tests.interop.conformance_matrix                   # runs all engines and writes the page
-    python -m tests.interop.conformance_matrix deltalake polars  # runs these, and takes the others' results as they are
-    python -m tests.interop.conformance_matrix --new             # runs only the cases without a kept result
-    python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the others' results
+    python -m tests.interop.conformance_matrix deltalake polars  # runs these, and reuses the results of the others
+    python -m tests.interop.conformance_matrix --new             # runs only the cases without a stored result
+    python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the other results
 
-Results are in tests/interop/conformance/<engine>.json. Each failure of another engine is explained in
-tests/interop/conformance/explanations.json, and confirmed without the kit by tests/interop/confirmations.py; one that
-is not explained is an error. test_interop_conformance.py compares the results with what the engines do.
+Results are stored in tests/interop/conformance/<engine>.json. Failures of other engines are explained in
+tests/interop/conformance/explanations.json, and confirmed without the kit by tests/interop/confirmations.py; a failure
+without an explanation is an error. test_interop_conformance.py compares the results with the engines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def engine_of(name: str) -> Engine:
 
 
 def results(name: str, cases: Iterable[Case]) -> dict[str, Any]:
-    """A run as it is kept: places are the same in every run."""
+    """The results of a run for storage, without paths that differ from run to run."""
     engine = engine_of(name)
     found = report.document(engine.name, engine.version, SUITE_VERSION, run(engine, cases))
     for case in found["cases"]:
@@ -72,7 +72,7 @@ def stored(name: str) -> dict[str, Any]:
 
 
 def keep(name: str, found: Mapping[str, Any]) -> None:
-    """What did not pass is kept with its reason."""
+    """Store results, with the reason of every case that did not pass."""
     document: dict[str, Any] = {key: found[key] for key in ("engine", "version", "suite")}
     for kind in (FAILED, SKIPPED):
         document[kind] = {case["id"]: case["reason"] for case in found["cases"] if case["outcome"] == kind}
@@ -82,8 +82,8 @@ def keep(name: str, found: Mapping[str, Any]) -> None:
 
 
 def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Kept results with those of a run of some cases. Raises ValueError where the engine has another version now:
-    results of two versions are not one run."""
+    """Stored results updated with a run of some cases. Raises ValueError if the engine's version has changed, because
+    results of two versions must not be mixed."""
     if (before["engine"], before["version"]) != (found["engine"], found["version"]):
         raise ValueError(
             f"The kept results of {before['engine']} are of {before['version']}, not {found['version']}: run all cases."
@@ -115,7 +115,7 @@ def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
 
 
 def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """The first sentence that is given for a case, or for a pattern that it matches, and what confirmed it."""
+    """The first explanation for a case, or for a pattern that it matches, and its confirmation."""
     for entry in explanations.get(engine, ()):
         if any(fnmatch.fnmatchcase(id, pattern) for pattern in entry["cases"].split()):
             return dict(entry)
@@ -168,7 +168,7 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any]) -> 
 
 
 def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What engines cannot do, with the number of cases that need it."""
+    """The capabilities that engines lack, with the number of skipped cases."""
     lines = [
         "## Skipped cases",
         "",

@@ -16,7 +16,7 @@ if _ROOT not in sys.path:
 from tests.support.spark import DeltaSpark, delta_session, stop_sessions  # noqa: E402
 from tests.support.spark.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
 
-# What is asked of each table is much. These have between them all that the others have.
+# A table takes long to examine. Together these shapes cover the others.
 USUAL = {
     ("delta-spark", "ict_disabled_enabled_again"),
     ("deltalog", "ict_partitioned"), ("deltalog", "ict_late_checkpointed"),

@@ -1,9 +1,9 @@
-"""What delta-spark and deltalake make of each table of `feature_tables`, as the page docs/feature-matrix.md.
+"""The page docs/feature-matrix.md: how delta-spark and deltalake handle the tables of `feature_tables`.
 
     python -m tests.interop.matrix        # runs the tests and writes the page
 
-A cell is `ok`, or `refused` with the error that was matched. Anything else, a difference above all, is a failure and
-never text on the page. test_interop_matrix.py holds the page against what it finds.
+A cell is `ok`, or `refused` with the expected error. Anything else, such as different rows, fails the run and is never
+written to the page. test_interop_matrix.py compares the page with its results.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ HEADER = Row(
 
 
 def examine(feature: Feature, path: Path, delta: DeltaSpark) -> Row:
-    """Make the table, have it read by both peers and written by delta-spark, read that. AssertionError where any two
-    do not agree."""
+    """Create the table, read it with both peers, write to it with delta-spark, and read that. Raises AssertionError if
+    any two engines disagree."""
     expected = feature.build(path)
     table = DeltaTable.open(str(path))
     ours = table.snapshot().scan().to_arrow()
@@ -88,7 +88,7 @@ def examine(feature: Feature, path: Path, delta: DeltaSpark) -> Row:
     row_ids = _row_ids(feature, table, path, delta)
     log = _log(feature, table, path, delta)
     carried_on = _carried_on(feature, table, path, delta)
-    # What is read now are the commits of deltalog, of delta-spark, and deltalog's own again.
+    # Now the log has commits of deltalog, of delta-spark, and of deltalog again.
     assert _rows(table, path, delta) == rows and _row_ids(feature, table, path, delta) == row_ids
     assert _history(table, path, delta)
     changes = _changes(feature, table, path, delta)
@@ -156,7 +156,7 @@ def _row_ids(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpark)
 
 
 def _carried_on(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
-    """delta-spark writes, and refuses what the table's rules forbid; then deltalog appends once more."""
+    """delta-spark writes, and refuses what the constraints forbid; then deltalog appends once more."""
     target = f"delta.`{path}`"
     version = table.version
     for statement in feature.spark:
@@ -206,7 +206,7 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake names, each of which it is known to lack."""
+    """The features that deltalake's error names, all of which it is known to lack."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"
@@ -252,7 +252,7 @@ deltalog does not write tables with the features {", ".join(f"`{name}`" for name
 
 
 def committed_rows() -> dict[str, str]:
-    """The rows of the page as it is, by feature."""
+    """The rows of the committed page, by feature."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

@@ -3,9 +3,9 @@
     python -m tests.interop.random_nested --seeds 0:100            # 5 statements each
     python -m tests.interop.random_nested --seeds 17 --statements 8
 
-Sources have fields that are missing, extra, in another order or of another case; MERGE evolves the schema or does not.
-Compared after each statement: whether it was refused, the schema, the rows. Where delta-spark cannot cast a struct in a
-list of lists or maps, or takes its fields by their positions, no statement is made: the schemas have no such columns.
+Sources have missing, additional, reordered fields, and names in another case; MERGE runs with and without schema
+evolution. After each statement the refusal, the schema and the rows are compared. The schemas have no structs in lists
+of lists or maps, which delta-spark cannot cast or whose fields it matches by position.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PROPERTIES: tuple[dict[str, str], ...] = (
 
 
 class Difference(AssertionError):
-    """The two do not tell the same."""
+    """The two engines disagree."""
 
 
 def run_nested(delta: DeltaSpark, place: Path, seed: int, statements: int) -> collections.Counter[str]:
-    """A table's life. What was done and refused. Raises Difference."""
+    """Run the statements on new twins. Returns counts of what was run and refused. Raises Difference."""
     run = _Run(delta, place, seed)
     try:
         run.live(statements)
@@ -83,7 +83,7 @@ class _Run:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of delta-spark's twin."""
+        """The schema of delta-spark's twin."""
         return self.delta.table(self.theirs).schema
 
     # ------------------------------------------------------------------------------------------- statements
@@ -150,7 +150,7 @@ class _Run:
         return f"named_struct({', '.join(parts)})"
 
     def separate(self, candidates: Sequence[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-        """Some of these paths, none of which is in another."""
+        """A random selection of these paths in which no path contains another."""
         found: list[tuple[str, ...]] = []
         for path in self.chance.sample(candidates, len(candidates)):
             low, others = _low(path), [_low(other) for other in found]
@@ -192,7 +192,7 @@ class _Run:
         self.same("rows", plain_rows(other), plain_rows(one))
 
     def outcome(self, call: Any) -> str | None:
-        """What refused it; None where nothing did."""
+        """The error that refused the statement, or None."""
         try:
             call()
         except DeltaLogError as error:
@@ -229,7 +229,7 @@ def _has_struct_in_lists(kind: pa.DataType, in_list: bool = False) -> bool:
 
 
 def _paths(schema: pa.Schema | pa.DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Columns but the key, and fields of structs."""
+    """The paths of all columns except the key, and of the fields of structs."""
     for field in fields_of(schema)[0 if above else 1 :]:
         yield (*above, field.name)
         if pa.types.is_struct(field.type):

@@ -67,7 +67,7 @@ KINDS: Mapping[str, Kind] = {
         _struct,
     ),
 }  # fmt: skip
-#: What a column may become: the kind, and what its values are then.
+#: The wider kind to which a column of a kind can be changed.
 WIDER: Mapping[str, str] = {"int": "long"}
 PARTITIONING = ("int", "string", "date", "char", "boolean")
 
@@ -78,7 +78,7 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """``key`` stays when the column is renamed: rows have their values by it."""
+    """A column. ``key`` identifies it in rows and does not change when the column is renamed."""
 
     key: int
     name: str
@@ -103,7 +103,7 @@ class State:
     rows: Mapping[int, Row] = field(default_factory=dict)
 
     def table(self) -> pa.Table:
-        """The rows as readers should give them."""
+        """The rows that readers should return."""
         schema = pa.schema([(column.name, column.of.arrow) for column in self.columns])
         values = [
             {column.name: column.of.stored(row.get(column.key)) for column in self.columns}
@@ -123,7 +123,7 @@ class State:
 
 @dataclass(frozen=True)
 class Condition:
-    """The same in SQL and in Python; a row for which it is not known does not match."""
+    """A condition in SQL and in Python. A row for which it is null does not match."""
 
     sql: str
     test: Callable[[Row], bool]
@@ -186,7 +186,7 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """A table to be made: its columns, those that partition it, its properties, and who makes it."""
+    """A table to create: its columns, partition columns, properties, and the engine that creates it."""
 
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]

@@ -1,11 +1,12 @@
-"""deltalog and delta-spark do random things to one table in turn; after each, both must tell what a model tells.
+"""deltalog and delta-spark run random operations on one table in turn, compared with a model after each operation.
 
     python -m tests.interop.random_verbs --seeds 0:200              # 12 verbs each
     python -m tests.interop.random_verbs --seeds 17 --verbs 30      # repeat one, with more verbs
 
-Compared at every version: the rows by both readers and by the model; the history (version, time, operation); the rows
-that a filter finds, by the skipping of each, since a wrong statistic shows there; row ids, which stay with their rows;
-the rows that a commit says it added and removed. In the end some versions once more, and the change data feed.
+Compared at every version: the rows of both readers and of the model; the history (version, time, operation); the rows
+of a filter with the data skipping of both engines, which would show wrong statistics; row ids, which stay with their
+rows; and the numbers of added and removed rows in the commit's metrics. Finally, some versions are compared again, and
+the change data feed is compared.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ DAY_MS = 86_400_000
 
 
 class Difference(AssertionError):
-    """Two of the three do not tell the same."""
+    """deltalog, delta-spark and the model disagree."""
 
 
 def run_verbs(delta: DeltaSpark, path: Path, seed: int, verbs: int) -> collections.Counter[str]:
-    """A table's life. What was refused by whom, and how often things were compared. Raises Difference."""
+    """Run the verbs on a new table. Returns counts of refusals by engine and of comparisons. Raises Difference."""
     run = _Run(delta, path, seed)
     try:
         run.live(verbs)
@@ -254,7 +255,7 @@ class _Run:
         self.by_deltalog("compact the log", lambda t: t.compact_log(), self.state)
 
     def clean_up(self) -> None:
-        """As it were in three days: all that is not needed goes."""
+        """Clean up as if three days had passed, and remove everything that is no longer needed."""
         later = Environment(clock_ms=lambda: time.time_ns() // 1_000_000 + 3 * DAY_MS)
 
         def call(_: DeltaTable) -> None:
@@ -357,7 +358,8 @@ class _Run:
             self.judge_row_ids()
 
     def judge_metrics(self, before: State | None) -> None:
-        """What the commit says it added and removed must make the difference; of deltalog's, which says it exactly."""
+        """The rows that the commit's metrics add and remove must explain the change of the row count. Only for commits
+        of deltalog, whose metrics are exact."""
         entry = self.table.history(1)[0]
         if before is None or not (entry.engine_info or "").startswith("deltalog"):
             return
@@ -447,7 +449,7 @@ def main() -> None:
     sys.exit(1 if failures else 0)
 
 
-#: Small tables, and many queries that run once.
+#: Settings for small tables and many queries that run once.
 CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",

@@ -1,7 +1,7 @@
-"""One session with delta-spark and Hadoop's S3A: tables on S3 change hands between delta-spark and spark_ext.
+"""One session with delta-spark and Hadoop's S3A, in which delta-spark and spark_ext read each other's tables on S3.
 
-``python -m tests.interop.spark_on_s3 URL``: the storage options are JSON on standard input, what was found is JSON on
-standard output. A process of its own: the session of the other tests has no S3A.
+``python -m tests.interop.spark_on_s3 URL`` reads the storage options as JSON from standard input and writes the results
+as JSON to standard output. It is a separate process, because the session of the other tests has no S3A.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _rows(df: Any) -> list[list[Any]]:
 
 
 def exchange(spark: Any, url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What each reads of the other's tables."""
+    """The rows that each engine reads from the other's tables."""
     ours, theirs = f"{url}/of spark_ext", f"{url}/of delta-spark"
     for name, value in s3a_settings(options, [bucket_of(url) or ""]).items():
         spark.conf.set(name, value)  # delta-spark has no others; spark_ext takes the session's too

@@ -1,4 +1,4 @@
-"""Changes of a table's shape and past: delta-spark reads each result and writes on, and deltalog reads that."""
+"""Schema changes and restores: delta-spark reads each result and writes to it, and deltalog reads that."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def test_domains_of_ones_own_stay(delta: DeltaSpark, tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 @MODES
 def test_rows_taken_out_of_mapped_tables(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
-    """Moved rows, deletion vectors and change files are under physical names too."""
+    """Moved rows, deletion vectors and change files use physical names too."""
     path = tmp_path / "table"
     properties = {MODE: mode, "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true"}
     table = DeltaTable.create(path, NESTED.schema, partition_by=["part"], properties=properties)

@@ -1,7 +1,7 @@
-"""delta-spark and deltalog write to one table in turn, and in each other's way.
+"""delta-spark and deltalog write to one table in turn, and conflict with each other.
 
-The turns are taken one after the other on purpose: on a local disk delta-spark's own commit is a look and a rename,
-so two processes that truly race may overwrite each other there whatever deltalog does.
+The writers deliberately do not run concurrently: on a local disk delta-spark commits by a check and a rename, so
+processes that really race may overwrite each other's commits, whatever deltalog does.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def test_what_cannot_be_rebased_is_refused_and_leaves_no_trace(
 def test_delta_spark_rebases_on_deltalog_commits(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, step: str
 ) -> None:
-    """Here delta-spark is the one who loses and reads deltalog's commit as the winner's."""
+    """delta-spark loses the race and reads deltalog's commit as the winning one."""
     path = tmp_path / "table"
     writers["delta-spark"].create(path, Shape((), ict=step == "append"))
     writers["delta-spark"].step(path, ("append", 0))

@@ -1,4 +1,4 @@
-"""What engines that know nothing of the catalog make of the path of a table that it manages, or has released."""
+"""Engines without access to the catalog open the path of a table that it manages or has released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, `_last_checkpoint` and `.crc` files: what one engine derives from the log, the other relies on."""
+"""Checkpoints, `_last_checkpoint` and `.crc` files of one engine are used by the other."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_log_that_begins_at_a_checkpoint(
 def test_statistics_survive_a_deltalog_checkpoint(
     delta: DeltaSpark, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
-    """delta-spark skips files with the statistics in the checkpoint: all but one, and not the one it needs."""
+    """delta-spark skips files by the statistics in the checkpoint: all except the one that it needs."""
     path = tmp_path / "table"
     table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties={})
     for start in range(0, 40, 10):
@@ -117,8 +117,8 @@ def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
 def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path
 ) -> None:
-    """Hadoop keeps a checksum beside each local file, `._last_checkpoint.crc`. When that of the replaced file stays,
-    delta-spark refuses the new one, retries for seconds and gives up; it then reports a size of -1."""
+    """Hadoop keeps a checksum of the file in `._last_checkpoint.crc`. If it remains after the file was replaced,
+    delta-spark refuses the new file, retries for seconds and gives up; it then reports a size of -1."""
     path = tmp_path / "table"
     writers["delta-spark"].create(path, Shape((), ict=True))
     writers["delta-spark"].step(path, ("append", 0))
@@ -158,7 +158,7 @@ V2_FORMS: dict[str, dict[str, Any]] = {
 
 
 def deltalake_rows(path: Path) -> list[list[object]]:
-    """By its query engine, which reads more than its reader for pyarrow does: V2 checkpoints among it."""
+    """The rows by deltalake's query engine, which supports more than its pyarrow reader, such as V2 checkpoints."""
     columns = ", ".join(SCHEMA.names)
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
     return plain_rows(pa.table(query.execute(f"SELECT {columns} FROM t").read_all()))
@@ -216,7 +216,7 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits of two months, a checkpoint among them; then one of today, and what is older than the retention goes."""
+    """Commits of two months and a checkpoint, then a commit of today, which removes everything beyond the retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS

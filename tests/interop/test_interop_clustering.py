@@ -1,4 +1,4 @@
-"""Clustered tables of deltalog and delta-spark: each knows the other's columns, and leaves the other's cubes alone."""
+"""Clustered tables: deltalog and delta-spark read each other's clustering columns and keep each other's cubes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_table_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Without CLUSTER BY the new table is not clustered."""
+    """A replacement without CLUSTER BY is not clustered."""
     by_whom: dict[str, Callable[[str], Any]] = {
         "delta-spark": delta.sql,
         "spark_ext": lambda text: spark_ext.sql(delta.spark, text),

@@ -1,8 +1,8 @@
 """delta-spark and deltalog append to one table at the same time, as real processes on a local disk.
 
-delta-spark's own log store for local disks looks whether a commit is there and then renames its own to the name: a
-commit that another process makes in between is replaced. With a log store that links (LinkLogStore.java) nothing is;
-with its own, whatever is lost was replaced by delta-spark, and deltalog replaces nothing.
+delta-spark's log store for local disks checks that a commit does not exist and then renames its own file to that name,
+which replaces a commit that another process made in between. With a log store that links (LinkLogStore.java), nothing
+is replaced. With the original one, every lost commit was replaced by delta-spark; deltalog replaces none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TAG = re.compile(r"writer-(\d+)-commit-(\d+)")
 
 @dataclass
 class Outcome:
-    """What was acknowledged, and which commits the log has: version to commitInfo and ids of added rows."""
+    """The acknowledged commits, and the commits in the log: version to commitInfo and ids of added rows."""
 
     table: Path
     acknowledged: list[str]
@@ -102,7 +102,7 @@ def _wait_for(processes: dict[int, subprocess.Popen[bytes]], *files: Path) -> No
 
 
 def _log(table: Path) -> dict[int, dict[str, Any]]:
-    """Read by json alone; a commit that is torn fails here."""
+    """The log, parsed with json only; fails on a partial commit."""
     found = {}
     for path in (table / "_delta_log").glob("*.json"):
         first = json.loads(path.read_text().splitlines()[0])

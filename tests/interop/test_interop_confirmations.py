@@ -1,4 +1,4 @@
-"""What confirmed the explanations of the conformance matrix: the engines still answer so."""
+"""Engines still give the answers that confirmed the explanations of the conformance matrix."""
 
 from __future__ import annotations
 

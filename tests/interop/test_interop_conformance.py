@@ -1,5 +1,5 @@
-"""docs/conformance-matrix.md is what the engines do: it is made of the kept results, every failure is explained, and a
-sample of the cases has the kept outcome when it is run again."""
+"""docs/conformance-matrix.md is up to date: it matches the stored results, every failure has an explanation, and a
+sample of the cases has the stored outcome when run again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_engines_in_python_do_what_the_page_says(name: str, is_long: bool) -> No
 
 
 def test_duckdb_reads_or_says_what_it_lacks() -> None:
-    """Its extension cannot be fetched everywhere."""
+    """DuckDB's extension cannot be downloaded everywhere."""
     try:
         engine = load_engine("duckdb")
     except CallError as error:

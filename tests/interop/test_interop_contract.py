@@ -1,4 +1,4 @@
-"""Tables of the write contract, as delta-spark sees them: with what commits say of themselves, and with blobs."""
+"""delta-spark reads tables of the write contract, with their commit metadata and blobs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def ours(table: DeltaTable) -> list[list[Any]]:
 
 
 def parsed(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters, of which delta-spark writes some as JSON values and some as their text."""
+    """Operation parameters, some of which delta-spark writes as JSON values and some as text."""
 
     def value(text: Any) -> Any:
         try:

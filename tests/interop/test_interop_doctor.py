@@ -1,6 +1,6 @@
-"""Defects of in-commit timestamps that delta-spark leaves behind by ordinary statements, and the doctor finds.
+"""The doctor detects defects of in-commit timestamps that ordinary statements of delta-spark cause.
 
-Each table is made by delta-spark itself; the healthy ones, which it makes beside them, have no error.
+All tables are created by delta-spark itself; healthy tables have no findings.
 """
 
 from __future__ import annotations

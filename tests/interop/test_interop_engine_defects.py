@@ -1,6 +1,6 @@
-"""Tables that delta-spark can be led to leave behind, and what deltalog does with them.
+"""Defective tables that delta-spark creates, and how deltalog handles them.
 
-Each table is made by delta-spark itself with an ordinary statement; what is asserted is deltalog's answer.
+Every table is created by delta-spark itself with ordinary statements; the assertions are about deltalog.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_half_a_pair_is_refused_before_it_is_written(late: Path, key: str) -> No
 def test_half_a_pair_that_delta_spark_wrote_is_named_and_repaired(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path
 ) -> None:
-    """delta-spark takes the half pair, and then refuses every write and every look at the history."""
+    """delta-spark accepts the incomplete pair, and then refuses every write and every query of the history."""
     path = tmp_path / "table"
     writers["delta-spark"].create(path, Shape((), ict=True))
     writers["delta-spark"].step(path, ("append", 0))
@@ -143,7 +143,7 @@ def test_a_clone_with_the_pair_of_its_source_is_not_read_wrongly(delta: DeltaSpa
 
 
 def test_a_commit_far_in_the_future_is_followed_with_a_warning(late: Path, tmp_path: Path) -> None:
-    """One writer with a wrong clock: later commits must still follow it, and deltalog says so, with the drift."""
+    """One writer's clock was wrong: later timestamps must still exceed it, and deltalog warns with the drift."""
     path = tmp_path / "future"
     shutil.copytree(late, path)
     last = commits(path)[3]

@@ -1,4 +1,4 @@
-"""What the Spark tests need from the machine is checked first, and named when it is missing."""
+"""Missing requirements of the Spark tests are detected and named."""
 
 from __future__ import annotations
 

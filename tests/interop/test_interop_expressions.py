@@ -1,4 +1,4 @@
-"""Expressions mean in deltalog what they mean in Spark: type, value of every row, and what is an error."""
+"""Expressions have the same meaning in deltalog and Spark: the type, the value for every row, and the errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def spark(delta: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def plain(values: list[Any]) -> list[Any]:
-    """Values as text that tells NaN, the sign of zero and types apart."""
+    """Values as text that distinguishes NaN, the sign of zero, and types."""
     return [repr(bytes(v)) if isinstance(v, bytearray) else repr(v) for v in values]
 
 
 def compared(spark: Any, expressions: list[str]) -> list[str]:
-    """What differs between deltalog and Spark, in words."""
+    """A description of the differences between deltalog and Spark."""
     named = [f"{text} AS c{number}" for number, text in enumerate(expressions)]
     frame = spark.sql(f"SELECT row, {', '.join(named)} FROM edges")
     types = StructType.from_json(frame.schema.json())
@@ -49,7 +49,7 @@ def compared(spark: Any, expressions: list[str]) -> list[str]:
     for number, text in enumerate(expressions):
         expression = compile_expression(text, SCHEMA)
         wanted = types.field(f"c{number}").data_type
-        if str(expression.data_type) != str(wanted):  # whether a field is nullable is no part of it
+        if str(expression.data_type) != str(wanted):  # without nullability
             wrong.append(f"{text}: {expression.data_type}, Spark has {wanted}")
             continue
         mine, others = expression.evaluate(ROWS).to_pylist(), theirs.column(f"c{number}").to_pylist()

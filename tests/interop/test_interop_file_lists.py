@@ -110,7 +110,7 @@ CASES = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """Where a step begins with a new handle, its list is that of the `.crc` that the handle has read."""
+    """A step with a new handle continues the list of the `.crc` that the handle has read."""
     path, case = tmp_path / "table", CASES[name]
     table = DeltaTable.create(str(path), SCHEMA, **case.create)
     assert delta.checksum_defect(path) is None
@@ -179,7 +179,7 @@ DIFFERENCES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """A table with one file that has all that a file may have but tags, and its list."""
+    """A table with one file that has every optional field except tags, and its list."""
     path = tmp_path_factory.mktemp("listed") / "table"
     one_place = batch(0, 9).set_column(4, SCHEMA.field(4), pa.array(["a"] * 9))
     table = DeltaTable.create(str(path), SCHEMA, data=one_place, partition_by=["place"], properties=TRACKED)
@@ -191,7 +191,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
 
 @pytest.mark.parametrize("name", [None, *DIFFERENCES])
 def test_the_verification_can_fail(delta: DeltaSpark, tracked: tuple[Path, list[Any]], name: str | None) -> None:
-    """Tags that are not mentioned are the case that lists of delta-spark fail, once they are read from a file."""
+    """Files without tags are the case in which delta-spark's own lists fail once they are read from a file."""
     path, (add,) = tracked
     other = add if name is None else DIFFERENCES[name](add)
     assert (other == add) is (name is None)

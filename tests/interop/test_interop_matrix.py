@@ -1,4 +1,4 @@
-"""Every feature that deltalog writes is read back, and carried on, by its peers; docs/feature-matrix.md says so."""
+"""Peers read and continue tables with every feature that deltalog writes, as docs/feature-matrix.md says."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_feature_is_read_back_and_carried_on(delta: DeltaSpark, tmp_path: Path
 
 
 def test_the_page_has_these_rows_and_no_others() -> None:
-    """Each row is held against the page where it is found; here the rest of the page."""
+    """The test of a row compares it with the page; this one compares the rest of the page."""
     if WRITES_PAGE:
         assert set(_found) == set(FEATURES), "the page is written when every row was found"
         PAGE.write_text(render(_found), encoding="utf-8")

@@ -86,7 +86,7 @@ def source_rows(ids: Iterable[int | None]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SOURCE)
 
 
-# The source, when rows match, and what becomes of them.
+# The source, the merge condition, and the clauses.
 STATEMENTS: tuple[tuple[list[int | None], str, list[When]], ...] = (
     (
         [*range(0, 40, 3)],
@@ -172,8 +172,8 @@ def test_both_engines_merge_alike(delta: DeltaSpark, tmp_path: Path, mode: str, 
 
 
 def check_ids(delta: DeltaSpark, known: Mapping[Path, dict[int, int]], ours: Path, theirs: Path) -> None:
-    """A row keeps its id in each engine, and both give rows the same commit versions. Inserted rows get ids in the
-    order of files, which is each engine's own."""
+    """A row keeps its id in each engine, and both assign the same row commit versions. Ids of inserted rows are not
+    compared: they follow the order of files, which differs between the engines."""
     versions = []
     for path in (ours, theirs):
         rows = delta.sql(f"SELECT {', '.join(ID_COLUMNS)} FROM delta.`{path}`").collect()

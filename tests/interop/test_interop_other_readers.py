@@ -1,4 +1,4 @@
-"""polars, DuckDB and pandas read the tables that deltalog writes; what each cannot is said by name."""
+"""polars, DuckDB and pandas read the tables that deltalog writes, except for known unsupported features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.spark.readers import READERS, answer
 
 _OUTSIDE = "differs: partition values of files outside of Hive directories are null"
 _NOT_DELETED = "differs: rows are not deleted in files with encoded paths"
-# What polars makes of tables that it takes for others than they are; docs/reading.md names both.
+# Tables that polars misreads; docs/reading.md describes both cases.
 _BY_POLARS = {
     "Files below random prefixes": _OUTSIDE,
     "Rows in files of others": _OUTSIDE,

@@ -1,5 +1,5 @@
-"""Random predicates on random tables of ours: the rows of a scan that skips files, those for which the condition holds
-without skipping, and those of Spark, whose delta skips by our statistics."""
+"""Random predicates on random tables of deltalog: a scan with data skipping, an evaluation without skipping, and
+delta-spark, which skips by deltalog's statistics, return the same rows."""
 
 from __future__ import annotations
 

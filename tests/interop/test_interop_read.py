@@ -1,4 +1,4 @@
-"""What delta-spark writes and few others read: shredded variants, row tracking, old calendars, void columns."""
+"""Reads less common output of delta-spark: shredded variants, row tracking, old calendars, void columns."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_what_a_table_says_of_itself_besides_columns(delta: DeltaSpark, tmp_path
 
 @contextlib.contextmanager
 def settings(delta: DeltaSpark, conf: dict[str, str]) -> Iterator[None]:
-    """Settings of the session while the block runs."""
+    """Apply settings to the session during the block."""
     for key, value in conf.items():
         delta.spark.conf.set(key, value)
     try:

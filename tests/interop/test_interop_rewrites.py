@@ -1,4 +1,4 @@
-"""Rows deleted and replaced by deltalog, read and carried on by delta-spark and deltalake, and the other way round."""
+"""Deletes and replacements of deltalog are read and continued by delta-spark and deltalake, and vice versa."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DELETE_METRICS = {
 
 
 def rewritten(path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> DeltaTable:
-    """A table with every way of deltalog to take rows out of files, one a version."""
+    """A table with every way in which deltalog removes rows from files, one per version."""
     table = DeltaTable.create(str(path), SCHEMA, properties=properties, partition_by=partition_by)
     table.append(batch(0, 40))
     table.append(batch(40, 40))
@@ -77,7 +77,7 @@ def test_delta_spark_reads_what_is_left(
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 def test_both_engines_in_turn(delta: DeltaSpark, tmp_path: Path, properties: dict[str, str]) -> None:
-    """Vectors of one engine are carried on by the other, small ones in the log too."""
+    """Each engine extends deletion vectors of the other, including small inline ones."""
     path = tmp_path / "table"
     t = f"delta.`{path}`"
     table = DeltaTable.create(str(path), SCHEMA, properties=properties)

@@ -1,4 +1,4 @@
-"""delta-spark and deltalog on the same table give the same answers, whoever of the two wrote it."""
+"""delta-spark and deltalog return the same results for a table, whichever of them wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spark_ext beside delta-spark in sessions with odd settings: the same write, to twins of one table, does the same."""
+"""In sessions with unusual settings, the same write by spark_ext and delta-spark has the same effect on twins."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def case(seed: int) -> dict[str, Any]:
 
 
 def outcome(spark: Any, table: str, writer: Any, given: dict[str, Any], save: str) -> Any:
-    """What the write leaves: rows, schema, properties and what the commit says; the refusal where it is one."""
+    """The result of a write: rows, schema, properties and commit metadata, or the error."""
     if given["partitioned"]:
         writer = writer.partitionBy("p")
     before = deltalog.DeltaTable.open(table).version if given["is_there"] else -1

@@ -1,5 +1,5 @@
-"""Rows changed by ``spark_ext.DeltaTable`` and by delta-spark's ``DeltaTable``, with the same calls, on twins of one
-table: the same rows, change feeds, row ids, operations and metrics."""
+"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on twins of one table lead to the same
+rows, change feeds, row ids, operations and metrics."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_rows_change_as_by_delta_spark(
 
 
 def check_the_commit(delta: DeltaSpark, ours: Path, theirs: Path, name: str) -> None:
-    """The last entries of the histories, and the numbers that do not depend on how rows are spread over files."""
+    """Compare the last history entries and those metrics that do not depend on the distribution of rows over files."""
     mine, twin = (delta.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0] for path in (ours, theirs))
     for column in ("version", "operation", "isBlindAppend"):
         assert mine[column] == twin[column], (name, column)

@@ -1,5 +1,5 @@
-"""What spark_ext writes, beside delta-spark in one session: the same verbs do the same, and tables with features of
-delta-spark stay what they are."""
+"""Writes of spark_ext and delta-spark in one session: the same verbs have the same effect, and tables with features of
+delta-spark keep them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.spark import DeltaSpark
 
 
 def _of(spark: Any, path: str) -> tuple[Any, ...]:
-    """Rows, schema, partition columns, properties and operations of a table, as delta-spark has them."""
+    """Rows, schema, partition columns, properties and operations of a table, read by delta-spark."""
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0]
     history = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").orderBy("version").collect()
     frame = spark.read.format("delta").load(path)

@@ -1,4 +1,4 @@
-"""Streams beside delta-spark: each reads what the other streams, and both give the same rows of one table."""
+"""Streams of deltalog and delta-spark read each other's output, and return the same rows of one table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Stream:
         spark_ext.register(spark)
 
     def run(self, output: str | None = None) -> None:
-        """Until all is read. Raises what ended it."""
+        """Run the stream until everything is read. Raises the error that ended it."""
         frame = self._spark.readStream.format(self._kinds[0]).options(**self._options).load(self.source)
         writer = frame.writeStream.format(self._kinds[1]).option("checkpointLocation", self._checkpoint)
         finish(writer.trigger(availableNow=True).start(output or self.target))
 
     def rows(self) -> list[Any]:
-        """By delta-spark and by deltalog, which must agree."""
+        """The rows by delta-spark and deltalog, which must agree."""
         theirs = rows(self._spark.read.format("delta").load(self.target))
         assert rows(spark_ext.read(self._spark).load(self.target)) == theirs
         return theirs
@@ -65,7 +65,7 @@ def test_from_and_to_tables_of_either(delta: DeltaSpark, tmp_path: Path) -> None
 
 
 def test_a_stream_of_delta_spark_reads_and_writes_the_table_of_ours(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Both write to one table by streams of their own, beside a batch job; both stream it on."""
+    """Streams of both engines and a batch job write to one table, and both engines stream from it."""
     spark = delta.spark
     ours, theirs = (Stream(spark, tmp_path, kinds, {}) for kinds in (("deltalog", "deltalog"), ("delta", "delta")))
     shared = str(tmp_path / "shared")

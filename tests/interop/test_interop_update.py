@@ -12,7 +12,7 @@ from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.twins import MODES, check_commits, twins
 
 METRICS = {"UPDATE": ("numUpdatedRows", "numDeletionVectorsAdded", "numDeletionVectorsUpdated")}
-# What is set, and where.
+# The assignments and the condition.
 STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
     ({"n": "n + 1"}, "id % 3 = 1"),
     ({"p": "'c'", "n": "CAST(id AS INT)"}, "p = 'a' AND id > 4"),

@@ -1,4 +1,4 @@
-"""What a dry run of a vacuum lists, file by file: deltalog's beside delta-spark's, with every difference explained."""
+"""The files listed by a dry run of vacuum in deltalog and delta-spark, with an explanation of every difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def by_delta_spark(delta: DeltaSpark, path: Path, hours: int, mode: str) -> set[str]:
-    """The files; it lists empty directories too."""
+    """The files that delta-spark lists, without the empty directories that it lists too."""
     delta.forget()
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     rows = delta.sql(f"VACUUM delta.`{path}` {mode} RETAIN {hours} HOURS DRY RUN").collect()
@@ -57,7 +57,7 @@ def test_both_refuse_a_log_that_does_not_reach_back(delta: DeltaSpark, tmp_path:
 
 
 def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None:
-    """By ``_last_vacuum_info``: neither reads the commits again whose removals the other has dealt with."""
+    """With ``_last_vacuum_info``, neither engine reads commits again that the other's vacuum has covered."""
     path = tmp_path / "t"
     make("overwritten", delta, path)
     table = DeltaTable.open(str(path))

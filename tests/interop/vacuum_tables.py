@@ -1,7 +1,7 @@
-"""Tables of many histories, of which both engines say what a vacuum would delete.
+"""Tables with various histories, on which dry runs of vacuum by both engines are compared.
 
-A builder makes the table with either engine and returns nothing. All its data files are two days old afterwards, so
-that a retention of 0 hours may delete them, but for those whose path begins with ``young``.
+A builder creates the table with either engine and returns nothing. Afterwards all data files are two days old, so that
+a retention of 0 hours may delete them, except those whose path begins with ``young``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """``hours``: the retention. ``ours`` and ``theirs``: by pattern of their paths, the files that only one would
-    delete, and why; ``lite_…`` by the log alone."""
+    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only one engine would delete, as path
+    patterns with the reason; ``lite_…``: the same for a vacuum by the log alone."""
 
     build: Builder
     hours: int = 0
@@ -110,7 +110,7 @@ def stray(path: Path, *names: str) -> None:
 
 
 def part(number: int = 1) -> str:
-    """A name that writers give data files."""
+    """A data file name as writers choose it."""
     return f"part-{number:05d}-{uuid.UUID(int=number)}-c000.snappy.parquet"
 
 
@@ -245,7 +245,7 @@ def nothing_is_old_enough(delta: DeltaSpark, path: Path) -> None:
 
 @case(hours=24)
 def removed_before_and_within_the_retention(delta: DeltaSpark, path: Path) -> None:
-    """The clock of one writer is two days back. All files are older than the retention."""
+    """The clock of one writer is two days slow. All files are older than the retention."""
     day = {"delta.deletedFileRetentionDuration": "interval 24 hours"}
     past = Environment(clock_ms=lambda: time.time_ns() // 1_000_000 - 2 * DAY_MS)
     table = DeltaTable.create(str(path), SCHEMA, properties=day, data=batch(0), environment=past)

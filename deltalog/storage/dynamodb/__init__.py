@@ -1,1 +1,1 @@
-"""DynamoDB beside S3: two commit protocols, their tables, and the client that asks for items."""
+"""Commits to S3 through DynamoDB: two commit protocols, their DynamoDB tables, and the client."""

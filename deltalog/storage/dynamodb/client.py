@@ -1,6 +1,6 @@
-"""Requests to one DynamoDB table through boto3, and the meaning of their responses.
+"""Requests to one DynamoDB table through boto3, and the interpretation of their responses.
 
-boto3 sends each request once; requests that may be repeated are repeated here, where their earlier attempts are known.
+Retries of boto3 are disabled. This module retries instead, because only it knows how earlier attempts ended.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _REFUSED_FOR_NOW = {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-# Cancellation reasons of a transaction's items; "None" is an item that failed only because of others.
+# Cancellation reasons of the items of a transaction; "None" marks an item that did not cause the cancellation.
 _REFUSED_FOR_NOW_REASONS = {"None", "TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"}
-_OF_SEVERAL_TABLES = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
+_MULTI_TABLE_OPERATIONS = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are measured on ``monotonic`` only, ``wall``
-    is for the times at which DynamoDB may delete an item."""
+    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are measured on ``monotonic`` only; ``wall``
+    determines when DynamoDB may delete an item."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -77,9 +77,11 @@ class ConditionFailed(Exception):
 
 
 class ConditionsFailed(Exception):
-    """Conditions of a TransactWriteItems did not hold, and nothing was written. ``found``: by the number of the action,
-    the existing item as DynamoDB encodes it, if the action requested it; empty if there was none. ``unsettled``: an
-    earlier attempt of the same request had no response, so the conditions may fail because of its effect."""
+    """Conditions of a TransactWriteItems did not hold, and nothing was written.
+
+    ``found`` maps the number of each failed action to the existing item in DynamoDB's encoding, if the action requested
+    it; empty if there was none. ``unsettled``: an earlier attempt of the same request had no response, so its own
+    effect may be what fails the conditions."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")
@@ -90,8 +92,8 @@ class ConditionsFailed(Exception):
 class DynamoTable:
     """A DynamoDB table, accessed with the options of the S3 store.
 
-    Of those only ``OPTIONS`` are used, with their meaning in s3fs; ``endpoint_url`` here takes precedence over the
-    options. Raises CallError for an invalid table name and when boto3 is not installed. Cost: no request.
+    Only ``OPTIONS`` are used, with their meaning in s3fs; the argument ``endpoint_url`` overrides the option. Raises
+    CallError for an invalid table name and if boto3 is not installed. Cost: no request.
     """
 
     def __init__(
@@ -132,8 +134,8 @@ class DynamoTable:
         values: Item | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Put an item under a condition. Raises ConditionFailed, also when an earlier attempt of the same request
-        has put it, and StoreError as ``ask``. Cost: 1 request, more while the service throttles."""
+        """Put an item under a condition. Raises ConditionFailed, even if an earlier attempt of the same request put the
+        item, and StoreError as ``ask``. Cost: 1 request, more while the service throttles."""
         self.ask(
             "put_item",
             seconds,
@@ -160,7 +162,7 @@ class DynamoTable:
         )
 
     def descending(self, hash_key: str, value: str) -> Iterator[Item]:
-        """The current items of a hash key, the greatest range key first. Cost: 1 consistent read each."""
+        """The current items of a hash key, in descending order of the range key. Cost: 1 consistent read each."""
         arguments: dict[str, Any] = {}
         pages = Pages(f"the DynamoDB table {self.name!r}")
         while True:
@@ -180,7 +182,7 @@ class DynamoTable:
             arguments["ExclusiveStartKey"] = self.following(pages, page)
 
     def following(self, pages: Pages, page: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Where the page of a query after one begins. Raises StoreError where the query would have no end."""
+        """The start key of the page after ``page``. Raises StoreError if the query makes no progress."""
         start: Mapping[str, Any] = page["LastEvaluatedKey"]
         try:
             pages.following(repr(sorted(start.items())), [repr(each) for each in page.get("Items", ())])
@@ -189,14 +191,14 @@ class DynamoTable:
         return start
 
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
-        """One request; repeated, with back-off, while the service throttles or does not answer, for ``seconds``.
+        """Send a request, with retries and back-off for ``seconds`` while the service throttles or does not respond.
 
-        Raises ConditionFailed, ConditionsFailed; CommitTableError when there is no such table; StoreError;
+        Raises ConditionFailed, ConditionsFailed; CommitTableError if the table does not exist; StoreError;
         UnansweredRequestError if an attempt without a response may have taken effect.
         """
         timing = self.timing
         deadline = timing.monotonic() + (REQUEST_SECONDS if seconds is None else seconds)
-        if operation not in _OF_SEVERAL_TABLES:
+        if operation not in _MULTI_TABLE_OPERATIONS:
             arguments["TableName"] = self.name
         unsettled, number = False, 0
         while True:
@@ -248,7 +250,7 @@ class DynamoTable:
         )
 
     def _connect(self) -> Any:
-        """The client, recreated after a fork. Creating one is not thread-safe; using it is."""
+        """The client, recreated after a fork. Clients are thread-safe, but their creation is not."""
         client = self._client
         if client is None or client[0] != os.getpid():
             with _CONNECTING:
@@ -264,14 +266,14 @@ def check_table_name(name: str) -> None:
 
 
 def error_code(error: Exception) -> str:
-    """The code in a response of DynamoDB, or an empty string."""
+    """The error code of a DynamoDB response, or an empty string."""
     return str(_answer(error).get("Error", {}).get("Code", ""))
 
 
 def _answer(error: Exception) -> Mapping[str, Any]:
-    """The response of an error; some errors without a response have the attribute, with None."""
-    found = getattr(error, "response", None)
-    return found if isinstance(found, Mapping) else {}
+    """The response of an error, empty if there is none. Some errors have the attribute with the value None."""
+    response = getattr(error, "response", None)
+    return response if isinstance(response, Mapping) else {}
 
 
 def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
@@ -285,7 +287,7 @@ def _is_unanswered(error: Exception) -> bool:
     if type(error) is boto.HTTPClientError and isinstance(
         getattr(error, "kwargs", {}).get("error"), (ValueError, TypeError)
     ):
-        return False  # the request could not be put together, such as one with a line break in a header
+        return False  # the request could not be built, for example because of a line break in a header
     if isinstance(error, boto.ClientError):
         return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
     return isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
@@ -293,7 +295,7 @@ def _is_unanswered(error: Exception) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Sessions are cached, since each reads its description of AWS from disk: a fifth of a second."""
+    """Cached, because a session takes a fifth of a second to read its description of AWS from disk."""
     import boto3
 
     return boto3.session.Session(profile_name=profile)
@@ -330,12 +332,12 @@ def _encoded(item: Item) -> dict[str, dict[str, str]]:
 
 
 def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """The attributes of the two types; attributes of other types, from other writers, are left out."""
-    found: Item = {}
+    """The attributes of types S and N. Other types, which other writers may add, are left out."""
+    decoded: Item = {}
     for name, value in item.items():
         if "S" in value:
-            found[name] = str(value["S"])
+            decoded[name] = str(value["S"])
         elif "N" in value:
             with contextlib.suppress(ValueError):
-                found[name] = int(value["N"])
-    return found
+                decoded[name] = int(value["N"])
+    return decoded

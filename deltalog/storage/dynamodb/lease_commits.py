@@ -1,18 +1,18 @@
 """S3 with a lease in DynamoDB around each conditional PUT: the commit protocol of object_store's DynamoCommit.
 
-For one ``path`` and one ``etag`` (``*`` to create) there is one record, and the writer that has put it holds the lease:
+There is one record for each ``path`` and ``etag`` (``*`` to create), and the writer that put it holds the lease:
 
-1. HEAD; an object that does not have the expected ETag ends the attempt.
-2. Put the record if there is none. If that succeeds, send the PUT before our lease ends. If another writer has the
-   record, repeat the HEAD, and when its timeout times the clock skew rate has passed replace the record, with the next
-   generation, if it still has the generation that was read.
+1. HEAD the object. If it does not have the expected ETag, the attempt ends.
+2. Put the record if there is none. If that succeeds, send the PUT before our lease ends. If another writer holds the
+   record, repeat the HEAD until the record's timeout times the clock skew rate has passed. Then replace the record,
+   with the next generation, provided that it still has the generation that was read.
 
-A record is never removed by a writer; DynamoDB deletes it when its ``ttl`` has passed.
+Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
 
-Leases are measured on the monotonic clock, and conservatively: our own from before the request, another writer's from
-after the response. That is safe only while no PUT arrives later than its sending plus the time that other writers
-wait. Therefore the PUT has S3's own condition too, which makes a late PUT harmless; without it
-(``native_condition=False``) a late PUT replaces the other writer's commit.
+Leases are measured conservatively on the monotonic clock: our own from before the request, another writer's from after
+the response. That alone is safe only if every PUT arrives before other writers stop waiting for its lease. Therefore
+the PUT also carries S3's own condition, which makes a late PUT harmless; without it (``native_condition=False``) a late
+PUT replaces the other writer's commit.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class DynamoCommit:
 
     ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times faster the fastest clock may run
     than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
-    object; ``native_condition``: whether the PUT has If-None-Match or If-Match as well.
+    object; ``native_condition``: whether the PUT also carries If-None-Match or If-Match.
 
-    Raises CallError for values that are unsafe: a record must outlive ten times the longest wait for a lease, or a
-    late waiter could mistake another writer's new lease for the one it waited for.
+    Raises CallError for unsafe values: a record must outlive ten times the longest wait for a lease. Otherwise a late
+    waiter could mistake another writer's new lease for the one that it waited for.
     """
 
     table_name: str
@@ -75,7 +75,7 @@ class DynamoCommit:
             )
 
     def __str__(self) -> str:
-        """The option string. It has table and timeout only, like that of object_store."""
+        """The option string, with table and timeout only, as in object_store."""
         return f"{_PREFIX}{self.table_name}:{self.timeout_ms}"
 
     @classmethod
@@ -87,26 +87,26 @@ class DynamoCommit:
         return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
 
     def with_timeout(self, millis: int) -> DynamoCommit:
-        """A copy whose leases last that long. Longer leases make fewer commits fail by expiry, and a longer wait after
-        a writer that died."""
+        """A copy whose leases last ``millis``. With longer leases fewer commits fail because their lease expires, but
+        other writers wait longer after a writer has died."""
         return dataclasses.replace(self, timeout_ms=millis)
 
     def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
-        """A copy that tolerates clocks of which the fastest runs ``rate`` times as fast as the slowest."""
+        """A copy that tolerates a fastest clock running ``rate`` times as fast as the slowest."""
         return dataclasses.replace(self, max_clock_skew_rate=rate)
 
     def with_ttl(self, seconds: int) -> DynamoCommit:
-        """A copy whose records are kept for that time."""
+        """A copy whose records are kept for ``seconds``."""
         return dataclasses.replace(self, ttl_s=seconds)
 
     def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
-        """The store whose conditional writes use this protocol."""
+        """``store`` with this protocol for its conditional writes."""
         return DynamoStore(store, self, table)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """A record: its owner, and its end on the monotonic clock."""
+    """The lease of a record. ``until`` is its end on the monotonic clock."""
 
     generation: int
     until: float
@@ -114,7 +114,7 @@ class _Lease:
 
 
 class DynamoStore(WrappedStore["S3Store"]):
-    """An S3 store whose ``put_if_absent`` and ``put_if_match`` acquire a lease first. All else is passed on.
+    """An S3 store whose ``put_if_absent`` and ``put_if_match`` acquire a lease first. Other calls are delegated.
 
     Only writers that use this protocol exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
     """
@@ -127,23 +127,24 @@ class DynamoStore(WrappedStore["S3Store"]):
         self._first_use = FirstUse(table, "dynamo")
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD if the object exists; after a writer that died
-        1 HEAD for each ``test_interval_ms`` of the wait and 2 requests more. Raises CommitTableError, StoreError."""
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died,
+        1 more HEAD for each ``test_interval_ms`` of the wait and 2 more requests. Raises CommitTableError,
+        StoreError."""
         version = commit_version(path)
         if version:
             self.inner.check_nothing_staged(version)
         return self._write(path, data, ABSENT)
 
     def prepare_commit(self, version: int) -> None:
-        """Nothing: what S3 alone needs is not needed here."""
+        """Does nothing: the checks of S3Store do not apply to this protocol."""
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object that has this ETag (as ``etag`` returns it). EXISTS: it has another one, or was deleted.
+        """Replace the object if it has this ETag (as ``etag`` returns it). EXISTS: it has another ETag, or was deleted.
         Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
     def etag(self, path: str) -> str | None:
-        """The object's ETag, or None when absent. Cost: 1 HEAD."""
+        """The object's ETag, or None if it is absent. Cost: 1 HEAD."""
         return self.inner.etag(path)
 
     def sibling(self, url: str) -> DynamoStore:
@@ -157,7 +158,7 @@ class DynamoStore(WrappedStore["S3Store"]):
         owner = str(uuid.uuid4())
         lease: _Lease | None = None
         without_record = 0
-        while self._is_as(path, etag):
+        while self._has_expected_etag(path, etag):
             if lease is not None and (left := lease.until - clock()) > 0:
                 self._timing.sleep(min(self._commit.test_interval_ms / 1000, left))
                 continue
@@ -177,7 +178,7 @@ class DynamoStore(WrappedStore["S3Store"]):
                     return outcome
         return PutOutcome.EXISTS
 
-    def _is_as(self, path: str, etag: str) -> bool:
+    def _has_expected_etag(self, path: str, etag: str) -> bool:
         if etag == ABSENT:
             return self.inner.head(path) is None
         return self.inner.etag(path) == etag
@@ -194,7 +195,7 @@ class DynamoStore(WrappedStore["S3Store"]):
             "generation": generation,
             "timeout": self._commit.timeout_ms,
             "ttl": int(self._timing.wall()) + self._commit.ttl_s,
-            # Not part of object_store's records, and ignored by it: identifies our record after a lost response.
+            # An addition that object_store ignores: it identifies our record after a lost response.
             "owner": owner,
         }
         timeout = self._commit.timeout_ms / 1000
@@ -214,7 +215,7 @@ class DynamoStore(WrappedStore["S3Store"]):
             if conflict.item is None:
                 return None
             if (conflict.item.get("owner"), conflict.item.get("generation")) != (owner, generation):
-                return self._others(conflict.item)
+                return self._foreign_lease(conflict.item)
         except CommitTableError:
             raise
         except StoreError as error:
@@ -223,7 +224,7 @@ class DynamoStore(WrappedStore["S3Store"]):
             ) from error.__cause__
         return _Lease(generation, begun + timeout, True)
 
-    def _others(self, record: Item) -> _Lease:
+    def _foreign_lease(self, record: Item) -> _Lease:
         generation, timeout_ms = record.get("generation"), record.get("timeout")
         if not isinstance(generation, int) or not isinstance(timeout_ms, int):
             raise CommitTableError(
@@ -237,12 +238,12 @@ class DynamoStore(WrappedStore["S3Store"]):
     # ---------------------------------------------------------------------------------------- under a lease
 
     def _put(self, path: str, data: bytes, etag: str, lease: _Lease) -> PutOutcome | None:
-        """PUT, repeated while its outcome is unknown and the lease lasts. None: the lease ended before any PUT."""
+        """PUT, with retries while its outcome is unknown and the lease lasts. None: the lease ended before any PUT."""
         unsettled = False
         for number in itertools.count(1):
             try:
                 # An object that exists now may be ours; the caller reads it back.
-                if unsettled and not self._is_as(path, etag):
+                if unsettled and not self._has_expected_etag(path, etag):
                     return PutOutcome.EXISTS
                 left = lease.until - self._timing.monotonic()
                 if left <= 0:

@@ -1,16 +1,16 @@
-"""S3 with the commit protocol of Spark's S3DynamoDBLogStore, so that its writers and ours can share a table.
+"""S3 with the commit protocol of Delta's S3DynamoDBLogStore, so that deltalog and Spark can write to the same table.
 
-The commit of version N is an item ``E(N)`` in DynamoDB, created by a conditional put; the version is committed at that
-moment. The item names a file ``T(N)`` below ``_delta_log/.tmp`` that has the commit's bytes and never changes, so any
-process that reads an item that is not ``complete`` can finish the commit: copy T(N) to N.json, mark the item. Both are
-done
+The commit of version N is an item ``E(N)`` in DynamoDB. The conditional put that creates the item commits the version.
+The item names an immutable file ``T(N)`` below ``_delta_log/.tmp`` with the commit's bytes. Any process that reads an
+item that is not ``complete`` can therefore finish the commit: copy T(N) to N.json, then mark the item. A commit is
+finished
 
-- by the writer itself, right after the item;
-- by any reader that lists the log, or reads an N.json that does not exist;
+- by its writer, right after creating the item;
+- by any reader that lists the log or reads an N.json that does not exist;
 - by the writer of N + 1, before anything else.
 
-Spark's class assumes that any existing N.json is its own. Here the bytes are compared: other bytes mean that another
-writer commits to this table without the items, which is refused with an error instead of losing a commit.
+S3DynamoDBLogStore assumes that any existing N.json is its own. Here the bytes are compared. If they differ, another
+writer commits to this table without the items, and an error is raised instead of losing a commit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4
 _DAY_SECONDS = 86_400
-# Spark's names, and those of deltalake's staged commits while it had this protocol.
+# Names of staged commits: those of Spark, and those of deltalake while it supported this protocol.
 _STAGED_NAME = r"\.tmp/%s\.[0-9A-Za-z-]+|_commit_[0-9A-Za-z-]+\.json\.tmp"
 
 log = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class S3DynamoDBCommit:
-    """Commits through items in the DynamoDB table ``table_name``, as Spark's S3DynamoDBLogStore makes them.
+    """Commits through items in the DynamoDB table ``table_name``, compatible with Spark's S3DynamoDBLogStore.
 
-    ``table_path_scheme`` is the scheme by which other writers spell the table's location: the items of
-    ``s3a://lake/events`` are not those of ``s3://lake/events``. ``ttl_s``: how long the item of a finished commit is
-    kept. Raises CallError.
+    ``table_path_scheme`` is the scheme of the table's location in other writers: ``s3a://lake/events`` and
+    ``s3://lake/events`` have different items. ``ttl_s``: how long the item of a finished commit is kept. Raises
+    CallError.
     """
 
     table_name: str
@@ -83,13 +83,13 @@ class S3DynamoDBCommit:
         return cls(match[1]) if match[2] is None else cls(match[1], table_path_scheme=match[2])
 
     def guard(self, store: S3Store, table: DynamoTable) -> S3DynamoDBStore:
-        """The store whose commits use this protocol."""
+        """``store`` with this protocol for its commits."""
         return S3DynamoDBStore(store, self, table)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An item. ``staged`` is relative to ``_delta_log``; ``expires_s`` is set once it is complete."""
+    """An item. ``staged`` is a path relative to ``_delta_log``; ``expires_s`` is set once the item is complete."""
 
     version: int
     staged: str
@@ -98,10 +98,11 @@ class _Entry:
 
 
 class S3DynamoDBStore(WrappedStore["S3Store"]):
-    """An S3 store whose commits are items in DynamoDB first. All other calls are passed on.
+    """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
-    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query for a commit to finish;
-    finishing writes. Cost: 1 request to DynamoDB more for each; to finish a commit 2 GETs, 1 PUT and 1 request.
+    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query DynamoDB for an unfinished
+    commit, and write if there is one. Cost: 1 request to DynamoDB more for each call; to finish a commit 2 GETs, 1 PUT
+    and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -110,7 +111,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         self._table = table
         self._timing = commit.timing
         self._first_use = FirstUse(table, "s3-dynamodb")
-        # As Hadoop's Path spells it: the root of a bucket keeps its slash.
+        # The spelling of Hadoop's Path, in which the root of a bucket keeps its slash.
         bucket, _, prefix = inner.url.partition("://")[2].partition("/")
         self._table_path = f"{commit.table_path_scheme}://{bucket}/{prefix}"
 
@@ -122,7 +123,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Cost of a commit: 2 HEADs, 2 PUTs, 3 requests to DynamoDB; of any other object: as the wrapped store.
 
-        Raises CommitTableError where items and log contradict each other, StoreError.
+        Raises CommitTableError if the items contradict the log, StoreError.
         """
         version = commit_version(path)
         if version is None:
@@ -133,7 +134,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                 return PutOutcome.EXISTS
             if version:
                 self._check_previous(version - 1)
-        except UnansweredRequestError as error:  # of a read, or of what completes the commit before
+        except UnansweredRequestError as error:  # from a read, or from finishing the previous commit
             raise StoreError(
                 f"{error.message} Nothing was committed.", path=path, service_code=error.service_code
             ) from error
@@ -145,7 +146,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self._publish_own(entry, path, data)
 
     def prepare_commit(self, version: int) -> None:
-        """Nothing: what S3 alone needs is not needed here."""
+        """Does nothing: the checks of S3Store do not apply to this protocol."""
 
     def _check_previous(self, version: int) -> None:
         entry = self._entry(version)
@@ -164,8 +165,10 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._check_no_other_writer(version)
 
     def _check_no_other_writer(self, version: int) -> None:
-        """Items expire in about the order of their versions, a day after the commit, so an item that has not expired
-        proves that the items of all later commits of this protocol exist."""
+        """Raise if ``version`` was committed without an item.
+
+        Items expire a day after the commit, roughly in the order of their versions. If an item has not expired, the
+        items of all later commits through this protocol must therefore exist."""
         latest = self._latest()
         if latest is None or latest.version >= version:
             return
@@ -182,7 +185,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _claim(self, entry: _Entry, path: str) -> PutOutcome:
-        """Create the item: the version is COMMITTED from here on, even if this process dies."""
+        """Create the item. From then on the version is committed, even if this process dies."""
         try:
             self._table.put(self._item(entry), "attribute_not_exists(fileName)")
         except ConditionFailed as conflict:
@@ -210,10 +213,10 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     def _publish_own(self, entry: _Entry, path: str, data: bytes) -> PutOutcome:
         try:
             outcome = self.inner.put_once(path, data, "*")
-            # Another process that read our item may have copied it before us.
+            # Another process may have read our item and copied the file before us.
             is_foreign = outcome is PutOutcome.EXISTS and self.inner.get(path) != data
         except StoreError as error:
-            # The commit stands: the next process that reads the log finishes it, and it is read back from there.
+            # The version is committed. The next process that reads the log finishes it.
             log.warning("%s: version %d has its item and is not yet in the log: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
         if outcome is PutOutcome.UNKNOWN:
@@ -249,7 +252,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self.inner.list_names(directory, start, limit=limit)
 
     def _finish_commit_of(self, path: str) -> bool:
-        """Whether ``path`` was an unfinished commit, and now is finished."""
+        """Finish the commit ``path``. Returns False if it is not an unfinished commit."""
         version = commit_version(path)
         entry = None if version is None else self._entry(version)
         if entry is None or entry.is_complete:
@@ -258,7 +261,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return True
 
     def _finish_latest(self, directory: str) -> None:
-        """Only the latest commit can be unfinished: each writer finishes the one before its own."""
+        """Finish the latest commit. No other can be unfinished: each writer first finishes the previous commit."""
         latest = self._latest() if directory == LOG_DIRECTORY else None
         if latest is not None and not latest.is_complete:
             self._finish(latest, writing=False)
@@ -266,7 +269,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     # ------------------------------------------------------------------------------------------- finishing
 
     def _finish(self, entry: _Entry, *, writing: bool) -> None:
-        """Copy the staged file of another writer, and mark its item."""
+        """Copy the staged file of another writer and mark its item as complete."""
         path = commit_path(entry.version)
         staged = get_or_none(self.inner, self._staged_path(entry))
         there = get_or_none(self.inner, path)
@@ -288,7 +291,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         self._complete(entry)
 
     def _copy(self, entry: _Entry, path: str, staged: bytes) -> bytes:
-        """The content of ``path`` after the copy."""
+        """Copy the staged bytes to ``path``, and return the content of ``path``."""
         for number in range(1, _COPY_ATTEMPTS + 1):
             try:
                 if self.inner.put_once(path, staged, "*") is PutOutcome.COMMITTED:
@@ -311,7 +314,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _staged_path(self, entry: _Entry) -> str:
-        """The path of the item's file. An item is no more trusted than a log."""
+        """The path of the item's staged file. Items are untrusted, like the log, so other names are refused."""
         allowed = re.compile(_STAGED_NAME % re.escape(commit_name(entry.version)))
         if not allowed.fullmatch(entry.staged):
             raise UnsafePathError(
@@ -322,7 +325,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return log_path(entry.staged)
 
     def _complete(self, entry: _Entry) -> None:
-        """Mark the item as complete. If that fails the next process that reads it does so."""
+        """Mark the item as complete. If that fails, the next process that reads the item retries."""
         expires_s = int(self._timing.wall()) + self._commit.ttl_s
         marked = _Entry(entry.version, entry.staged, True, expires_s)
         with self._tolerated(entry, "marked as complete"):
@@ -339,7 +342,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._discard(entry)
 
     def _discard(self, entry: _Entry) -> None:
-        """Remove a staged file that no item names."""
+        """Delete a staged file that no item references."""
         with self._tolerated(entry, "discarded"):
             self.inner.delete(log_path(entry.staged))
 

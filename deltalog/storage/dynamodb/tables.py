@@ -1,6 +1,6 @@
 """The DynamoDB tables of the commit protocols: their keys, and their creation.
 
-A commit never creates one: a table in the wrong region would protect nothing.
+A commit never creates a missing table, because a table in the wrong region would not protect against other writers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The text attributes that are its key, and the number attribute with the time in epoch seconds after which an item
-    may be deleted; None if items never expire."""
+    """A kind of commit table: the text attributes of its key, and the number attribute with the epoch seconds after
+    which DynamoDB may delete an item (None: items never expire)."""
 
     name: str
     hash_key: str
@@ -61,11 +61,12 @@ def create_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """Create the DynamoDB table of a commit protocol, billed by the request, with expiry on, and wait for it.
+    """Create the DynamoDB table of a commit protocol, billed per request, with expiry enabled, and wait until it is
+    active.
 
-    ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for one that keeps a catalog, where nothing expires.
-    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 that is written through it.
-    An existing table is kept, and its expiry turned on.
+    ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for the table of a catalog, whose items do not expire.
+    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 that commits through it.
+    An existing table is kept, and its expiry enabled.
 
     Raises CommitTableError if an existing table has other keys, StoreError, CallError. Cost: 4 requests,
     and 1 for each second of waiting.
@@ -89,8 +90,8 @@ def describe_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """The state of the DynamoDB table of a commit protocol. Arguments and errors as for ``create_commit_table``;
-    nothing is changed. Cost: 2 requests."""
+    """The state of the DynamoDB table of a commit protocol, without changing it. Arguments and errors as for
+    ``create_commit_table``. Cost: 2 requests."""
     table, wanted = _table(name, kind, dynamodb_endpoint_url, storage_options)
     status = check_table(table, wanted)
     return CommitTable(name, kind, status, _expires(table, wanted), False)
@@ -115,7 +116,7 @@ def check_table(table: DynamoTable, kind: Kind) -> str:
 
 
 class FirstUse:
-    """Checks a table once, before the first commit through it."""
+    """Checks the keys of a commit table once, before the first commit through it."""
 
     def __init__(self, table: DynamoTable, kind: str) -> None:
         self._table = table
@@ -130,9 +131,9 @@ class FirstUse:
         except CommitTableError:
             raise
         except StoreError as error:
-            if not _answer(error).startswith("AccessDenied"):
+            if not _service_code(error).startswith("AccessDenied"):
                 raise
-            # The least privileges are PutItem and GetItem; on a table with other keys these fail.
+            # A commit needs only PutItem and GetItem, and those fail on a table with other keys.
             log.info("the keys of the DynamoDB table %s cannot be checked: %s", self._table.name, error)
         self._done = True
 
@@ -156,7 +157,7 @@ def _create(table: DynamoTable, kind: Kind) -> bool:
             BillingMode="PAY_PER_REQUEST",
         )
     except StoreError as error:
-        if _answer(error) != "ResourceInUseException":
+        if _service_code(error) != "ResourceInUseException":
             raise
         return False
     return True
@@ -195,5 +196,5 @@ def _make_expire(table: DynamoTable, kind: Kind) -> bool:
     return True
 
 
-def _answer(error: StoreError) -> str:
+def _service_code(error: StoreError) -> str:
     return error.service_code or ""

@@ -1,7 +1,7 @@
-"""Requests to S3 through s3fs, with every option and kind of credentials, and with large objects in parts.
+"""Requests to S3 through s3fs and botocore, with every option, every kind of credentials, and multipart uploads.
 
-A conditional PUT is sent once: if a client resends it when the connection breaks, the response to the second attempt
-hides the outcome of the first.
+A conditional PUT is sent once. If a client resent it after a broken connection, the response to the second attempt
+would hide the outcome of the first.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The read for which the current task makes requests.
+# The turn of the read for which the current task sends requests.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
 class BotocoreTransport(Transport):
-    """See the module. s3fs and botocore repeat the requests that may be repeated."""
+    """Sends requests through s3fs and botocore, which retry those that are safe to repeat."""
 
     def __init__(self, connections: BotocoreConnections, bucket: str) -> None:
         self._connections = connections
@@ -57,7 +57,7 @@ class BotocoreTransport(Transport):
         return self._connections.run(self._call, method, **arguments)
 
     def start(self, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """Like ``call``, without waiting for it."""
+        """Like ``call``, without waiting for the response."""
         return self._connections.start(self._call(method, **arguments))
 
     def read(
@@ -90,7 +90,7 @@ class BotocoreTransport(Transport):
         self._connections.run(self._put_once, key, data, conditions, seconds)
 
     def _may_have_landed(self, error: Exception) -> bool:
-        # botocore reports a reset in the middle of an exchange as a failure to connect, so its class is not sufficient.
+        # botocore reports a connection reset during a request as a failure to connect, so the cause decides.
         answered = isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
         sent = answered or not isinstance(error, boto.BotoCoreError)
         below = getattr(error, "kwargs", {}).get("error")
@@ -107,7 +107,7 @@ class BotocoreTransport(Transport):
             return await self._get(key, byte_range, etag)
 
     async def _get(self, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
-        """A download that is cut off is repeated."""
+        """GET, with retries of truncated downloads."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self._call("get_object", Key=key, **conditions)
@@ -124,12 +124,12 @@ class BotocoreTransport(Transport):
         await creating.set_session()
         client = await creating.get_s3(self._bucket)
         arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=self._bucket, Key=key, Body=data)
-        # Added here, since s3fs drops arguments that an old botocore does not know, including the condition.
+        # The conditions bypass s3fs, which drops arguments that an old botocore does not know.
         await asyncio.wait_for(client.put_object(**arguments, **conditions), seconds)
 
 
 class BotocoreConnections:
-    """Connections with one set of options, for all buckets. ``limit``: of the reads that are under way."""
+    """The s3fs file systems of one set of options, for all buckets. ``limit`` bounds the concurrent reads."""
 
     def __init__(self, options: Mapping[str, Any], limit: RequestLimit) -> None:
         keep_out_of_client_logs()
@@ -138,12 +138,12 @@ class BotocoreConnections:
         self._filesystems: tuple[int, Any, Any] | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Run a coroutine on the event loop that all of fsspec shares, and wait for it."""
+        """Run a coroutine on fsspec's event loop, and wait for it."""
         reading, _ = self.connect()
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
     def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Like ``run``, for what has no effect: if the caller is interrupted, its requests end, and no other begins."""
+        """Like ``run``, for reads: if the caller is interrupted, they are cancelled."""
         reading = self.start(function(*args))
         try:
             return cast(T, reading.result())
@@ -154,19 +154,19 @@ class BotocoreConnections:
             raise
 
     def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
-        """Run a coroutine there, without waiting for it."""
+        """Like ``run``, without waiting for the coroutine."""
         reading, _ = self.connect()
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     def connect(self) -> tuple[Any, Any]:
-        """Two file systems, recreated after a fork: for requests that may be repeated, and for those that may not."""
+        """Two file systems, recreated after a fork: one that retries requests, and one that sends them once."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {
                 **config,
                 "retries": {"total_max_attempts": 1},
                 "http_session_cls": _SendingOnce,
-                # A pooled connection may have been closed unnoticed, and a request sent on it is lost.
+                # The server may have closed a pooled connection, and a request sent on it would be lost.
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs caches file systems by their options, so that opening a table again reuses its connections.
@@ -178,16 +178,16 @@ class BotocoreConnections:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Sessions are cached, since each reads its description of AWS from disk: a tenth of a second and 10 MB."""
+    """Cached, because a session takes a tenth of a second and 10 MB to read its description of AWS from disk."""
     session = aiobotocore.session.AioSession(profile=profile)
-    # Last: after botocore's own handler of that event, which adds the header.
+    # Registered last, to run after botocore's handler, which adds the header.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
     session.register("needs-retry.s3", _notice_slow_down)
     return session
 
 
 def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
-    """botocore waits for the server's consent (``100 Continue``) before it sends a body: one more round trip."""
+    """Remove botocore's ``Expect: 100-continue`` from small requests, for which it costs a round trip."""
     body = params.get("body")
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
     if size is not None and is_sent_at_once(size):
@@ -195,14 +195,14 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
 
 
 def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
-    """botocore and s3fs repeat requests that were refused, and do not tell their caller."""
+    """Report throttled attempts to the request limit: botocore and s3fs retry them without telling the caller."""
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """aiohttp resends a PUT automatically when the connection breaks; here it must not."""
+    """A session without aiohttp's automatic resending of a PUT after a broken connection."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
@@ -212,7 +212,7 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
 
 @functools.cache
 def known_options() -> frozenset[str]:
-    """The names that s3fs takes."""
+    """The names of the options that s3fs accepts."""
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
     # s3fs passes "profile" to its session, through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})

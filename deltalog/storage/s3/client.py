@@ -1,8 +1,8 @@
-"""Requests to S3, each sent by one of two transports.
+"""Sends each request to S3 through one of two transports.
 
-The first is direct, where ``settings`` allows it and the transport takes the request. The rest goes through s3fs and
-botocore, which are loaded when they are needed: other options, multipart uploads, deletions of many objects, buckets in
-another region.
+The direct transport is used if ``settings`` allows it and the transport supports the request. Everything else goes
+through s3fs and botocore, which are loaded on demand: other options, multipart uploads, deletions of many objects,
+buckets in another region.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class S3Client:
         for endpoint in (options.get("endpoint_url"), (options.get("client_kwargs") or {}).get("endpoint_url")):
             check_endpoint(endpoint)
         self.secrets = Secrets(options)
-        self._directs: dict[str, DirectTransport | None] = {}  # by bucket, as the next one
+        self._directs: dict[str, DirectTransport | None] = {}  # by bucket, as _places
         self._places: dict[str, str | None] = {}
 
     def _check_names(self) -> None:
@@ -66,37 +66,37 @@ class S3Client:
         def send(transport: Transport) -> Any:
             return transport.call(method, **arguments)
 
-        return self._sent(bucket, send, lambda direct: direct.takes(method, arguments))
+        return self._dispatch(bucket, send, lambda direct: direct.takes(method, arguments))
 
     def start(self, bucket: str, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """Like ``call``, without waiting for it."""
+        """Like ``call``, without waiting for the response."""
         return self._through_botocore(bucket).start(method, **arguments)
 
     def read(
         self, bucket: str, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
-        return self._sent(bucket, lambda transport: transport.read(key, byte_range, etag, size_bytes))
+        return self._dispatch(bucket, lambda transport: transport.read(key, byte_range, etag, size_bytes))
 
     def read_many(
         self, bucket: str, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed
     ) -> list[bytes]:
-        return self._sent(bucket, lambda transport: transport.read_many(keys, byte_range, size_bytes, failed))
+        return self._dispatch(bucket, lambda transport: transport.read_many(keys, byte_range, size_bytes, failed))
 
     def put_once(
         self, bucket: str, key: str, data: bytes, conditions: Mapping[str, str], seconds: float | None = None
     ) -> tuple[PutOutcome, Exception | None]:
-        """``seconds``: the time limit, which includes the search for credentials."""
+        """``seconds``: the time limit, including the resolution of credentials."""
         limit = limit_seconds(data) if seconds is None else min(seconds, limit_seconds(data))
         ends = time.monotonic() + limit
 
         def send(transport: Transport) -> tuple[PutOutcome, Exception | None]:
             return transport.put_once(key, data, conditions, ends - time.monotonic())
 
-        return self._sent(bucket, send, lambda direct: direct.takes("put_object", {"Body": data}))
+        return self._dispatch(bucket, send, lambda direct: direct.takes("put_object", {"Body": data}))
 
     def unverified_place(self, bucket: str) -> str | None:
-        """Where exclusive creation is to be verified; None if it is known to work there: on AWS, if the options say so,
-        and if it was verified in this process. Cost: no request."""
+        """The key under which exclusive creation must be verified (see ``place_of``). None if it is known to work: on
+        AWS, if the options assert it, or if it was verified in this process. Cost: no request."""
         if self._is_exclusive:
             return None
         if bucket not in self._places:
@@ -109,19 +109,19 @@ class S3Client:
 
     # ----------------------------------------------------------------------------------- the choice of a transport
 
-    def _sent(
+    def _dispatch(
         self,
         bucket: str,
         send: Callable[[Transport], T],
         takes: Callable[[DirectTransport], bool] = lambda direct: True,
     ) -> T:
-        """What ``send`` returns with the transport that sends the request. ``takes``: whether the direct one may."""
+        """Call ``send`` with the direct transport if ``takes`` accepts it, otherwise with botocore's."""
         direct = self._direct(bucket)
         if direct is not None and takes(direct):
             try:
                 return send(direct)
-            except LeftToBotocore as reason:  # it had no effect
-                self._leave(bucket, reason)
+            except LeftToBotocore as reason:  # the request had no effect
+                self._leave_to_botocore(bucket, reason)
         return send(self._through_botocore(bucket))
 
     def _direct(self, bucket: str) -> DirectTransport | None:
@@ -133,7 +133,7 @@ class S3Client:
             self._directs[bucket] = direct
         return self._directs[bucket]
 
-    def _leave(self, bucket: str, reason: LeftToBotocore) -> None:
+    def _leave_to_botocore(self, bucket: str, reason: LeftToBotocore) -> None:
         until = "for this request" if reason.is_passing else "from now on"
         log.info("s3://%s is accessed through botocore %s: %s", bucket, until, self.secrets.without(str(reason)))
         if not reason.is_passing:

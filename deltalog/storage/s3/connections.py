@@ -1,7 +1,7 @@
-"""HTTP requests through urllib3 over kept-alive connections: each is sent once, and every wait has a time limit.
+"""HTTP requests through urllib3 over kept-alive connections, sent once, with a time limit on every wait.
 
-Added to urllib3's connections, which have no settings for them: a maximum idle time, a time limit for a whole request
-(urllib3's begins anew with each byte), and cancellation by another thread.
+Adds what urllib3 has no settings for: a maximum idle time, a time limit for a whole request (urllib3's restarts with
+each byte), and cancellation by another thread.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from deltalog.protocol import limits as caps
 from deltalog.storage.progress import Pace
 
-# Services close connections that were idle for five seconds or more. A request that is sent at that moment is lost.
+# Services close connections after five seconds or more of idleness. A request sent at that moment is lost.
 IDLE_SECONDS = 4.0
-# For requests that must not be sent twice: the service does not close a connection that has just been used.
+# For requests that must not be sent twice: services do not close a connection that was used so recently.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
-# Of one response: no range is as long, and no file of a log that is read at once.
+# The most bytes of one response. Ranges, and log files that are read whole, are shorter.
 _MOST_BYTES = 2 << 30
 
 
 class NotConnectedError(Exception):
-    """No connection was made, so nothing was sent."""
+    """No connection could be established, so nothing was sent."""
 
 
 class NoAnswerError(Exception):
-    """The request was sent, at least in part, and no complete response arrived.
+    """The request was sent, at least in part, but no complete response arrived.
 
-    ``was_kept``: no byte arrived, on a connection that had been used before.
+    ``was_kept``: the connection was reused and no byte of a response arrived.
     """
 
     def __init__(self, message: str, *, was_kept: bool = False) -> None:
@@ -53,7 +53,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """A server: scheme, host, port, and for TLS the file of the trusted certificate authorities."""
+    """A server: scheme, host, port, and for TLS the file with the trusted certificate authorities."""
 
     scheme: str
     host: str
@@ -62,14 +62,15 @@ class Origin:
 
     @property
     def address(self) -> str:
-        """The value of the header ``Host``: host and port, without the scheme's default port."""
+        """The value of the ``Host`` header: the host, and the port unless it is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: to connect, between two reads of a response, and for a whole request until its response begins."""
+    """Time limits in seconds: to connect, between two reads of a response, and from the start of a request to the
+    start of its response (``whole``)."""
 
     connect: float = 60
     read: float = 60
@@ -78,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response: status, headers by their names in lower case, and the whole body."""
+    """A response: status, headers by lower-case name, and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -86,7 +87,7 @@ class Answer:
 
 
 class Stop:
-    """Ends the requests of one caller: those under way, and all that would follow."""
+    """Cancels the requests of one caller: running ones, and all later ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -126,7 +127,7 @@ def _clock_s() -> float:
 
 
 class _Exchange:
-    """One request and its answer, as far as they have come."""
+    """The state of one request and its response."""
 
     def __init__(self, limits: Limits, most_idle_s: float, stop: Stop) -> None:
         self.most_idle_s = most_idle_s
@@ -149,7 +150,7 @@ class _Exchange:
             self._stop.unwatch(self.connection)
 
     def answer_begins(self) -> None:
-        # From here on an answer may take long, but must not stand still, nor trickle without limit.
+        # From here on the time limit grows with the bytes that arrive.
         self._pace, self._is_answered = Pace(self._whole_s, _clock_s), True
 
     def arrived(self, size_bytes: int) -> None:
@@ -174,7 +175,7 @@ _current = _Current()
 
 
 class _Received(io.RawIOBase):
-    """The bytes of a socket, each piece within the time of its exchange."""
+    """A raw stream of a socket that applies the time limits of the current exchange to every read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -195,7 +196,7 @@ class _Received(io.RawIOBase):
 
 
 class _Source:
-    """What http.client takes for a socket to read an answer from."""
+    """Stands in for the socket from which http.client reads a response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -214,7 +215,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Kept(HTTPConnection):
-    """A connection that knows when it was used last, with the time limits of the exchange that uses it now."""
+    """A connection that records when it was last used, and applies the time limits of the current exchange."""
 
     response_class = _Response
     _used_s: float | None = None
@@ -244,7 +245,7 @@ class _Kept(HTTPConnection):
 
     def _begin(self, was_kept: bool) -> None:
         _current.exchange.uses(self.sock, was_kept)
-        # The time that sending may take: urllib3 sets the socket's from its own.
+        # The time limit for sending. urllib3 copies it from ``timeout`` to the socket.
         self.timeout = _current.exchange.seconds(float("inf"))
         self.sock.settimeout(self.timeout)
 
@@ -262,7 +263,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class Connections:
-    """Connections to one server that wait for the next request, of any thread. A forked child has none of them."""
+    """A pool of connections to one server. Thread-safe; a forked child starts with an empty pool."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -288,10 +289,10 @@ class Connections:
         most_idle_s: float = IDLE_SECONDS,
         stop: Stop | None = None,
     ) -> Answer:
-        """Send one request, once, and return its answer. A connection is used again that was idle no longer than
-        ``most_idle_s``. Raises NotConnectedError and NoAnswerError."""
+        """Send a request once and return the response. A connection is reused if it was idle for at most
+        ``most_idle_s`` seconds. Raises NotConnectedError and NoAnswerError."""
         if self._process != os.getpid():
-            self._pool.close()  # of the child: the parent's stay open
+            self._pool.close()  # closes the child's copies; the parent's connections stay open
             self._begin_process()
         stop = stop or Stop()
         stop.check()
@@ -313,7 +314,7 @@ class Connections:
             exchange.end()
         found = {name.lower(): value for name, value in response.headers.items()}
         if method == "GET" and not found.keys() & {"content-length", "transfer-encoding"}:
-            # http.client takes the end of a connection for the end of the headers.
+            # http.client treats the end of a connection as the end of the headers.
             raise NoAnswerError(f"{self._origin.address} did not answer: no length of the body arrived.")
         return Answer(response.status, found, response.data)
 
@@ -332,7 +333,7 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _own_authorities() -> str | None:
-    """The file that clients of AWS use: certifi's, or else botocore's; None for the system's own."""
+    """The CA file that AWS clients use: certifi's, or else botocore's; None for the system's own."""
     for package, file in (("certifi", "cacert.pem"), ("botocore", "cacert.pem")):
         found = importlib.util.find_spec(package)
         for folder in (found.submodule_search_locations or []) if found else []:
@@ -346,5 +347,5 @@ _connections: dict[Origin, Connections] = {}
 
 
 def connections_to(origin: Origin) -> Connections:
-    """The connections of this process to a server, which all its clients share."""
+    """The connections to a server, shared by all clients of this process."""
     return _connections.setdefault(origin, Connections(origin))

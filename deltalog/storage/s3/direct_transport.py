@@ -1,8 +1,8 @@
 """Requests to S3 without a botocore client: signed by botocore's signer, sent by urllib3.
 
-A botocore client takes two milliseconds of CPU time for each request, and half a second to load. This module has the
-requests for single objects and listings, with botocore's names, arguments and results. Responses that it does not
-understand, such as that of a bucket in another region, are left to botocore (``LeftToBotocore``).
+A botocore client takes two milliseconds of CPU time per request, and half a second to load. This module implements the
+requests for single objects and listings with botocore's names, arguments and results. If it cannot handle a response,
+such as that of a bucket in another region, it raises ``LeftToBotocore``.
 """
 
 from __future__ import annotations
@@ -56,21 +56,22 @@ _USER_AGENT = f"deltalog/{VERSION}"
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "InternalError"}
-# Of an answer that says that nothing was done: botocore may know another way to say it.
-_NOT_UNDERSTOOD_CODES = {"AuthorizationHeaderMalformed", "InvalidRequest", "SignatureDoesNotMatch"}
-_ELSEWHERE_STATUSES = {301, 302, 303, 307, 308}
-# Also of an answer that says that nothing was done. A HEAD has only a status.
-_NOT_VALID_CODES = {
+# Error codes without effect; retry through botocore.
+_BOTOCORE_CODES = {"AuthorizationHeaderMalformed", "InvalidRequest", "SignatureDoesNotMatch"}
+_REDIRECT_STATUSES = {301, 302, 303, 307, 308}
+# Error codes without effect; retry with renewed credentials.
+_INVALID_CREDENTIALS_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
     *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
-_PERHAPS_NOT_VALID_CODES = {"400", "403"}
+# The same for a HEAD, whose response has only a status, so that the credentials may be valid.
+_MAYBE_INVALID_CREDENTIALS_CODES = {"400", "403"}
 
 T = TypeVar("T")
 
 
 class RefusedError(Exception):
-    """An error response, with ``response`` as botocore's errors have it."""
+    """An error response. ``response`` has the structure of botocore's errors."""
 
     def __init__(self, method: str, answer: Answer, credentials: Credentials | None) -> None:
         secrets = Secrets(hidden_by(credentials))
@@ -85,11 +86,11 @@ class RefusedError(Exception):
 
 
 class _IncompleteError(Exception):
-    """A body is not the one that its headers describe."""
+    """The body does not match its headers."""
 
 
 class DirectTransport(Transport):
-    """See the module. ``limit``: of the reads that are under way."""
+    """Signs and sends requests itself. ``limit`` bounds the concurrent reads."""
 
     def __init__(self, settings: Settings, bucket: str, limit: RequestLimit) -> None:
         place = settings.place(bucket)
@@ -115,12 +116,12 @@ class DirectTransport(Transport):
         key, body = arguments.get("Key"), arguments.get("Body", b"")
         limits = self._limits(limit_seconds(body))
         if method == "list_objects_v2":
-            return self._repeated("GET", None, limits, _listing, query=_listing_query(arguments))
+            return self._send_with_retries("GET", None, limits, _listing, query=_listing_query(arguments))
         if method == "head_object":
-            return self._repeated("HEAD", key, limits, _head)
+            return self._send_with_retries("HEAD", key, limits, _head)
         if method == "put_object":
-            return self._repeated("PUT", key, limits, _nothing, body=body)
-        return self._repeated("DELETE", key, limits, _nothing)
+            return self._send_with_retries("PUT", key, limits, _no_result, body=body)
+        return self._send_with_retries("DELETE", key, limits, _no_result)
 
     def read(
         self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
@@ -144,7 +145,7 @@ class DirectTransport(Transport):
                     if not stop.is_set:
                         failed(key, error)
 
-        _side_by_side(work, min(PARALLEL_GETS, len(keys)), stop)
+        _run_concurrently(work, min(PARALLEL_GETS, len(keys)), stop)
         return found
 
     def _read(
@@ -155,16 +156,16 @@ class DirectTransport(Transport):
             headers["x-amz-checksum-mode"] = "ENABLED"
         limits = self._limits(limit_seconds())
         with self._limit.request(size_bytes, is_slow) as turn:
-            answer = self._repeated("GET", key, limits, _whole, headers=headers, turn=turn, stop=stop)
+            answer = self._send_with_retries("GET", key, limits, _verified, headers=headers, turn=turn, stop=stop)
         named = {"ContentRange": "content-range", "ETag": "etag"}
         return answer.body, {k: answer.headers[v] for k, v in named.items() if v in answer.headers}
 
     def _send_once(self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
-        """Once more if it was refused because its credentials were no longer valid. Raises RefusedError,
-        NotConnectedError and NoAnswerError."""
+        """See Transport. Sent again only if the service rejected its credentials as no longer valid. Raises
+        RefusedError, NotConnectedError and NoAnswerError."""
         names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
         headers = {names[name]: value for name, value in conditions.items()}
-        self._once("PUT", key, self._limits(seconds), headers=headers, body=data, may_repeat=False)
+        self._send_authenticated("PUT", key, self._limits(seconds), headers=headers, body=data, may_repeat=False)
 
     def _may_have_landed(self, error: Exception) -> bool:
         return not isinstance(error, NotConnectedError)
@@ -172,7 +173,7 @@ class DirectTransport(Transport):
     def _limits(self, whole_s: float) -> Limits:
         return Limits(self._settings.limits.connect, self._settings.limits.read, whole_s)
 
-    def _repeated(
+    def _send_with_retries(
         self,
         method: str,
         key: str | None,
@@ -185,7 +186,7 @@ class DirectTransport(Transport):
         stop = stop or Stop()
         for number in itertools.count():
             try:
-                return understand(self._once(method, key, limits, stop=stop, **request))
+                return understand(self._send_authenticated(method, key, limits, stop=stop, **request))
             except (NotConnectedError, NoAnswerError, RefusedError, _IncompleteError) as error:
                 is_slow = isinstance(error, RefusedError) and error.answer.status in SLOW_STATUSES
                 most = self._settings.slow_attempts if is_slow else self._settings.attempts
@@ -194,32 +195,33 @@ class DirectTransport(Transport):
             stop.wait(min(_FIRST_WAIT_SECONDS * 2**number, _LONGEST_WAIT_SECONDS) * random.uniform(0.5, 1))
         raise AssertionError("unreachable")
 
-    def _once(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
-        """Where the credentials are no longer valid, once more with others: the refused request had no effect."""
+    def _send_authenticated(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
+        """Send a request once, and again with renewed credentials if the service rejects the current ones as no longer
+        valid: the rejected request had no effect."""
         ends = time.monotonic() + limits.whole
         source = self._settings.credentials
         if not isinstance(source, ResolvedCredentials):
-            return self._sent(method, key, limits, source, **request)
+            return self._send_request(method, key, limits, source, **request)
         try:
             credentials = source.current()
             try:
-                return self._sent(method, key, _until(ends, limits), credentials, **request)
+                return self._send_request(method, key, _limits_until(ends, limits), credentials, **request)
             except RefusedError as error:
                 if (
                     error.answer.status not in (400, 403)
-                    or error.code not in _NOT_VALID_CODES | _PERHAPS_NOT_VALID_CODES
+                    or error.code not in _INVALID_CREDENTIALS_CODES | _MAYBE_INVALID_CREDENTIALS_CODES
                 ):
                     raise
                 refused = error
-            is_other = source.renew(credentials, is_certain=refused.code in _NOT_VALID_CODES)
+            is_other = source.renew(credentials, is_certain=refused.code in _INVALID_CREDENTIALS_CODES)
             credentials = source.current()
         except CredentialsNotFoundError as error:
             raise LeftToBotocore(str(error), is_passing=error.is_passing) from None
         if not is_other or time.monotonic() >= ends:
             raise refused
-        return self._sent(method, key, _until(ends, limits), credentials, **request)
+        return self._send_request(method, key, _limits_until(ends, limits), credentials, **request)
 
-    def _sent(
+    def _send_request(
         self,
         method: str,
         key: str | None,
@@ -239,7 +241,7 @@ class DirectTransport(Transport):
         full = self._signed(method, target, {"host": self._host, **(headers or {})}, body, credentials)
 
         def send(idle_s: float) -> Answer:
-            sent = {**full, "user-agent": _USER_AGENT}  # not signed: it may be changed on the way
+            sent = {**full, "user-agent": _USER_AGENT}  # unsigned, because proxies may change it
             return self._connections.exchange(method, target, sent, body, limits, most_idle_s=idle_s, stop=stop)
 
         try:
@@ -247,12 +249,12 @@ class DirectTransport(Transport):
         except NoAnswerError as error:
             if not may_repeat or not error.was_kept:
                 raise
-            answer = send(-1)  # the server has closed what was idle
+            answer = send(-1)  # on a new connection: the server had closed the idle one
         if turn is not None and answer.status in SLOW_STATUSES:
             turn.slow_down()
         if answer.status >= 300:
             refused = RefusedError(method, answer, credentials)
-            if self._is_elsewhere(refused):
+            if self._needs_botocore(refused):
                 raise LeftToBotocore(str(refused)) from refused
             raise refused
         return answer
@@ -267,20 +269,19 @@ class DirectTransport(Transport):
         body_hash = UNSIGNED_BODY if body and self._is_encrypted else hashlib.sha256(body).hexdigest()
         return signed(method, f"{self._endpoint}{target}", headers, body_hash, credentials, self._settings.region)
 
-    def _is_elsewhere(self, error: RefusedError) -> bool:
-        if error.answer.status in _ELSEWHERE_STATUSES:
+    def _needs_botocore(self, error: RefusedError) -> bool:
+        if error.answer.status in _REDIRECT_STATUSES:
             return True
         region = error.answer.headers.get("x-amz-bucket-region", self._settings.region)
-        return error.answer.status in (400, 403) and (
-            region != self._settings.region or error.code in _NOT_UNDERSTOOD_CODES
-        )
+        return error.answer.status in (400, 403) and (region != self._settings.region or error.code in _BOTOCORE_CODES)
 
 
-def _side_by_side(work: Callable[[], None], count: int, stop: Stop) -> None:
-    """Call ``work`` in this thread and in ``count`` - 1 others, which have ended when this returns or raises. The first
-    error stops all.
+def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
+    """Call ``work`` in this thread and in ``count`` - 1 others, all of which have ended when this returns or raises.
+    The first error stops all.
 
-    threading.Thread waits for each thread to begin, which on a busy machine takes longer than the requests.
+    Does not use threading.Thread, which waits for each thread to start; on a busy machine that takes longer than the
+    requests.
     """
     ended, errors = threading.Semaphore(0), list[BaseException]()
 
@@ -298,7 +299,7 @@ def _side_by_side(work: Callable[[], None], count: int, stop: Stop) -> None:
         for _ in range(count - 1):
             _thread.start_new_thread(run, ())
             started += 1
-    except RuntimeError:  # no more threads: those that there are do the work
+    except RuntimeError:  # no more threads can be started: the existing ones do the work
         pass
     except BaseException:
         stop.set()
@@ -311,8 +312,8 @@ def _side_by_side(work: Callable[[], None], count: int, stop: Stop) -> None:
         raise errors[0]
 
 
-def _until(ends_s: float, limits: Limits) -> Limits:
-    """What is left of the time limit: looking for credentials takes some of it. Raises NotConnectedError."""
+def _limits_until(ends_s: float, limits: Limits) -> Limits:
+    """``limits`` with the time that is left after resolving credentials. Raises NotConnectedError if there is none."""
     left_s = ends_s - time.monotonic()
     if left_s <= 0:
         raise NotConnectedError("the time limit passed while credentials were looked for")
@@ -329,12 +330,12 @@ def _crc32(body: bytes) -> str:
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
-def _nothing(answer: Answer) -> dict[str, Any]:
+def _no_result(answer: Answer) -> dict[str, Any]:
     return {}
 
 
-def _whole(answer: Answer) -> Answer:
-    """Raises _IncompleteError where the length of a range, or a checksum of the object, is not what was announced."""
+def _verified(answer: Answer) -> Answer:
+    """Raises _IncompleteError if the length of a range, or the checksum of the object, does not match the headers."""
     size = len(answer.body)
     if answer.status == 206:
         span = answer.headers.get("content-range", "").partition("bytes ")[2].partition("/")[0]
@@ -343,14 +344,14 @@ def _whole(answer: Answer) -> Answer:
             raise _IncompleteError(f"{size} bytes arrived of {span}")
         return answer
     announced = answer.headers.get("x-amz-checksum-crc32", "")
-    # That of a multipart upload is "checksum of checksums-parts".
+    # Multipart uploads have "<checksum of the parts' checksums>-<number of parts>".
     if announced and "-" not in announced and announced != _crc32(answer.body):
         raise _IncompleteError(f"the {size} bytes that arrived do not have the object's checksum")
     return answer
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
-    """Code and message of an error; a HEAD has neither, and then the status is the code, as botocore has it."""
+    """Code and message of an error response. Without a body (HEAD) the status is the code, as in botocore."""
     with contextlib.suppress(xml.ParseError):
         root = xml.fromstring(answer.body)
         found = {_local(each.tag): each.text or "" for each in root.iter()}
@@ -379,7 +380,7 @@ def _listing_query(arguments: Mapping[str, Any]) -> dict[str, str]:
         "ContinuationToken": "continuation-token",
     }
     given = {names[name]: str(value) for name, value in arguments.items() if name in names}
-    # Names that XML cannot hold are escaped in the answer.
+    # encoding-type: XML cannot represent every key, so the response has them percent-encoded.
     return {"list-type": "2", "encoding-type": "url", **given}
 
 
@@ -408,7 +409,7 @@ def _contents(root: xml.Element, is_escaped: bool) -> Iterator[dict[str, Any]]:
 
 
 def _time(text: str) -> datetime.datetime:
-    if text.endswith("Z"):  # its whole seconds are what counts
+    if text.endswith("Z"):  # fractions are not needed
         return datetime.datetime.fromisoformat(text[:19]).replace(tzinfo=datetime.timezone.utc)
     return datetime.datetime.fromisoformat(text)
 

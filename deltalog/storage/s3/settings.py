@@ -1,7 +1,7 @@
-"""Decides by options and environment whether requests to S3 need a botocore client, and where and how they are sent.
+"""Derives the settings of the direct transport from options, environment and profile.
 
-A setting of these, or of a profile, that is not known here leaves all requests to s3fs and botocore, so that each
-setting has their meaning.
+If any of these has a setting that this module does not know, all requests go through s3fs and botocore, so that every
+setting keeps its meaning there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalog.storage.s3.signing import Credentials
 _OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"}
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
 _CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
-# Of the environment, what chooses credentials and region, and what has no effect on requests to S3.
+# Environment variables that select credentials and region, or that do not affect requests to S3.
 _ENVIRONMENT = re.compile(
     "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
     "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|METADATA_SERVICE_.*|LAMBDA_.*|XRAY_.*|"
@@ -30,7 +30,7 @@ _ENVIRONMENT = re.compile(
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
 _PROFILE_FILES = ("~/.aws/config", "~/.aws/credentials")
 _OTHER_FILES = ("~/.boto", "/etc/boto.cfg", "~/.config/fsspec")
-# Of a profile, as of the environment.
+# The same for the settings of a profile.
 _PROFILE = re.compile(
     "aws_(access_key_id|secret_access_key|session_token|security_token|account_id)|region|output|cli_.*|role_arn|"
     "role_session_name|source_profile|credential_source|external_id|duration_seconds|web_identity_token_file|sso_.*|"
@@ -39,9 +39,9 @@ _PROFILE = re.compile(
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _DEFAULT_REGION = "us-east-1"
 _DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-# Buckets whose requests are signed in other ways, or go to other hosts.
+# Suffixes of buckets with other signatures or hosts.
 _OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
-# With the waits between them, an overloaded service has some ten seconds.
+# With the waits in between, an overloaded service gets some ten seconds.
 ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 
 
@@ -49,21 +49,21 @@ ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 class Settings:
     """Where requests go and how they are signed."""
 
-    origin: Origin | None  # None: AWS, a host for each bucket
+    origin: Origin | None  # None: AWS, with one host per bucket
     region: str
     credentials: Credentials | ResolvedCredentials | None = field(repr=False)  # None: unsigned
     limits: Limits
-    attempts: int  # of a request that may be repeated
-    slow_attempts: int  # and of one that the service refuses because there are too many
+    attempts: int  # of a request that is safe to repeat
+    slow_attempts: int  # of a request that the service throttles
     ca_file: str | None
 
     @property
     def endpoint(self) -> str | None:
-        """None for AWS itself."""
+        """The URL of the server; None for AWS."""
         return None if self.origin is None else f"{self.origin.scheme}://{self.origin.address}"
 
     def place(self, bucket: str) -> tuple[Origin, str] | None:
-        """The server and the path of a bucket; None where botocore must determine them."""
+        """The server and the path of a bucket; None if botocore must determine them."""
         if bucket.endswith(_OTHER_BUCKETS):
             return None
         if self.origin is not None:
@@ -80,12 +80,12 @@ def settings_of(
     exists: Callable[[str], bool] | None = None,
     profile_of: Callable[[str | None], Mapping[str, Any] | None] = profile_settings,
 ) -> Settings | None:
-    """The settings by s3fs's options; None where s3fs must make the requests. ``exists``: whether a file exists;
+    """The settings for s3fs's options; None if requests must go through s3fs. ``exists``: whether a file exists;
     ``profile_of``: the settings of a profile."""
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
     endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
-    how = _how(config)
+    how = _limits_and_attempts(config)
     region = client.pop("region_name", None) or environment.get("AWS_DEFAULT_REGION")
     if (
         options.keys() - _OPTIONS - _NO_EFFECT
@@ -109,8 +109,9 @@ def settings_of(
     return Settings(origin, region, found[0], *how, ca_file)
 
 
-def _how(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
-    """Time limits and attempts, as botocore's Config has them."""
+def _limits_and_attempts(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
+    """Time limits, attempts and attempts when throttled, from the options of botocore's Config; None if one of them is
+    not supported here."""
     nested = (config.get("retries") or {}, config.get("s3") or {})
     if not all(isinstance(each, Mapping) for each in nested):
         return None
@@ -125,7 +126,7 @@ def _how(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
 
 
 def _is_plain(environment: Mapping[str, str], exists: Callable[[str], bool]) -> bool:
-    """Whether neither variables nor files have settings that this module does not know."""
+    """Whether this module knows all settings in environment variables and files."""
     names = {name for name, value in environment.items() if value}
     unknown = {name for name in names if name.startswith("AWS_") and not _ENVIRONMENT.fullmatch(name)}
     of_fsspec = {name for name in names if name.upper().startswith(("FSSPEC_", "S3FS_"))}
@@ -139,7 +140,7 @@ def _profile(
     exists: Callable[[str], bool],
     profile_of: Callable[[str | None], Mapping[str, Any] | None],
 ) -> Mapping[str, Any] | None:
-    """The settings of the profile, none where there are no profiles; None where it has some that are not known here."""
+    """The settings of the profile, empty if there is no profile; None if one of them is not known here."""
     name = options.get("profile")
     is_chosen = name is not None or any(environment.get(variable) for variable in _PROFILE_VARIABLES)
     if not is_chosen and not any(exists(file) for file in _PROFILE_FILES):
@@ -164,7 +165,7 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
     except ValueError:
         return None
     host = parts.hostname or ""
-    # An address of AWS may ask for more, such as another way to sign.
+    # AWS endpoints may require more, such as another signature.
     is_other = not re.fullmatch(r"[A-Za-z0-9.:_-]+", host) or "amazonaws" in host.lower()
     if is_other or not port or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
         return None
@@ -174,7 +175,8 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
 ) -> tuple[Credentials | ResolvedCredentials | None] | None:
-    """The credentials of the options or of the environment, or those that botocore finds; None where only s3fs can."""
+    """The credentials (None: unsigned) in a tuple: from options, environment or botocore's resolver. None if only s3fs
+    can provide them."""
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")

@@ -1,7 +1,4 @@
-"""Signatures of requests to S3, AWS's version 4, by botocore's signer.
-
-Its parts that load slowly, a session and a client, are not needed for it.
-"""
+"""Signs requests to S3 (AWS Signature Version 4) with botocore's signer, without its slow session and client."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ UNSIGNED_BODY = "UNSIGNED-PAYLOAD"
 
 @dataclass(frozen=True)
 class Credentials:
-    """What requests are signed with, under botocore's names. The text of it shows nothing."""
+    """Credentials for signing, with botocore's attribute names. The repr shows no values."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -31,7 +28,7 @@ class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
         return str(request.context["body_hash"])
 
     def add_auth(self, request: Any) -> None:
-        """As botocore's, without the log records at DEBUG, which have the session token in them."""
+        """As botocore's, but without its DEBUG log records, which contain the session token."""
         now = datetime.datetime.now(datetime.timezone.utc)
         request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
         self._modify_request_before_signing(request)
@@ -40,22 +37,22 @@ class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
 
 
 def encoded_path(path: str) -> str:
-    """A path as it stands in a request: all but the unreserved characters and slashes are escaped, once."""
+    """Percent-encode a path once, except unreserved characters and slashes."""
     return urllib.parse.quote(path, safe="/-_.~")
 
 
 def encoded_query(arguments: Mapping[str, str]) -> str:
-    """The arguments of a request as they stand in it, those without a value too."""
+    """Percent-encode query arguments, including those with empty values."""
     return urllib.parse.urlencode(arguments, quote_via=urllib.parse.quote, safe="-_.~")
 
 
 def signed(
     method: str, url: str, headers: Mapping[str, str], body_hash: str, credentials: Credentials, region: str
 ) -> dict[str, str]:
-    """The headers of a request that is sent now, with its signature and the headers that belong to it.
+    """``headers`` with the signature for a request that is sent now.
 
-    The path and the query of ``url`` are encoded; ``host`` is among the headers. All of them are signed,
-    so that nothing on the way can take a condition out.
+    The path and query of ``url`` are percent-encoded, and ``headers`` include ``host``. All headers are signed, so that
+    no proxy can remove a condition.
     """
     request = AWSRequest(method, url, dict(headers))
     request.context["body_hash"] = body_hash

@@ -1,10 +1,10 @@
-"""S3, and stores that speak its protocol.
+"""S3 and compatible services.
 
-Exclusive creation is one PUT with ``If-None-Match: *``. After an ambiguous response the outcome is UNKNOWN; the commit
-loop reads the object back.
+Exclusive creation is one PUT with ``If-None-Match: *``. After an ambiguous response the outcome is UNKNOWN, and the
+commit loop reads the object back.
 
-Keys are passed as bucket and key, never as a path that s3fs parses: it interprets ``?versionId=`` in a name as a
-version. Nothing is listed through its cache.
+Bucket and key are passed separately, never as a path that s3fs parses, because s3fs interprets ``?versionId=`` in a
+name. Its listing cache is not used.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
 _RECENT_VERSIONS = 10
 _SCHEMES = ("s3", "s3a")
-# Deletions are paced by what S3 answers: it counts each key of a request, not the requests.
+# The batch size of deletions adapts to throttling: S3 counts the keys, not the requests.
 _FEWEST_DELETES, _MORE_DELETES = 10, 100
 _DELETE_ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 10, 0.1, 20
-# Of a key that may be deleted later.
-_LATER_CODES = {
+# Error codes of keys whose deletion can be retried.
+_RETRYABLE_DELETE_CODES = {
     "SlowDown",
     "InternalError",
     "ServiceUnavailable",
@@ -84,10 +84,10 @@ class S3Store(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT; before the first one of the process to a bucket of a service other than AWS 2 PUTs, to verify
-        that it honours the condition, and 1 DELETE; before the first commit of this store object
-        1 LIST, to detect whether Spark commits through DynamoDB. Raises UnsafeStoreError if it does not, or Spark
-        does."""
+        """Cost: 1 PUT. The first call of the process to a bucket outside AWS takes 2 PUTs and 1 DELETE more, to verify
+        that the service honours the condition. The first commit through this object takes 1 LIST more, to detect
+        whether Spark commits through DynamoDB. Raises UnsafeStoreError if the service ignores the condition or Spark
+        commits so."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
@@ -99,16 +99,18 @@ class S3Store(LogStore):
         if self._is_prepared:
             return
         self._is_prepared = True
-        in_background(self._background, partial(_tried, self._check_exclusive))
+        in_background(self._background, partial(_check_early, self._check_exclusive))
         if version:
-            in_background(f"{self.url}: staged commits", partial(_tried, partial(self.check_nothing_staged, version)))
+            in_background(
+                f"{self.url}: staged commits", partial(_check_early, partial(self.check_nothing_staged, version))
+            )
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
-        """For protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object that has
+        """One PUT for protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object with
         this ETag, or replace any object (None).
 
-        EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Whether the service
-        honours conditions is not verified. Cost: 1 PUT, sent once.
+        EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Does not verify that
+        the service honours conditions. Cost: 1 PUT, sent once.
         """
         return self._put_once("write", self.key(path), data, expected, seconds)
 
@@ -141,7 +143,7 @@ class S3Store(LogStore):
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
         clean_up = partial(remove, paths, self.delete)
-        # A commit that was prepared, and makes the test because it came first, does not wait for the deletion either.
+        # After prepare_commit no commit waits for the clean-up, not even one that runs the test itself.
         return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
@@ -158,10 +160,10 @@ class S3Store(LogStore):
             )
 
     def check_nothing_staged(self, version: int) -> None:
-        """Raises UnsafeStoreError where Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
+        """Raises UnsafeStoreError if Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
 
-        It copies its staged commits without a condition and assumes that any existing commit file is its own, so a
-        commit made without it can be lost, or cause the loss of one of Spark. Cost: 1 LIST, once for each store object.
+        It copies its staged commits unconditionally and assumes that any existing commit file is its own. A commit
+        that bypasses it can be lost, or make a commit of Spark be lost. Cost: 1 LIST, once for each store object.
         """
         with self._staged_lock:
             if not self._nothing_staged:
@@ -186,7 +188,7 @@ class S3Store(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        """Cost: 1 PUT, or for more than 16 MiB 1 for each 16 MiB and 2 more."""
+        """Cost: 1 PUT; above 16 MiB 1 PUT for each 16 MiB and 2 requests more."""
         upload = _Upload(self, self.key(path))
         try:
             yield cast(BinaryIO, upload)
@@ -196,7 +198,7 @@ class S3Store(LogStore):
             raise
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects on S3 are durable when it answers."""
+        """Does nothing: objects are durable once S3 has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -231,7 +233,7 @@ class S3Store(LogStore):
         return FileMeta(name, response["ContentLength"], modified_ms, response.get("ETag") or None)
 
     def etag(self, path: str) -> str | None:
-        """The object's ETag as S3 spells it, with its quotes, or None when absent. Cost: 1 HEAD."""
+        """The object's ETag as S3 returns it, with quotes, or None if it is absent. Cost: 1 HEAD."""
         try:
             return str(self._call("check", self.key(path), "head_object")["ETag"])
         except ObjectNotFoundError:
@@ -243,7 +245,7 @@ class S3Store(LogStore):
         prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
-            # StartAfter excludes its own name; further names that the shortened one admits are dropped below.
+            # StartAfter is exclusive. Additional names admitted by the shortened name are filtered out below.
             arguments["StartAfter"] = prefix + start[:-1]
         found: list[FileMeta] = []
         pages = Pages(f"{self.url}/{directory}")
@@ -289,7 +291,7 @@ class S3Store(LogStore):
         log_keys = f"{self._prefix}{LOG_DIRECTORY}/"
         arguments: dict[str, Any] = {"Prefix": self._prefix}
         if start:
-            arguments["StartAfter"] = self._prefix + start[:-1]  # which excludes its own name
+            arguments["StartAfter"] = self._prefix + start[:-1]  # exclusive
         pages = Pages(self.url)
         while True:
             page = self._call("list", self._prefix, "list_objects_v2", with_key=False, **arguments)
@@ -305,14 +307,14 @@ class S3Store(LogStore):
             if not page.get("IsTruncated"):
                 return
             token = self._following(pages, page)
-            if last.startswith(log_keys):  # the rest of the log is left out
+            if last.startswith(log_keys):  # skip the rest of the log
                 pages.begin_again()
                 arguments = {"Prefix": self._prefix, "StartAfter": f"{log_keys[:-1]}{chr(ord('/') + 1)}"}
             else:
                 arguments["ContinuationToken"] = token
 
     def _following(self, pages: Pages, page: Mapping[str, Any]) -> str:
-        """The token of the page after one. Raises StoreError where the listing would have no end."""
+        """The token of the page after ``page``. Raises StoreError if the listing makes no progress."""
         names = [each["Key"] for each in page.get("Contents", ())]
         names += [each["Prefix"] for each in page.get("CommonPrefixes", ())]
         try:
@@ -324,8 +326,8 @@ class S3Store(LogStore):
         return entries_by_head(self, paths, PARALLEL_GETS)
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Cost: 1 DeleteObjects for each 1,000 files, one after the other. Files that S3 refuses to delete at this rate
-        are in later and smaller requests, after pauses."""
+        """Cost: 1 DeleteObjects for each 1,000 files, one after the other. Throttled deletions are retried after
+        pauses, in smaller requests."""
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         waiting = [self.key(entry.path) for entry in files]
         size, refusals = LIST_PAGE, 0
@@ -345,8 +347,8 @@ class S3Store(LogStore):
         return files
 
     def _delete(self, keys: Sequence[str], is_last: bool) -> list[str]:
-        """One DeleteObjects. Returns the keys that may be deleted later. Raises StoreError for other refusals, and
-        where ``is_last`` and none was deleted."""
+        """Send one DeleteObjects. Returns the keys whose deletion can be retried. Raises StoreError for other errors,
+        and if ``is_last`` and no key was deleted."""
         named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         try:
             done = self._client.call(self.bucket, "delete_objects", Delete=named)
@@ -359,7 +361,7 @@ class S3Store(LogStore):
         are_all = is_last and len(errors) >= len(keys)
         for each in errors:
             key, code = each.get("Key", ""), self._client.secrets.without(str(each.get("Code", "")))
-            if are_all or code not in _LATER_CODES or key not in keys:
+            if are_all or code not in _RETRYABLE_DELETE_CODES or key not in keys:
                 raise StoreError(
                     f"Cannot delete {_SCHEMES[0]}://{self.bucket}/{key} ({code}). Check the permissions of the bucket; "
                     "the other objects of the request may be deleted.",
@@ -370,11 +372,11 @@ class S3Store(LogStore):
         return refused
 
     def open_input(self, path: str) -> Any:
-        """Cost: 1 GET of the last 64 KiB, which include most footers and all of a small file; then 1 GET for each
-        read outside the bytes read before."""
+        """Cost: 1 GET of the last 64 KiB, which contain most footers and all of a small file; then 1 GET for each
+        read outside the cached bytes."""
         key = self.key(path)
         tail, head = self._read(key, f"bytes=-{TAIL_BYTES}", size_bytes=TAIL_BYTES)
-        # "bytes 10-99/100"; without it the server sent everything.
+        # "bytes 10-99/100"; without this header the server sent the whole object.
         size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
 
@@ -416,7 +418,7 @@ class S3Store(LogStore):
         try:
             return self._client.read(self.bucket, key, byte_range, etag, size_bytes)
         except Exception as error:
-            if status_of(error) == 416:  # no such bytes: the object is empty
+            if status_of(error) == 416:  # range not satisfiable: the object is empty
                 return b"", {}
             raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
@@ -441,14 +443,14 @@ def _pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _tried(check: Callable[[], None]) -> None:
-    """Make a check ahead of the commit, which makes it again if it fails."""
+def _check_early(check: Callable[[], None]) -> None:
+    """Run a check ahead of the commit and ignore its errors: the commit repeats a failed check and raises."""
     with contextlib.suppress(Exception):
         check()
 
 
 class _Upload(io.BufferedIOBase):
-    """A new object, sent in parts while it is written; it exists after ``finish`` and not before."""
+    """A new object, uploaded in parts while it is written. It becomes visible in ``finish``."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         self._store = store
@@ -487,7 +489,7 @@ class _Upload(io.BufferedIOBase):
         self._call("complete_multipart_upload", MultipartUpload={"Parts": parts})
 
     def abort(self) -> None:
-        """Remove everything. After a lost response the object may exist, so it is deleted too."""
+        """Abort the upload, and delete the object, which may exist if the response to ``finish`` was lost."""
         self.close()
         for part in self._sending:
             part.cancel()
@@ -517,7 +519,7 @@ class _Upload(io.BufferedIOBase):
 
 
 def _parse(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix. Nothing is decoded: a key may hold any character."""
+    """Scheme, bucket and prefix, not percent-decoded, because keys may contain any character."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
@@ -531,5 +533,5 @@ def _parse(url: str) -> tuple[str, str, str]:
 
 
 def _whole_seconds_ms(time: datetime.datetime) -> int:
-    """HEAD has whole seconds everywhere; some services list milliseconds, and one object must have one time."""
+    """Truncate to seconds: HEAD returns whole seconds, some listings milliseconds, and both must agree."""
     return int(time.timestamp()) * 1000

@@ -1,6 +1,6 @@
-"""A table for each thing that deltalog writes, made with its public API. `matrix` lets the peers read them.
+"""A table for each feature that deltalog writes, created with its public API. `matrix` reads them with the peers.
 
-A builder makes the table, asserts that what it is about is in the log, and returns the rows that the table must have.
+A builder creates the table, asserts that the log contains the feature, and returns the expected rows.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def feature(
 
 
 def logged(path: Path, kind: str) -> list[dict[str, Any]]:
-    """The actions of a kind in the commits that are there."""
+    """The actions of a kind in the existing commits."""
     return [line[kind] for commit in commits(path).values() for line in actions(commit) if kind in line]
 
 
@@ -89,7 +89,7 @@ def without(rows: pa.Table, *ids: int) -> pa.Table:
 
 
 def as_partitioned(rows: pa.Table) -> pa.Table:
-    """Partitioned by place there is no empty text: it is null."""
+    """The rows as a table partitioned by place has them: an empty string is null."""
     place = pc.if_else(pc.equal(rows["place"], ""), None, rows["place"])
     return rows.set_column(rows.schema.get_field_index("place"), "place", place)
 

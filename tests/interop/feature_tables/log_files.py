@@ -1,4 +1,4 @@
-"""Checkpoints of every form, log compaction, and a log that was cleaned up."""
+"""Checkpoints of every kind, log compaction, and log clean-up."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def compacted_log(path: Path) -> pa.Table:
 
 
 def cleaned(path: Path, *properties: dict[str, str]) -> pa.Table:
-    """Commits of two months and checkpoints; then what is older than thirty days goes."""
+    """Commits of two months and checkpoints, cleaned up to the last thirty days."""
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS
     keep = {"delta.deletedFileRetentionDuration": "interval 10000 days"}

@@ -1,4 +1,4 @@
-"""Row ids, given and kept."""
+"""Row ids are assigned and preserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clustering, metadata domains, transactions, table features, and versions brought back."""
+"""Clustering, domain metadata, transactions, table features, and restored versions."""
 
 from __future__ import annotations
 

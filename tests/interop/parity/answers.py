@@ -1,4 +1,4 @@
-"""What a scenario left behind, of which two engines' answers are compared."""
+"""The results of a scenario, compared between two engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def answers(table: Table) -> dict[str, Any]:
-    """The answers by facet. At the end a table's engine reads it, and delta-spark what spark_ext wrote."""
+    """The answers by facet. Finally the table is read by its own engine, and spark_ext's table by delta-spark too."""
     if commits_of(table):
         table.read()
         if table.engine is SPARK_EXT:
@@ -50,7 +50,7 @@ def _history(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """As DESCRIBE HISTORY shows it, where all parameters are text; the keys of properties in one order."""
+    """The value as DESCRIBE HISTORY shows it, where all parameters are text, with sorted property keys."""
     if isinstance(value, str) and value.startswith("{"):
         return json.dumps(json.loads(value), sort_keys=True)
     return json.dumps(value) if isinstance(value, bool) else value
@@ -61,7 +61,7 @@ def _metric(name: str, value: str) -> str:
 
 
 def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a commit does: files by partition values and row count, and the other actions without names and times."""
+    """The effects of a commit: files by partition values and row count, other actions without names and times."""
     found: dict[str, Any] = {}
     for action in commit:
         ((kind, body),) = action.items()
@@ -83,7 +83,7 @@ def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(answer: list[dict[str, Any]], table: Table) -> Any:
-    """Without what differs from run to run: random names of columns, ids of expressions, directories of tables."""
+    """Text without parts that differ between runs: random column names, expression ids, table directories."""
     text = re.sub(r"#\d+", "#", _UUID.sub("(uuid)", json.dumps(answer)))
     return json.loads(re.sub(re.escape(str(table.place.directory)) + r"/\d+", "(directory)", text))
 

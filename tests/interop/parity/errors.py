@@ -1,4 +1,4 @@
-"""What an error of either engine means, in words that are the same for both."""
+"""Maps the errors of both engines to common names."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _JAVA = re.compile(r"(?:java|org|io)(?:\.\w+)+\.(\w+(?:Exception|Error))")
 
 
 def meaning(error: Exception) -> str:
-    """The meaning of an error; for one that MEANINGS does not have, `unknown` and its names, which no test accepts."""
+    """The common name of an error. Errors not in MEANINGS become `unknown` with their names, which no test accepts."""
     if isinstance(error, DeltaLogError):
         names = [each.__name__ for each in type(error).__mro__]
     else:

@@ -1,4 +1,4 @@
-"""Tables with table features, written by delta-spark or by the engine itself, and then carried on."""
+"""Tables with table features, created by delta-spark or by the engine itself, and then written to."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

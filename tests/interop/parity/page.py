@@ -1,9 +1,9 @@
-"""The page docs/spark-parity.md: what delta-spark and spark_ext answer to each scenario.
+"""The page docs/spark-parity.md: the results of delta-spark and spark_ext for every scenario.
 
     python -m tests.interop.parity.page                      # runs all scenarios and writes the page
     python -m tests.interop.parity.page -k "replace or page_has"   # runs some and writes their lines anew
 
-test_interop_parity.py checks the page against what it finds.
+test_interop_parity.py compares the page with its results.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _OWN_TESTS = f"""
 
 
 def committed_rows() -> dict[str, str]:
-    """The lines of the page as it is, by scenario."""
+    """The lines of the committed page, by scenario."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

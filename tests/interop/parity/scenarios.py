@@ -34,7 +34,7 @@ AREAS = {
     "sinks": "Streams into a table",
 }
 
-# Differences that are the same in all scenarios: the place and delta-spark's and spark_ext's answer; why.
+# Differences that all scenarios share: the place, both answers, and the reason.
 GENERAL = {
     r"history\[\d+\]\.isBlindAppend True False": (
         "`isBlindAppend` of an append that creates a table or changes its schema: true in delta-spark, false in "
@@ -109,8 +109,8 @@ def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table
 
 
 def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
-    """Declare scenarios of statements. ``cases``: from names to one or several. DIFFERS of the module that calls says
-    why some differ."""
+    """Declare scenarios of SQL statements. ``cases``: from names to one or more statements. DIFFERS of the calling
+    module has the reasons of differences."""
     module = sys._getframe(1).f_globals
     for name, given in cases.items():
         listed = (given,) if isinstance(given, str) else given
@@ -142,7 +142,7 @@ def examine(scenario: Scenario, place: Place) -> Finding:
 
 
 def compare(theirs: dict[str, Any], ours: dict[str, Any]) -> Finding:
-    """The differences between the two engines' answers, but not those that are GENERAL."""
+    """The differences between the two engines' answers, except those in GENERAL."""
     return Finding(tuple(each for each in differences(theirs, ours) if not _is_general(*each)))
 
 

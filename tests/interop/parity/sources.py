@@ -1,4 +1,4 @@
-"""Streams from a table: where they begin, how large batches are, and what becomes of commits that change rows."""
+"""Streams from a table: their start, their batch sizes, and their handling of commits that change rows."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.streams import read
@@ -25,7 +25,7 @@ def _stream(name: str, *start: str, differs: str | None = None, times: list[str]
 
 
 def _changed(name: str, start: tuple[str, ...], *changes: str, differs: str | None = None, **options: str) -> None:
-    """A query that has read a table when it is changed, and goes on; where it fails it is begun once more."""
+    """A query that reads a table, is continued after a change, and is restarted once if it fails."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:

@@ -1,4 +1,4 @@
-"""Streaming queries of a scenario: from its table, and into it. Each run ends when it has all that is there."""
+"""Streaming queries from and into the table of a scenario. A run ends when all available data is processed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Input:
         return reader.load(str(_beside(self._table, "input")))
 
     def forget_the_last_batch(self, checkpoint: str = "checkpoint") -> None:
-        """As after a failure between the commit of a batch and the note in the checkpoint: Spark repeats it."""
+        """Remove the last batch from the checkpoint, as if Spark had failed after its commit; Spark then repeats it."""
         notes = sorted((_beside(self._table, checkpoint) / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         notes[-1].unlink()
         notes[-1].with_name(f".{notes[-1].name}.crc").unlink(missing_ok=True)

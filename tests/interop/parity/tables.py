@@ -1,7 +1,7 @@
-"""What a scenario works on: one table, written and read by one of two engines, with a record of every answer.
+"""The table of a scenario, written and read by one of two engines, with a record of every answer.
 
 Both engines have the same calls: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
-``reader().options(…).load(path)``. Set-up statements (`start`, `sql`) are delta-spark's for both.
+``reader().options(…).load(path)``. Set-up statements (`start`, `sql`) are run by delta-spark for both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class Engine:
-    """``name``, ``format`` of streams, and what it makes of a DataFrame and of a session."""
+    """An engine: its name, the format of its streams, and its writer, reader and SQL."""
 
     name: str
     format: str
@@ -50,7 +50,7 @@ SPARK_EXT = Engine("spark_ext", "deltalog", spark_ext.write, spark_ext.read, spa
 
 @dataclass
 class Place:
-    """Where the tables of a run are: a directory, and the tables that were made once to be copied."""
+    """The directory for the tables of a run, with the tables that are created once and copied."""
 
     delta: DeltaSpark
     directory: Path
@@ -136,7 +136,7 @@ class Table:
         self.write(rows, "overwrite", **more)
 
     def run(self, *statements: str, keeps: bool = True) -> None:
-        """Statements of the engine's own SQL, ``{t}`` for the table; what each returns is kept."""
+        """Run statements of the engine's own SQL, with ``{t}`` for the table, and record their results."""
         for statement in statements:
             text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))
@@ -175,7 +175,7 @@ class Table:
         self.schemas.append(_plain_schema(df.schema))
 
     def do(self, step: Callable[[], object]) -> None:
-        """One step; its error, if any, is recorded."""
+        """Run a step and record its error, if any."""
         try:
             step()
         except Exception as error:

@@ -36,7 +36,7 @@ class Server:
     port: int
 
     def options(self, **more: Any) -> dict[str, Any]:
-        """Storage options that lead there."""
+        """Storage options for this server."""
         return {
             "key": "testing-key-id",
             "secret": "testing-secret-key",
@@ -70,8 +70,8 @@ def free_port() -> int:
 def running(
     name: str, log: Path, command: Sequence[str] = (), *, cwd: Path | None = None, seconds: float = _START_SECONDS
 ) -> Iterator[Server]:
-    """A server from the extra ``test``, stopped by its process id when the block ends. ``command``: what starts it
-    instead of the program of its name; ``seconds``: how long that may take."""
+    """A server from the extra ``test``, stopped by its process id when the block ends. ``command`` replaces the program
+    ``name``; ``seconds``: the time limit for its start."""
     port = free_port()
     program = command or [str(Path(sys.executable).parent / name)]
     arguments = ["-H", "127.0.0.1", "-p", str(port)] if name == "moto_server" else []

@@ -1,4 +1,4 @@
-"""The same place on S3, through other clients."""
+"""Stores of the same S3 location through other clients."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from deltalog.storage.s3.store import S3Store
 
 
 def through_botocore(store: S3Store) -> S3Store:
-    """With an option that changes nothing, and that only botocore can send."""
+    """A store that sends every request through botocore, because of an option that only botocore supports."""
     return S3Store(store.url, **store._client._options, requester_pays=False, exclusive_create=True)
 
 
 def with_own_limit(store: S3Store) -> S3Store:
-    """A client that no test has slowed down."""
+    """A store whose client has a request limit of its own, not lowered by other tests."""
     return S3Store(store.url, **store._client._options)

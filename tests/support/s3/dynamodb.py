@@ -19,7 +19,7 @@ WALL = 4_000_000_000  # servers do delete what has expired by their own clock
 
 
 def new_table(server: Server, kind: str) -> str:
-    """A new commit table of its own."""
+    """A new commit table with a unique name."""
     name = f"table-{os.getpid()}-{next(_NUMBERS)}"
     assert create_commit_table(name, kind, **server.options()).created
     return name
@@ -51,7 +51,7 @@ def items(server: Server, table: str) -> list[dict[str, Any]]:
 
 
 def put_item(server: Server, table: str, **attributes: str | int) -> None:
-    """An item as another writer puts it."""
+    """Put an item, as another writer would."""
     encoded = {
         name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in attributes.items()
     }
@@ -59,13 +59,13 @@ def put_item(server: Server, table: str, **attributes: str | int) -> None:
 
 
 def delete_items(server: Server, table: str, *keys: str) -> None:
-    """What expiry does. ``keys``: the two attributes of the key."""
+    """Delete items, as expiry would. ``keys``: the two attributes of the key."""
     for item in raw_items(server, table):
         client(server).delete_item(TableName=table, Key={key: item[key] for key in keys})
 
 
 class FakeTime:
-    """A monotonic clock that only sleeping moves. ``on_sleep`` sees each wait before it has passed."""
+    """A monotonic clock that advances only by sleeping. ``on_sleep`` is called before each wait."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -85,7 +85,7 @@ class FakeTime:
 
 
 def operation(request: Request) -> str:
-    """What a request asks of DynamoDB, or nothing when it goes to S3."""
+    """The DynamoDB operation of a request; empty for requests to S3."""
     return request.headers.get("X-Amz-Target", "").rpartition(".")[2]
 
 

@@ -1,4 +1,4 @@
-"""What can happen to one HTTP request on its way, and which requests a writer makes."""
+"""Faults of single HTTP requests, and the requests that a writer sends."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Forward = Callable[[], Answer]
 Fault = Callable[[Proxy, Request, Forward], Answer]
 
 LATE_SECONDS = 0.4
-#: The time limit that clients of these tests set for an answer, and more than that.
+#: The read timeout of the clients in these tests, and a delay that exceeds it.
 TIME_LIMIT_SECONDS, TOO_LONG_SECONDS = 1, 1.6
 
 
 def answered(status: int, code: str) -> Fault:
-    """An error of the service, and nothing done."""
+    """The service responds with an error, and the request has no effect."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
 
     def fault(proxy: Proxy, request: Request, forward: Forward) -> Answer:
@@ -37,7 +37,7 @@ def dropped_before(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def half_body(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """Of what is written the server gets half; of what is read the client does, with an end that looks orderly."""
+    """Half of the body arrives: at the server for a write, at the client, with an orderly end, for a read."""
     if request.method == "PUT":
         proxy.send_half(request)
         raise Reset
@@ -52,20 +52,20 @@ def slow(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def repeated(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """The network delivers it twice; the first answer arrives."""
+    """The request is delivered twice, and the client gets the first response."""
     answer = forward()
     forward()
     return answer
 
 
 def own_412(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """The transport sends it again because it lost the first answer; the second one arrives."""
+    """The first response is lost, the transport sends the request again, and the client gets the second response."""
     forward()
     return forward()
 
 
 def late(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """The client's connection is reset; the request arrives when it no longer waits."""
+    """The client's connection is reset, and the request arrives after the client has given up."""
     threading.Timer(LATE_SECONDS, forward).start()
     raise Reset
 

@@ -1,4 +1,4 @@
-"""Rules of a proxy: what becomes of each request."""
+"""Rules of the proxy, which decide how a request is handled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reset_after(request: Request, forward: Forward) -> Answer:
 
 
 def silent_for(seconds: float) -> Rule:
-    """The request is carried out, and its answer is not there in time."""
+    """The request takes effect, but its response is late."""
 
     def silent(request: Request, forward: Forward) -> Answer:
         forward()
@@ -46,6 +46,6 @@ def silent_for(seconds: float) -> Rule:
 
 
 def only_once(rule: Rule, which: Callable[[Request], bool]) -> Rule:
-    """The rule for the first of the requests that ``which`` chooses."""
+    """Apply the rule to the first request that ``which`` selects."""
     waiting = [rule]
     return lambda request, forward: waiting.pop()(request, forward) if waiting and which(request) else forward()

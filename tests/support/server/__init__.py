@@ -1,4 +1,4 @@
-"""What the tests of the server share: a server process, clients of AWS's own kind, and Parquet files of others."""
+"""Shared by the server tests: a server process, an HTTP client, and Parquet files of other writers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Served:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        """``body`` is sent as it is when it is bytes, else as JSON. Status and body of the answer."""
+        """Send a request and return the response's status and body. A ``body`` that is not bytes is sent as JSON."""
         connection = self.connection()
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -66,7 +66,7 @@ class Served:
 def served(
     catalog: Path, *options: str, env: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator[Served]:
-    """``deltalog serve`` in a process of its own, ended by SIGTERM. ``log``: where its standard error goes."""
+    """``deltalog serve`` in a separate process, ended by SIGTERM. ``log``: the file for its standard error."""
     command = [sys.executable, "-m", "deltalog.cli.main", "serve", str(catalog), "--port", "0", "--json", *options]
     variables = {**os.environ, **(env or {})}
     with contextlib.nullcontext() if log is None else log.open("w") as errors:
@@ -90,7 +90,7 @@ def served(
 
 
 def parquet(root: Path, name: str, *ids: int, column: str = "id") -> dict[str, Any]:
-    """A Parquet file below a table, written without deltalog; its members of AddObject."""
+    """Write a Parquet file below a table without deltalog, and return its AddObject."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({column: pa.array(ids, pa.int64())}), path)

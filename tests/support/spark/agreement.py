@@ -1,4 +1,4 @@
-"""What delta-spark and deltalog must agree on about one table."""
+"""Assertions that delta-spark and deltalog agree about a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_COMMITS = "DELTA_NO_COMMITS_FOUND"
 
 
 def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
-    """deltalog's answer in the form of delta-spark's: the version, or on which side of the history the time is."""
+    """deltalog's result in the form of delta-spark's: the version, or the side of the history on which the time is."""
     try:
         return table.version_at(ms).version
     except deltalog.TimestampOutOfRangeError as error:
@@ -24,7 +24,7 @@ def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
 
 
 def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
-    """History and TIMESTAMP AS OF agree in every millisecond that is worth asking for."""
+    """History and TIMESTAMP AS OF agree at all ``probe_times``."""
     table = DeltaTable.open(str(path))
     history = delta.history(path)
     assert [(e.version, e.timestamp_ms, e.operation) for e in table.history()] == history

@@ -1,6 +1,6 @@
-"""Programs for delta-spark that change rows, travel in time and stream, and how they are moved to spark_ext.
+"""Programs for delta-spark that change rows, time travel and stream, and their migration to spark_ext.
 
-The programs show what delta-spark's documentation shows, on tables of their own. ``answers`` is what they found.
+The programs follow the examples of delta-spark's documentation. ``answers`` holds their results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-#: What ``docs/spark.md`` says to change. Programs that only change rows need the first line.
+#: The replacements of ``docs/spark.md``. Programs that only change rows need the first one.
 IMPORT = ("from delta.tables import DeltaTable", "from spark_ext import DeltaTable")
 _CALLS = (
     (r'\bspark\.readStream\.format\("delta"\)', 'spark.readStream.format("deltalog")'),
@@ -22,7 +22,7 @@ _PLACE = "/data"
 
 
 def moved(program: str) -> str:
-    """The program with spark_ext in place of delta-spark."""
+    """The program migrated from delta-spark to spark_ext."""
     text = program.replace(*IMPORT)
     for pattern, call in _CALLS:
         text = re.sub(pattern, call, text)
@@ -32,7 +32,7 @@ def moved(program: str) -> str:
 
 
 def run(program: str, spark: Any, directory: Path) -> list[Any]:
-    """The answers of a program, with its tables in ``directory``."""
+    """The results of a program, with its tables in ``directory``."""
     names: dict[str, Any] = {"spark": spark, "answers": []}
     exec(compile(program.replace(_PLACE, str(directory)), "program", "exec"), names)
     return list(names["answers"])

@@ -1,4 +1,4 @@
-"""What delta-spark says about a table, asked through SQL, DataFrames and its history manager."""
+"""Queries delta-spark about a table, through SQL, DataFrames and its history manager."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from tests.support.spark.log_files import actions, commits
 
-# An answer to "which version was the table at this time": the version, or the name of delta-spark's error.
+# The version of a table at a time, or the name of delta-spark's error.
 Answer = int | str
 _MANUAL_UPDATE = "DeltaOperations$ManualUpdate$"
 _NO_CONTEXT = "validateChecksum$default$1"
 
 
 class DeltaSpark:
-    """Questions to delta-spark in one session. Paths are local directories; times are ms since the epoch."""
+    """Queries to delta-spark in one session. Paths are local directories; times are ms since the epoch."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
@@ -31,7 +31,7 @@ class DeltaSpark:
         self._none = spark._jvm.scala.Option.empty()
 
     def forget(self) -> None:
-        """Drop cached snapshots: needed when log files were changed other than by adding commits."""
+        """Drop cached snapshots, after changes of the log other than new commits."""
         self._delta_log.clearCache()
 
     def sql(self, statement: str) -> Any:
@@ -154,7 +154,7 @@ class DeltaSpark:
 
 
 def probe_times(commit_times: Sequence[int]) -> list[int]:
-    """Times worth asking for: each commit, one ms to either side, between neighbours, far outside."""
+    """Times to query: each commit, one ms before and after it, between commits, and far outside of the history."""
     times: set[int] = set()
     ordered = sorted(commit_times)
     for ms in ordered:

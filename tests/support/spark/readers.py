@@ -62,7 +62,7 @@ _REFUSED = {
     "pandas, from deltalake": _DATASET,
 }
 _NAMED = re.compile(r"(?:reader features \[|reader features: \{)([^\]}]*)[\]}]")
-# deltalake cannot make an Arrow decimal of its own text for one.
+# deltalake cannot parse its own text form of a decimal.
 _BAD_DECIMAL = re.compile(r"'-\d+\.-\d+' is not a valid decimal128 number")
 
 

@@ -136,7 +136,7 @@ def assert_no_delta(session: Any) -> None:
 
 
 def stop_sessions() -> None:
-    """Stop what was started, and with it the JVM's work; a later session in this process is not possible."""
+    """Stop all sessions. No later session is possible in this process."""
     for session in _sessions.values():
         if session is not None:
             session.stop()

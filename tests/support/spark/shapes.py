@@ -132,7 +132,7 @@ class SparkWriter:
 
 
 class DeltalogWriter:
-    """Keeps one handle for each table, so that every step after another engine's starts from a stale one."""
+    """Keeps one handle for each table, so that a step after one of another engine starts from a stale handle."""
 
     def __init__(self) -> None:
         self._tables: dict[Path, deltalog.DeltaTable] = {}
@@ -155,7 +155,7 @@ class DeltalogWriter:
 
 @dataclass(frozen=True)
 class Written:
-    """A finished table: where, by whom, and the rows each version must have."""
+    """A finished table: its path, its writer, and the expected rows of each version."""
 
     path: Path
     writer: str

@@ -16,7 +16,7 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
 IDS = {"delta.enableRowTracking": "true"}
 NAMES = {"delta.columnMapping.mode": "name"}
-# Ways to take rows out of files; "moved" is into new files, without deletion vectors.
+# Ways to remove rows from files; "moved" rewrites the remaining rows, without deletion vectors.
 MODES: Mapping[str, dict[str, str]] = {
     "vectors, changes, ids, by name": {**VECTORS, **CHANGES, **IDS, **NAMES},
     "moved, changes": CHANGES,
@@ -53,7 +53,7 @@ def twins(
 
 
 def check_commits(delta: DeltaSpark, ours: Path, theirs: Path, metrics: Mapping[str, Sequence[str]]) -> None:
-    """The histories are equal, and the numbers that both engines know. ``metrics``: by operation, their names."""
+    """The histories are equal, and so are the metrics of both engines. ``metrics``: their names by operation."""
     columns = ("version", "operation", "isBlindAppend", "operationMetrics")
     mine, twin = (
         {row["version"]: row for row in delta.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*columns).collect()}

@@ -1,4 +1,4 @@
-"""Runs in which Spark's tasks, executors and drivers fail while they write, and the judge of what is left.
+"""Runs in which Spark's tasks, executors and drivers fail during writes, and the checks of the resulting table.
 
-``python -m tests.support.spark_failures --runs 50`` prints a table of them.
+``python -m tests.support.spark_failures --runs 50`` prints a table of the runs.
 """

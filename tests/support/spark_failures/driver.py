@@ -1,8 +1,8 @@
-"""A Spark driver in a process of its own, which takes commands as lines of JSON and answers each with one.
+"""A Spark driver in a separate process, which reads commands as lines of JSON and answers each with a line of JSON.
 
-Started with the settings of its session as JSON. The commands: ``write`` makes one attempt, ``loop`` makes one after
-the other until the process is killed. An attempt writes rows whose ids no other attempt has, with its number as
-``txnVersion``, so that the log says which attempts landed.
+Its argument is the settings of its session as JSON. ``write`` makes one write attempt, ``loop`` makes attempts until
+the process is killed. An attempt writes rows with ids of its own and its number as ``txnVersion``, so that the log
+shows which attempts landed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _write(
 
 
 def _task(kind: str, seed: int, tasks: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What the tasks of an attempt do with their rows. One of them, drawn by the seed, is the victim."""
+    """The function that an attempt's tasks apply to their rows. The seed selects the task that fails."""
     victim, moment, pause_s = (draw := random.Random(seed)).randrange(tasks), draw.randrange(3), draw.uniform(1, 4)
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -106,7 +106,7 @@ def _task(kind: str, seed: int, tasks: int) -> Callable[[Iterator[Any]], Iterato
 
 
 def _kill_executor() -> None:
-    """Kill the JVM above this worker of Python."""
+    """Kill the executor JVM that started this Python worker."""
     pid = os.getpid()
     while True:
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:

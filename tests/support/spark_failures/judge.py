@@ -1,4 +1,4 @@
-"""What a table must hold after a run, worked out from its log without deltalog, and what may lie beside it."""
+"""Checks a table and its leftover files after a run. The log is read without deltalog."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF_THE_LOG = re.compile(r"_delta_log/(?:\d{20}\.(?:json|crc|checkpoint\.parquet
 
 
 class WrongError(AssertionError):
-    """A run left something that must not be."""
+    """A run left the table in a wrong state."""
 
 
 @dataclass
 class Verdict:
-    """What a run left. ``landed``: the attempts in the log, in the order of their versions."""
+    """The result of a run. ``landed``: the attempts in the log, in the order of their versions."""
 
     landed: list[int] = field(default_factory=list)
     num_rows: int = 0
@@ -32,10 +32,10 @@ class Verdict:
 
 
 def judge(place: Place, table: str, rows_per_write: int, done: Sequence[int]) -> Verdict:
-    """The verdict on a table, whose leftovers are removed. ``done``: the attempts that were acknowledged.
+    """Judge a table and remove its leftovers. ``done``: the acknowledged attempts.
 
-    Raises WrongError unless each attempt landed once or not at all, those that were acknowledged did, the rows are
-    exactly theirs by three readers, before and after the leftovers are removed, and each leftover is recognised.
+    Raises WrongError unless each attempt landed at most once, all acknowledged ones landed, three readers find exactly
+    the rows of the landed attempts before and after the removal, and every leftover is recognised as one.
     """
     files = place.files(table)
     verdict, live, named = Verdict(), set[str](), set[str]()

@@ -1,4 +1,4 @@
-"""Where the tables of the runs are, and how they are read without Spark."""
+"""The locations of the tables of the runs, and how they are read without Spark."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.s3.faults import FAULTS
 
 
 class Place(Protocol):
-    """A place for tables. Paths of files are those below a table's root."""
+    """A location for tables. Paths of files are relative to a table's root."""
 
     name: str
 
     def table(self, number: int) -> str:
-        """The location of a table; nothing is there."""
+        """The location of a new table."""
 
     def options(self) -> Mapping[str, Any]:
         """The storage options of a driver."""
@@ -80,7 +80,7 @@ class LocalDisk:
 
 
 class S3:
-    """Tables in a bucket of a server, which the drivers reach through a proxy that loses some requests of the log."""
+    """Tables in a bucket, which the drivers access through a proxy that loses some requests to the log."""
 
     name = "S3"
 
@@ -136,14 +136,14 @@ class S3:
         return f"{table.removeprefix(f's3://{self._bucket}/')}/{path}"
 
 
-# What can happen to a request on its way, all of which deltalog settles by itself.
+# Faults of a request from which deltalog recovers by itself.
 _LOST = [FAULTS[name] for name in ("dropped before", "dropped after it took effect", "503", "reset in the answer")]
 
 
 @contextmanager
 def on_s3(log: Path, seed: int) -> Iterator[S3]:
-    """A place in a server of its own, which ends with the block. One of 20 requests of a log is lost, by the seed: it
-    does not arrive, or its answer does not."""
+    """A location on a separate server, which ends with the block. One in 20 requests to a log, selected by the seed, is
+    lost, or its response is."""
     with running("ministack", log) as server, proxied(server) as (proxy, through):
         draw = random.Random(seed)
 

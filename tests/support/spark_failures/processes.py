@@ -1,4 +1,4 @@
-"""Drivers as processes: with threads as executors, or processes, with or without the driver's disk."""
+"""Driver processes whose executors are threads, or processes with or without access to the driver's disk."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ class Driver:
         self._process.stdin.flush()
 
     def answer(self, seconds: float = 900) -> dict[str, Any] | None:
-        """The next answer; None after the end of the process. Raises TimeoutError."""
+        """The next answer; None if the process has ended. Raises TimeoutError."""
         try:
             return self._answers.get(timeout=seconds)
         except queue.Empty:
             raise TimeoutError(f"no answer of the driver within {seconds} s") from None
 
     def write(self, **command: Any) -> dict[str, Any]:
-        """One attempt, and how it ended."""
+        """Make one attempt and return its result."""
         self.send(do="write", **command)
         while (found := self.answer()) is not None:
             if "start" not in found:
@@ -110,7 +110,7 @@ class Driver:
         raise RuntimeError("the driver ended")
 
     def kill(self, victims: str) -> None:
-        """Kill the process of Python, the JVM, or both, and wait for the end of what must end by itself."""
+        """Kill the Python process, the JVM, or both, and wait until the other one has ended as well."""
         if victims in ("jvm", "both"):
             os.kill(self._jvm, signal.SIGKILL)
         if victims in ("python", "both"):
@@ -147,7 +147,7 @@ def _await_end(pid: int, seconds: float = 120) -> None:
 
 
 def _spark_home(home: Path) -> Path:
-    """A home of Spark with the files of PySpark's wheel, and a place of its own for the executors' directories."""
+    """A SPARK_HOME with the files of PySpark's wheel and a separate work directory for executors."""
     import pyspark
 
     home.mkdir()
@@ -174,7 +174,7 @@ def _java_home(home: Path, directory: Path) -> Path:
 
 
 def separation() -> str | None:
-    """The command that gives a process mounts of its own; None where the system does not permit it."""
+    """The command that runs a process in its own mount namespace; None if the system does not permit it."""
     for command in ("unshare --mount", "unshare --user --map-root-user --mount"):
         try:
             done = subprocess.run(

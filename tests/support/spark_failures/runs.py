@@ -1,4 +1,4 @@
-"""The runs: what fails in each, what its driver must report, and the table of all of them."""
+"""The runs: what fails in a run, what its driver must report, and the table of results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "executors lost": ("cluster", 2),
     "other disk": ("other disk", 4),
 }
-# What the one attempt of a run ends with; other kinds of runs must commit it.
+# The expected error of the attempt, by kind of run; attempts of other kinds must commit.
 _ERRORS = {
     "failing job": ("PythonException", "Py4JJavaError"),  # the latter in Spark 3.5
     "executors lost": ("JobFailedError",),
@@ -43,7 +43,7 @@ _ERRORS = {
 
 @dataclass
 class Run:
-    """A run: drawn, and afterwards with what came of it."""
+    """A planned run, and its result once it has been carried out."""
 
     number: int
     kind: str
@@ -56,7 +56,7 @@ class Run:
 
 
 def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
-    """``count`` runs, as many of each kind as of fifty, the places in turn."""
+    """``count`` runs, with the kinds in the same proportions as in fifty, alternating between the places."""
     weights = {kind: number for kind, (_, number) in KINDS.items()}
     total, shares = sum(weights.values()), dict[str, int]()
     for kind, number in weights.items():
@@ -73,7 +73,7 @@ def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
 
 
 class Runs:
-    """Carries out runs, with one driver at a time besides those that are killed."""
+    """Carries out runs, with one reused driver at a time, besides the drivers that are killed."""
 
     def __init__(self, scratch: Path, tables: Path) -> None:
         self._scratch, self._tables = scratch, tables
@@ -82,7 +82,7 @@ class Runs:
         self._driver: Driver | None = None
 
     def carry_out(self, run: Run) -> None:
-        """Do it and judge it. What is wrong with it is in ``run.wrong``."""
+        """Carry out a run and judge it. ``run.wrong`` describes a failure."""
         start = time.monotonic()
         table = run.place.table(run.number)
         try:
@@ -109,7 +109,7 @@ class Runs:
         return Driver(kind, self._scratch / str(self._started), self._tables)
 
     def _of(self, kind: str) -> Driver:
-        """The driver of this kind, which is started if another one runs."""
+        """The driver of this kind, started if another kind is running."""
         if self._kind != kind:
             self.close()
             self._driver, self._kind = self._new(kind), kind
@@ -119,7 +119,7 @@ class Runs:
     # -------------------------------------------------------------------------------------------------- kinds of runs
 
     def _one_write(self, run: Run, table: str) -> list[int]:
-        """One attempt, before and after which another one succeeds. Returns the attempts that were acknowledged."""
+        """One attempt between two that succeed. Returns the acknowledged attempts."""
         driver, done = self._of(KINDS[run.kind][0]), list[int]()
         on_own_disks = run.kind == "other disk"
         if not on_own_disks:
@@ -149,8 +149,8 @@ class Runs:
         return [int(answer["done"])]
 
     def _killed(self, run: Run, table: str) -> list[int]:
-        """One attempt after the other until the kill, at a random moment of a random one; the attempt that was under
-        way is repeated by another driver. Returns the attempts that were acknowledged."""
+        """Attempts until the driver is killed at a random moment of a random attempt, which another driver then
+        repeats. Returns the acknowledged attempts."""
         draw, driver, done = random.Random(run.seed), self._new("local"), list[int]()
         driver.send(do="loop", **self._command(run, table))
         duration_s, last = _FIRST_WRITE_S, 1
@@ -175,14 +175,14 @@ class Runs:
         return [*done, last]
 
     def _ended(self, driver: Driver) -> dict[str, Any]:
-        """How the next attempt ended."""
+        """The result of the next attempt."""
         while (answer := driver.answer()) is not None:
             if "start" not in answer:
                 return answer
         raise WrongError("the driver ended before it was killed")
 
     def _of_a_lost_session(self, answer: dict[str, Any]) -> str:
-        """The error of an attempt whose session was killed; outside of ``save`` it is Spark's own."""
+        """Check and return the error of an attempt whose session was killed. Outside ``save`` it is Spark's own."""
         if answer["is_of_save"] and (not answer["is_of_deltalog"] or answer["outcome"] != "Outcome.NOTHING_COMMITTED"):
             raise WrongError(f"an attempt whose session was killed ended with {answer}")
         return f"{answer['error']}{'' if answer['is_of_save'] else ' outside of save'}"
@@ -190,8 +190,8 @@ class Runs:
 
 @contextmanager
 def running(scratch: Path, tables: Path) -> Iterator[Runs]:
-    """Runs whose drivers end with the block. ``scratch``: for their files; ``tables``: what executors with another disk
-    do not see."""
+    """Runs whose drivers end with the block. ``scratch``: a directory for their files; ``tables``: the directory that
+    executors with another disk do not see."""
     runs = Runs(scratch, tables)
     try:
         yield runs
@@ -200,7 +200,7 @@ def running(scratch: Path, tables: Path) -> Iterator[Runs]:
 
 
 def table_of(runs: Sequence[Run]) -> str:
-    """A line for each kind of run and place."""
+    """The results as text, with a line for each kind of run and place."""
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.kind, run.place.name].append(run)

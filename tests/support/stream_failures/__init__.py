@@ -1,4 +1,4 @@
-"""Runs in which streams with format("deltalog") fail at every step, from table to table, and what must hold after them.
+"""Runs in which streams from table to table with format("deltalog") fail at every step, and the checks afterwards.
 
-``python -m tests.support.stream_failures --runs 50`` prints a line for each.
+``python -m tests.support.stream_failures --runs 50`` prints a line for each run.
 """

@@ -1,4 +1,4 @@
-"""One run: a table, a stream of it that fails at a step, restarts of that, and the judge."""
+"""One run: a table, a stream that fails at a step and is restarted, and the checks of the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Run:
-    """``turn``: after how many batches the failing part begins."""
+    """A run. ``turn``: the number of batches before the failing part."""
 
     number: int
     step: str
@@ -43,14 +43,14 @@ class Run:
 
 
 def planned(count: int, seed: int) -> list[Run]:
-    """Every step by an error and by a kill, again and again, at different batches."""
+    """Runs that fail at every step, by an error and by a kill, at different batches."""
     draw = random.Random(seed)
     kinds = [(step, is_kill) for is_kill in (False, True) for step in STEPS]
     return [Run(number, *kinds[number % len(kinds)], draw.randrange(3)) for number in range(count)]
 
 
 class Driver:
-    """The process of a Spark driver, started again after it was killed."""
+    """The process of a Spark driver, restarted after it was killed."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -58,7 +58,7 @@ class Driver:
         self._jvm = 0
 
     def stream(self, **command: Any) -> str | None:
-        """The error of a stream, None for none, and "killed" where the driver died."""
+        """Run a stream. Returns its error, None if it succeeded, or "killed" if the driver died."""
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -87,7 +87,7 @@ class Driver:
         return {"error": "the driver has ended"}
 
     def stop(self) -> None:
-        """End it, with the processes that it has started."""
+        """End the driver and the processes that it has started."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -96,7 +96,7 @@ class Driver:
 
 
 def _is_alive(pid: int, wait_s: float) -> bool:
-    """Whether a process is there after a time at most that it may need to die."""
+    """Whether a process is still alive after the time that it may need to die."""
     end_s = time.monotonic() + wait_s
     while True:
         try:
@@ -120,7 +120,8 @@ def driver(directory: Path) -> Iterator[Driver]:
 
 
 def carry_out(run: Run, driver: Driver, directory: Path) -> str:
-    """What the stream ended with at the step. Raises AssertionError where rows are not there exactly once."""
+    """Carry out a run and return the stream's result at the step. Raises AssertionError unless every row is there
+    exactly once."""
     place = directory / f"run {run.number}"
     source, target = place / "source", place / "target"
     paths = {"source": str(source), "target": str(target), "checkpoint": str(place / "checkpoint")}

@@ -1,4 +1,4 @@
-"""A small bank in a catalog: two tables of accounts, a clock that the test moves, and rows."""
+"""A catalog with two tables of bank accounts, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_MS = 1_760_000_000_000
 
 
 class Clock:
-    """Milliseconds that a test sets."""
+    """A clock in milliseconds that the test sets."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -36,12 +36,12 @@ class Clock:
 
 
 def environment(clock: Callable[[], int], **retry: Any) -> Environment:
-    """Without real waits."""
+    """An environment that does not really wait."""
     return Environment(clock_ms=clock, sleep=lambda seconds: None, retry=RetryPolicy(**retry))
 
 
 def manager_of(coordinator: str | Coordinator, clock: Callable[[], int] | None = None, **options: Any) -> Any:
-    """What a process of its own has."""
+    """A new manager, as another process would have."""
     retry = options.pop("retry", {})
     return TransactionManager(coordinator, environment=environment(clock or Clock(), **retry), **options)
 
@@ -52,7 +52,7 @@ def bank(
     root: str | Path | None = None,
     **options: Any,
 ) -> Any:
-    """A manager of the tables A, with (1, 100) and (2, 50), and B, which is empty; in memory where nothing is given."""
+    """A manager of the tables A, with (1, 100) and (2, 50), and B, which is empty; in memory by default."""
     manager = manager_of(MemoryCoordinator() if coordinator is None else coordinator, clock, **options)
     root = f"memory://{uuid.uuid4()}" if root is None else root
     manager.create_table(A, f"{root}/a", SCHEMA, data=rows((1, 100), (2, 50)))
@@ -70,7 +70,7 @@ def content(table: DeltaTable, version: int | None = None) -> list[tuple[int, in
 
 
 class Meddling(WrappedCoordinator):
-    """Before the n-th call of a method something else happens, once."""
+    """A coordinator that runs an action once, before the n-th call of a method."""
 
     def __init__(self, inner: Coordinator, method: str, what: Callable[[], object], number: int = 1) -> None:
         super().__init__(inner)

@@ -242,8 +242,8 @@ def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()
-        try_later = s3_store._tried
-        monkeypatch.setattr(s3_store, "_tried", lambda check: first.wait(30) and try_later(check))
+        try_later = s3_store._check_early
+        monkeypatch.setattr(s3_store, "_check_early", lambda check: first.wait(30) and try_later(check))
         proxy.rule = gate = Gate(lambda request: request.method == "DELETE")
         store.prepare_commit(0)
         assert store.put_if_absent(COMMIT, b"") is COMMITTED
