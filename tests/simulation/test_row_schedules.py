@@ -1,6 +1,6 @@
 """Operations on rows under faults: the effect of each on the previous version's rows, and no other effect.
 
-A usual run takes 50 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
+A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
 """
 
@@ -14,7 +14,7 @@ from deltalog.testing.stores import Fault
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
-USUAL, LONG = 50, 300
+USUAL, LONG = 100, 300
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
 #: Errors that are legitimate without faults: the operation lost to another writer, broke a rule of the table, had
 #: nothing to do, or read a version whose log was cleaned up.
@@ -43,7 +43,7 @@ def schedules(is_long):
 def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
     totals = run_and_print(capsys, "row schedules", schedules, run_row_schedule)
     # Schedules that did not exercise something prove nothing about it.
-    assert schedules >= 50
+    assert schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
     often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")
     assert all(totals.kinds[kind] >= schedules / 5 for kind in often), totals.kinds

@@ -123,7 +123,7 @@ def test_files_that_are_gone(store: Any) -> None:
     gone = paths(table, 0).pop()
     store.delete(gone)
     with pytest.raises(
-        InvalidDataFileError, match=r"1 of its files no longer exist .*ignore_missing_files=True"
+        InvalidDataFileError, match=r"1 of its files no longer exist.*ignore_missing_files=True"
     ) as caught:
         table.restore(1)
     assert caught.value.facts["path"] == gone and table.version == 2

@@ -548,7 +548,7 @@ def test_conditions_in_either_form_are_replaced(where: Any) -> None:
 )
 def test_ways_to_overwrite_exclude_each_other(ways: dict[str, Any]) -> None:
     table = table_of(memory(), FILES, {})
-    with pytest.raises(CallError, match="exclude"):
+    with pytest.raises(CallError, match="mutually exclusive"):
         table.overwrite(arrow([]), **ways)
 
 

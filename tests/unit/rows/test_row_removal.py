@@ -103,7 +103,7 @@ def test_positions_that_are_no_live_rows_are_refused(tmp_path: Path, positions: 
     table.delete("id = 5")
     with (
         table.transaction() as transaction,
-        pytest.raises(deltalog.errors.RowCountError, match="which has 10, 1 of them deleted"),
+        pytest.raises(deltalog.errors.RowCountError, match="which has 10 rows, 1 of them deleted"),
     ):
         deltalog.engine.RowRemoval(transaction, transaction.find_files("id < 10"), {0: BitMap64(positions)})
 

@@ -348,7 +348,7 @@ def test_an_older_copy_below_a_catalog_is_not_read_as_the_latest_version(tmp_pat
     shutil.rmtree(root)
     shutil.copytree(tmp_path / "copy", root)
     again = TransactionManager(str(tmp_path / "catalog.db"))
-    with pytest.raises(CorruptTableError, match=r"has published version 2, and the log has no 0*2\.json"):
+    with pytest.raises(CorruptTableError, match=r"has published version 2, but the log has no 0*2\.json"):
         again.table("db.t").snapshot()
 
 

@@ -141,7 +141,7 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     with table.transaction(expected_version=3) as transaction:
         transaction.write(data.to_batches())
         others_append(url, day=7)
-        with pytest.raises(VersionConflictError, match="was committed by another writer") as e:
+        with pytest.raises(VersionConflictError, match="another writer committed version") as e:
             transaction.commit()
     assert e.value.winning_version == 4
     read = table.snapshot().scan().to_arrow()

@@ -101,7 +101,7 @@ def test_only_a_table_of_blobs_takes_bytes() -> None:
 
 
 def test_bytes_have_no_timestamp_column(store: MemoryStore, blobs: DeltaTable) -> None:
-    with pytest.raises(CallError, match="timestamp column"):
+    with pytest.raises(CallError, match="timestamp_column does not apply"):
         begin(blobs, timestamp_column="at")
     assert left(store) == []
 
