@@ -233,7 +233,8 @@ def check_new_files(transaction: Transaction, condition: Predicate, where: str) 
 def _outside(transaction: Transaction, where: Predicate | str, count: int, example: Any) -> ConstraintViolationError:
     return ConstraintViolationError(
         f"{transaction.reader.store.url}: {count} of the new rows {'lies' if count == 1 else 'lie'} outside of "
-        f"the replaced rows, {shown(where)}, for example {example}. Nothing was committed. Filter the new rows, or widen the condition.",
+        f"the replaced rows, {shown(where)}, for example {example}. Nothing was committed. Filter the new rows, or "
+        "widen the condition.",
         constraint="the condition of the replaced rows",
         expression=shown(where),
         violations=count,

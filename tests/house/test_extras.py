@@ -62,6 +62,7 @@ def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # n
     assert "urllib3" not in done.stderr
 
 
+@pytest.mark.long  # 20 seconds; as in .github/workflows/tests.yml
 def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
     """mypy must ignore that other imported packages are absent."""
     installed = modules_of(closure(QUICK)[0])

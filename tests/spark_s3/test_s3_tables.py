@@ -352,7 +352,9 @@ def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch)
 
     before, place.proxy.rule = place.proxy.rule, rule
     with session_of(spark, unchecked):
-        with pytest.raises(deltalog.StoreError, match=r"ended after at least 0 of 9 files.*AccessDenied") as error:
+        with pytest.raises(
+            deltalog.StoreError, match=r"stopped after deleting at least 0 of 9 files.*AccessDenied"
+        ) as error:
             vacuumed.vacuum(0, onExecutors=True)
         assert place.options["secret"] not in str(error.value) and len(data_objects(place)) == 12
         place.proxy.rule = before
