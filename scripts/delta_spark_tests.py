@@ -2,10 +2,10 @@
 
     python scripts/delta_spark_tests.py FOLDER [--connect] [-k TEXT] [--json FILE]
 
-The script replaces the package ``delta`` by spark_ext, and redirects ``df.write.format("delta")``,
+The script replaces the package ``delta`` with spark_ext, and redirects ``df.write.format("delta")``,
 ``spark.read.format("delta")`` and ``spark.sql`` to ``spark_ext.write``, ``read`` and ``sql``. Nothing else changes:
-results and errors are those of spark_ext. docs/spark-parity.md lists the tests that differ; the exit code is 0 if
-exactly these differ.
+results and errors come from spark_ext. docs/spark-parity.md lists the tests that differ; the exit code is 0 if exactly
+these tests differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "spark-parity.md"
-# A line of the page that explains differing tests: | `file::name`, … | why |
+# A line of docs/spark-parity.md that explains why tests differ: | `file::name`, … | why |
 _EXPLAINED = re.compile(r"`(test_\w+\.py(?:::\w+)?)`")
 _FORMATS = ("delta", "deltalog")
 _inside = threading.local()
@@ -110,7 +110,7 @@ def _judged(outcomes: dict[str, str], is_part: bool, report: Path | None) -> int
 
 
 def stand_in(is_connect: bool) -> None:
-    """Replace ``delta`` and its modules by spark_ext, and redirect Spark's calls for this format."""
+    """Replace ``delta`` and its modules with spark_ext, and redirect Spark's calls for the format ``delta``."""
     import spark_ext
 
     def module(name: str, **members: Any) -> types.ModuleType:
@@ -141,7 +141,7 @@ def _test_case(is_connect: bool) -> type:
     import spark_ext
 
     class DeltaTestCase(Base):  # type: ignore[misc]
-        """The class of this name in delta-spark, without its jar."""
+        """Stands in for delta-spark's class of this name, without its jar."""
 
         @classmethod
         def conf(cls) -> Any:
@@ -178,8 +178,8 @@ def _test_case(is_connect: bool) -> type:
 
 
 class _Recorded:
-    """Records the calls of a reader or writer, and replays them on that of spark_ext if the format is delta, otherwise
-    on Spark's."""
+    """Records the calls on a reader or writer, and replays them on spark_ext's if the format is delta, otherwise on
+    Spark's."""
 
     def __init__(self, native: Any, ours: Any) -> None:
         self._native, self._ours = native, ours

@@ -38,7 +38,7 @@ def is_column(value: Any) -> bool:
 
 
 def values(what: str, given: Any) -> dict[str, Any]:
-    """The value if it is a dict from column names to expressions. Raises CallError if it is None or empty, and as
+    """The value if it is a dict from column names to expressions. Raises CallError if it is None or empty, otherwise as
     ``text``."""
     if given is None:
         raise deltalog.CallError(f"{what} cannot be None: pass a dict from column names to new values.")

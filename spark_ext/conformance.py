@@ -52,8 +52,8 @@ class _SparkEngine(Engine):
 
 
 class SparkExtEngine(_SparkEngine):
-    """spark_ext: deltalog on the driver, native Parquet in Spark. It has no call that writes checkpoints; deltalog
-    has."""
+    """spark_ext: deltalog on the driver, native Parquet in Spark. Unlike deltalog, it has no call that writes
+    checkpoints."""
 
     name = "spark_ext"
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
@@ -116,7 +116,8 @@ class SparkExtEngine(_SparkEngine):
 
 
 class DeltaSparkEngine(_SparkEngine):
-    """delta-spark, by DataFrames, SQL and its history manager. The session has its jars, or Ivy fetches them."""
+    """delta-spark, used through DataFrames, SQL and its history manager. Its jars are in the running session, or Ivy
+    fetches them for a new one."""
 
     name = "delta-spark"
     version = "4.4.0"
@@ -222,7 +223,7 @@ def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[s
 
 
 def _text(timestamp_ms: int | None) -> str | None:
-    """A time as text for a session in UTC, without an offset, which some versions of Spark ignore."""
+    """A time as text for a session in UTC, without an offset, because some versions of Spark ignore offsets."""
     if timestamp_ms is None:
         return None
     at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()

@@ -30,7 +30,7 @@ from spark_ext.writing.table_builder import DeltaTableBuilder, Kind
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
-# The columns of delta-spark's RESTORE.
+# The columns that delta-spark's RESTORE returns.
 _RESTORED = (
     "table_size_after_restore bigint, num_of_files_after_restore bigint, num_removed_files bigint, "
     "num_restored_files bigint, removed_files_size bigint, restored_files_size bigint"
@@ -45,7 +45,7 @@ class DeltaTable:
     Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
     latest version, or none. Spark's executors read and write rows.
 
-    Members: those of delta-spark's class, so that its programs run.
+    It has the members of delta-spark's class, so that programs written for that class run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -66,8 +66,8 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``; they replace ``hadoopConf``, whose settings are refused if they are for the
-        store of this path, and otherwise ignored. Raises TableNotFoundError, CallError. Cost: as
+        for ``Reader.storage_options``; they replace ``hadoopConf``: its settings for the store of this path are
+        refused, and the others are ignored. Raises TableNotFoundError, CallError. Cost: as
         ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
@@ -161,17 +161,17 @@ class DeltaTable:
         return rows if self._alias is None else rows.alias(self._alias)
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """The same table, with an alias by which conditions and values can qualify its columns. Cost: none."""
+        """The same table, with an alias that conditions and values can use to qualify its columns. Cost: none."""
         if not isinstance(aliasName, str) or not aliasName:
             raise deltalog.CallError(f"An alias must be a non-empty string, not {aliasName!r}.")
         return DeltaTable(self._spark, self._table, aliasName)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """The commits, newest first. As ``spark_ext.history``."""
+        """The commits, newest first, like ``spark_ext.history``."""
         return log_frames.history(self._spark, self._table, limit)
 
     def detail(self) -> DataFrame:
-        """One row that describes the latest version. As ``spark_ext.detail``."""
+        """One row that describes the latest version, like ``spark_ext.detail``."""
         return log_frames.detail(self._spark, self._table)
 
     # ----------------------------------------------------------------------------------------------- changing rows
@@ -197,9 +197,9 @@ class DeltaTable:
     ) -> WriteResult:
         """Update columns in the rows for which ``condition`` is true; None: in all rows.
 
-        ``set``: new values, computed from the old row, by the name of a column or struct field (``a.b``). A value is
-        cast to the type of its column; the job fails if it does not fit. Generated columns that are not set are
-        computed again, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
+        ``set``: the new values, computed from the old row, keyed by the name of a column or struct field (``a.b``). A
+        value is cast to the type of its column; the job fails if it does not fit. Generated columns that are not set
+        are computed again, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
         SchemaMismatchError. Cost: as ``delete``, and a Spark job that writes the new rows; with the change data feed
         another one.
         """
@@ -237,8 +237,8 @@ class DeltaTable:
         """Delete the files that no version within the retention needs. Returns a DataFrame without rows, as
         delta-spark does.
 
-        ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention below that of the
-        table. ``full=False`` is VACUUM LITE; the default is ``spark.databricks.delta.vacuum.lite.enabled``, which is
+        ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention shorter than the
+        table's. ``full=False`` is VACUUM LITE; the default is ``spark.databricks.delta.vacuum.lite.enabled``, which is
         false if unset. ``onExecutors``: whether tasks of Spark jobs list and delete the files; the default is
         ``spark.deltalog.vacuum.executors``, and if that is unset, only for tables on S3 with at least 500,000 files.
 
@@ -312,7 +312,7 @@ class DeltaTable:
     # ---------------------------------------------------------------------------------------------- protocol
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raise the protocol versions, and so the features that they imply. Versions are never lowered. Raises and
+        """Raise the protocol versions, which adds the features that they imply. Versions are never lowered. Raises and
         costs as ``deltalog.DeltaTable.upgrade_protocol``."""
         arguments.whole("readerVersion", readerVersion, "an integer")
         arguments.whole("writerVersion", writerVersion, "an integer")
@@ -350,7 +350,7 @@ def _check(verb: str, condition: Any) -> None:
 
 
 def _check_hadoop(path: Location, settings: Mapping[str, str]) -> None:
-    """Raise CallError for Hadoop settings of the path's file system: deltalog opens the store itself."""
+    """Raise CallError for Hadoop settings of the path's file system, since deltalog opens the store itself."""
     scheme = "s3a" if stores.bucket_of(paths.url_of(path)) else "file"
     ours = [name for name in settings if not name.startswith("fs.") or name.split(".")[1] == scheme]
     if ours:

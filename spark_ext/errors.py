@@ -24,7 +24,7 @@ class ArgumentTypeError(deltalog.CallError, TypeError):
 
 @dataclass(eq=False, repr=False)
 class _AlsoOfSpark(deltalog.DeltaLogError):
-    """Initialises both base classes: PySpark's errors keep a message of their own."""
+    """Initialises both base classes, since PySpark's errors keep a message of their own."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -83,7 +83,8 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark refused the arguments before any job, by its key, type, value and attribute errors."""
+    """Whether PySpark refused the arguments before any job. It does so with its key, type, value and attribute
+    errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 
 

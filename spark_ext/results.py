@@ -20,7 +20,7 @@ class WriteResult:
     committed: bool
     #: Why nothing was committed.
     reason: str | None = None
-    #: New data files, including those with copied rows.
+    #: New data files, including files with copied rows.
     num_files: int = 0
     #: New rows.
     num_rows: int = 0
@@ -41,7 +41,7 @@ class WriteResult:
 
 
 class MergeResult(WriteResult):
-    """The result of a merge. It also behaves as the DataFrame that delta-spark returns: one row with
+    """The result of a merge. It also behaves like the DataFrame that delta-spark returns: one row with
     ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows`` and ``num_inserted_rows``, created at its first
     use."""
 
@@ -49,7 +49,7 @@ class MergeResult(WriteResult):
 
     @classmethod
     def of(cls, spark: SparkSession, done: WriteResult) -> MergeResult:
-        """The result of a merge from that of its write."""
+        """The result of a merge, created from the result of its write."""
         result = cls(**{each.name: getattr(done, each.name) for each in fields(done)})
         object.__setattr__(result, "_spark", spark)
         return result

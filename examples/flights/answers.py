@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The commit of a month. ``rows``: the number of flights up to and including it. ``timestamp_ms``: its time in the
-    history."""
+    """The commit of a month. ``rows``: the number of flights up to and including this month. ``timestamp_ms``: its time
+    in the history."""
 
     name: str
     version: int
@@ -20,8 +20,8 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a table for the instant of a month: a version and the number of rows read, or the reason for
-    refusal."""
+    """A table's answer for the time of a month's commit: a version and the number of rows read, or the reason why the
+    query was refused."""
 
     version: int | None
     rows: int | None
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A month, and the answers of the three tables for its instant."""
+    """A month, and the answers of the three tables for the time of its commit."""
 
     month: Month
     original: Answer

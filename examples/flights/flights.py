@@ -35,7 +35,7 @@ from examples.flights.preparation import (
 )
 from examples.flights.report import Report
 
-# The file time set by archive tools with fixed dates.
+# A fixed file time, as some archive tools set it.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (

@@ -60,7 +60,7 @@ class Report:
             yield lambda: None
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._console) as bar:  # what the console prints is above it
+        with Progress(*columns, console=self._console) as bar:  # the console's other output appears above the bar
             task = bar.add_task(what, total=total)
             yield lambda: bar.advance(task)
 
@@ -157,7 +157,7 @@ def utc(timestamp_ms: int) -> str:
 
 
 def _console() -> Console:
-    """Standard output: colours on a terminal only, and no wrapping of what is not a terminal."""
+    """A console for standard output; only a terminal gets colours and wrapped lines."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200
     console = Console(highlight=False, markup=False, emoji=False, width=width)
     console.width = max(console.width, 80)  # with less, tables would lose columns

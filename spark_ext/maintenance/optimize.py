@@ -21,7 +21,7 @@ from spark_ext.writing.write_options import column_names
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 _MOVED = "struct<num: bigint, size: bigint>"
-# The columns of delta-spark's result, without those about its scheduling.
+# The columns of delta-spark's result, except the ones about its scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
@@ -34,10 +34,10 @@ _RESULT = (
 
 
 class DeltaOptimizeBuilder:
-    """Optimizes a table, or the partitions that ``where`` selects, by ``executeCompaction`` or ``executeZOrderBy``.
+    """Optimizes a table, or the partitions that ``where`` selects, with ``executeCompaction`` or ``executeZOrderBy``.
     Rows do not change, and neither does the change data feed. Returned by ``DeltaTable.optimize``.
 
-    Members: those of delta-spark's class.
+    It has the members of delta-spark's class.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, where: str | None = None) -> None:
@@ -58,21 +58,21 @@ class DeltaOptimizeBuilder:
         path and the metrics, as delta-spark names them.
 
         A task writes one new file, or orders rows for up to 64 files. Raises as ``deltalog.TableOptimizer.compact``,
-        JobFailedError, StoreError, and UnsupportedFeatureError if the executors lack deltalog. Cost: as that, and a job
-        for every batch of 16 GiB.
+        JobFailedError, StoreError, and UnsupportedFeatureError if the executors lack deltalog. Cost: as ``compact``,
+        and a job for every batch of 16 GiB.
         """
         return self.compacted(full=False)
 
     def compacted(self, full: bool) -> DataFrame:
-        """Like ``executeCompaction``; ``full``: as ``TableOptimizer.compact``."""
+        """Like ``executeCompaction``; ``full``: as for ``TableOptimizer.compact``."""
         orders = bool(self._table.snapshot().clustering_columns)
         return self._executed(orders, lambda **options: self._table.optimize.compact(self._where, full=full, **options))
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
-        """Rewrite all files of the partitions in Z-order of ``cols``. Returns the metrics, as ``executeCompaction``.
+        """Rewrite all files of the partitions in Z-order of ``cols``. Returns the metrics, like ``executeCompaction``.
         One task orders a partition of the table of up to 16 GiB; larger partitions take more tasks. Raises as
-        ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as that, and temporary files on the
-        executors' disks of at most the size of the rows."""
+        ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as ``executeCompaction``, and temporary
+        files on the executors' disks, at most as large as the rows."""
         given = list(column_names("executeZOrderBy", cols))
         z_order = self._table.optimize.z_order
         return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
@@ -109,7 +109,7 @@ def _as_bytes(run: Any) -> Any:
 def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int) -> tuple[Any, ...]:
     added, removed = list(report.added.values()), list(report.removed.values())
     moved = (len(removed), sum(removed))
-    # All files of a partition are ordered together: one cube per partition, and no older cubes.
+    # All files of a partition are ordered together, so there is one cube per partition, and no older cubes.
     z_order = ("all", (0, 0), moved, 0, moved, report.partitions, None) if is_z_order else None
     return (
         len(added),

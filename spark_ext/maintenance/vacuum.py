@@ -15,7 +15,7 @@ from spark_ext.session.bytes_job import parallelism, returned
 from spark_ext.writing.task_job import explained_by_task
 
 # Whether tasks list and delete files. By default they do for large tables on S3. On a local disk one process is faster
-# (docs/benchmarks.md), and executors of a cluster may not have the disk.
+# (docs/benchmarks.md), and executors of a cluster may not have access to it.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000
 # Tasks of a job per parallel slot, since some take longer than others.
@@ -36,7 +36,8 @@ def vacuumed(
     """Like ``deltalog.DeltaTable.vacuum``. ``on_executors``: by default the session's setting ``EXECUTORS`` decides; if
     it is unset, tasks do the work for a table on S3 whose latest version has at least 500,000 files.
 
-    Raises as that, StoreError and UnsupportedFeatureError if tasks cannot do it, and Spark's own errors for a job.
+    Raises as ``deltalog.DeltaTable.vacuum``, StoreError and UnsupportedFeatureError if tasks cannot do the work, and
+    Spark's own errors for a job.
     """
     tasks: dict[str, Any] = {}
     if _on_executors(spark, table, on_executors):

@@ -1,1 +1,1 @@
-"""What the text of a statement says: its tokens, the tables that it names, its queries."""
+"""Parses the text of a statement: its tokens, the tables that it names, its queries."""

@@ -17,8 +17,8 @@ _OPENS, _CLOSES = ("(", "[", "{"), (")", "]", "}")
 
 
 class Cursor:
-    """A position in a statement. Methods that parse something advance it, or raise CallError if something else is
-    there."""
+    """A position in a statement. Parsing methods advance it, or raise CallError if the next tokens are not what they
+    expect."""
 
     def __init__(self, spark: SparkSession, statement: Statement, at: int = 0) -> None:
         self.spark, self.statement, self.at = spark, statement, at
@@ -40,7 +40,7 @@ class Cursor:
         return self.statement.tokens[self.at]
 
     def word(self, ahead: int = 0) -> str:
-        """The keyword or sign ``ahead`` tokens on; empty for a quoted token, and at the end."""
+        """The keyword or sign ``ahead`` tokens further on; empty for a quoted token, and at the end."""
         at = self.at + ahead
         return self.statement.tokens[at].word if at < self._end else ""
 
@@ -202,7 +202,7 @@ def with_literals(statement: Statement, args: Mapping[str, Any] | Sequence[Any] 
 
 
 def literal(value: Any, name: str) -> str:
-    """A value as a SQL literal. ``name``: of the argument, for errors. Raises CallError."""
+    """A value as a SQL literal. ``name``: the name of the argument, for errors. Raises CallError."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

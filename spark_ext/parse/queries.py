@@ -41,9 +41,9 @@ _WITH_FROM = ("extract", "trim", "substring", "substr", "overlay")
 class Query:
     """What a statement asks of its tables."""
 
-    #: For each reference, the conjuncts of WHERE that only its columns decide, as sqlglot trees with unqualified names.
+    #: For each reference, the conjuncts of WHERE that use only its columns, as sqlglot trees with unqualified names.
     conditions: Sequence[Sequence[Any]]
-    #: The tree of a statement that is a single query of its only table, with ``conditions`` as its whole WHERE.
+    #: The tree of the statement, if it is a single query of one table and ``conditions`` are its whole WHERE.
     select: Any | None = None
     #: The alias of that table.
     alias: str = ""
@@ -213,7 +213,7 @@ class _Relation:
 
 
 def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
-    """The conjuncts of WHERE on a single reference, with the index of that reference."""
+    """The conjuncts of WHERE that use a single reference, with the index of this reference."""
     from sqlglot import exp
 
     where, relations = select.args.get("where"), _relations(select)
@@ -231,8 +231,8 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
-    """The tables of a query, and those whose rows can be skipped if WHERE rejects them: not the tables that an outer
-    join fills with nulls. None if the query has clauses that are not understood."""
+    """The tables of a query, and among them the tables whose rows can be skipped if WHERE rejects them: all except the
+    tables that an outer join fills with nulls. None if the query has clauses that are not understood."""
     base = _from(select)
     if base is None or set(_given(select)) - _KNOWN_PARTS:
         return None

@@ -51,7 +51,7 @@ _NOT_NAMES = frozenset(
         *("query", "extended", "formatted", "directory", "local", "stream"),
     ]
 )
-# After DESCRIBE and before a name, these say that it is not a table.
+# Between DESCRIBE and a name, these words mean that the name is not a table.
 _NOT_TABLES = frozenset(["function", "database", "schema", "namespace", "catalog", "procedure"])
 # Keywords that can follow a table in FROM. Any other word is an alias.
 _AFTER_TABLE = frozenset(
@@ -104,7 +104,7 @@ class Reference:
     #: Whether the statement writes the table.
     is_target: bool
     is_name: bool = False
-    #: In backticks: the alias to insert at ``alias_at``, so that columns can be qualified with the table's name. Empty
+    #: The alias, in backticks, to insert at ``alias_at``, so that columns can be qualified with the table's name. Empty
     #: if the statement has an alias.
     alias: str = ""
     alias_at: int = 0
@@ -128,8 +128,8 @@ class View:
 class Statement:
     """The tokens of a statement and its references to deltalog tables.
 
-    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names in place of a table,
-    except CTEs, as ``schema.table`` and as written. Raises CallError for a reference that is not understood.
+    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names that stand where a table
+    can, except CTEs, both as ``schema.table`` and as written. Raises CallError for a reference that is not understood.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
@@ -239,7 +239,7 @@ class Statement:
 
     def name(self, at: int) -> tuple[str, int] | None:
         """The name ``table`` or ``schema.table`` that begins at a token, as ``schema.table`` (by default the schema
-        ``default``), and the token after it; None if there is none."""
+        ``default``), and the token after it; None if no name begins there."""
         parts, end = [], at
         while end < len(self.tokens) and self.tokens[end].kind in ("word", "quoted"):
             parts.append(unquoted(self.tokens[end].text))
@@ -293,7 +293,7 @@ class Statement:
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
     def _sample_end(self, at: int) -> int:
-        """The token after a TABLESAMPLE that begins at ``at``; ``at`` if there is none."""
+        """The token after a TABLESAMPLE that begins at ``at``; ``at`` if none begins there."""
         if self.words(at, at + 2) != ["tablesample", "("]:
             return at
         at = self.closing(at + 1)
@@ -427,7 +427,7 @@ class _Places:
         self.next: _Place = None
         self.was_in_from = False
         self._takes_alias = False
-        self._defined: dict[int, str] = {}  # CTE names, by the parenthesis after which they are visible
+        self._defined: dict[int, str] = {}  # CTE names, keyed by the parenthesis after which they are visible
         self._statement = statement
         self._levels = [_Level(is_query=True)]
         self._defines = statement.head in ("create", "replace")  # until the AS before the query
@@ -583,7 +583,8 @@ def _tokenizer() -> Any:
 
 
 def _continued_comment(text: str, found: Sequence[Any]) -> int | None:
-    """The position of a backslash and line break between two tokens, so in a comment; None if there is none."""
+    """The position of a backslash and a line break between two tokens, and therefore in a comment; None if no comment
+    is continued."""
     position = 0
     for start, end in [*((each.start, each.end + 1) for each in found), (len(text), len(text))]:
         at = text.find("\\\n", position, start)

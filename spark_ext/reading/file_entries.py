@@ -48,7 +48,7 @@ def has_double_names(snapshot: deltalog.Snapshot, names: Sequence[str]) -> bool:
 
 
 class Entry(NamedTuple):
-    """Rows of one file to scan: those at the positions ``kept``, or those not at ``dropped``, or all."""
+    """Rows of one file to scan: only the rows at the positions ``kept``, all except the rows at ``dropped``, or all."""
 
     #: Absolute and decoded.
     path: str
@@ -57,7 +57,8 @@ class Entry(NamedTuple):
     dropped: BitMap64 | None = None
     kept: BitMap64 | None = None
     change: Change | None = None
-    #: Of the file on a local disk, otherwise from the log; None if it is missing or not a regular file.
+    #: The file's own size on a local disk, otherwise the size in the log; None if the file is missing or not a regular
+    #: file.
     size_bytes: int | None = None
     modified_ms: int = 0
     #: Row tracking: the base row id and the default row commit version, for rows that do not store their own.
@@ -145,7 +146,7 @@ def _located(
 
 
 def values_of(column: Any) -> Iterator[Mapping[str, str]]:
-    """The partition values of each file. Equal values are one object."""
+    """The partition values of each file. Files with equal values share one object."""
     keys = pc.unique(column.keys).to_pylist()
     # Of a repeated key the last value applies, as in JSON.
     texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
@@ -182,8 +183,8 @@ def _once(
 
 
 def of_changes(changes: deltalog.Changes) -> list[Entry]:
-    """The files of the changes, in the order of ``Changes.files``. Cost: as that, and a read of the deletion
-    vectors."""
+    """The files of the changes, in the order of ``Changes.files``. Cost: as ``Changes.files``, and a read of the
+    deletion vectors."""
     return [entry for at, planned in changes.files() for entry in _changed(changes.snapshot, at, planned)]
 
 

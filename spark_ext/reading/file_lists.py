@@ -77,14 +77,14 @@ def scan(
         if lines is None or _PLAIN.fullmatch(directory) is None:
             return None
         _write(directory, lines)
-        # Read as data, the log is a path that Spark must find; it contributes no rows.
+        # A scan of the log itself makes Spark check that it exists; it contributes no rows.
         exists = reader({}).load(paths.uri(os.path.join(directory, _LOG)))
         lookup = {"recursiveFileLookup": "false" if discovers else "true"}
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
         if not is_connect(spark):
             return found  # classic Spark has read the list by now
-        # Spark Connect may read it again for every query. Without the log that query fails instead of returning no
-        # rows.
+        # Spark Connect may read it again for every query. If the log is gone, such a query then fails instead of
+        # returning no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
         # Derived DataFrames refer to the plan, so the directory lives as long as any of them.

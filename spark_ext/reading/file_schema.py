@@ -33,7 +33,7 @@ _INTEGERS: Mapping[pa.DataType, spark_types.DataType] = {
     pa.int64(): spark_types.LongType(),
 }
 _NARROWER_THAN_DOUBLE = {**_INTEGERS, pa.float32(): spark_types.FloatType()}
-# By type of a table's column: the narrower types that older files can have.
+# For each type of a table's column, the narrower types that older files can have.
 _WIDENED_FROM: Mapping[str, Mapping[pa.DataType, spark_types.DataType]] = {
     "short": _INTEGERS,
     "integer": _INTEGERS,
@@ -106,8 +106,8 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 def read_schemas(
     layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
 ) -> dict[str, spark_types.StructType]:
-    """The read schemas of files, by absolute path, from their footers. Equal schemas are one object. ``source``: opens
-    a path for pyarrow.
+    """The read schemas of files, by absolute path, from their footers. Files with equal schemas share one object.
+    ``source``: opens a path for pyarrow.
 
     Raises InvalidDataFileError. Cost: 1 small read per file, 16 at a time.
     """
@@ -131,14 +131,15 @@ def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
 def _struct(
     fields: Sequence[spark_types.StructField], layout: Layout, stored: Sequence[Any] | None
 ) -> spark_types.StructType:
-    """The read schema of one struct. ``stored``: the Arrow fields of the struct in the file, None if not read."""
+    """The read schema of one struct. ``stored``: the Arrow fields of the struct in the file; None if the footer was not
+    read."""
     find = None if stored is None else _finder(layout, stored)
     found = []
     for number, field in enumerate(fields):
         name, arrow = layout.physical_name(field), None
         if find is not None:
             match = find(field, name)
-            # If the file lacks the column, a name that no file has: another column may use the physical name.
+            # If the file lacks the column, use a name that no file has, since another column may use the physical name.
             name, arrow = (f"{_ABSENT}{number}", None) if match is None else (match.name, match.type)
         data_type = _type(field.dataType, layout, arrow)
         found.append(spark_types.StructField(name, data_type, True, public_metadata(field)))
@@ -178,7 +179,7 @@ def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataTy
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)
     if found is None or _WIDTH.get(found.typeName(), 0) >= _WIDTH.get(data_type.typeName(), 99):
-        return None  # INT32 without an annotation can be a short: that is not narrower
+        return None  # INT32 without an annotation can be a short, which is not narrower
     return found
 
 

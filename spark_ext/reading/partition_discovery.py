@@ -1,4 +1,5 @@
-"""Decides where Spark's partition discovery, which can prune, returns the partition values of the log. Pure."""
+"""Decides for which files Spark's partition discovery, which can prune, finds the same partition values as the log.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from spark_ext.session import paths
 
 # Above this number of directory trees one scan with a join is cheaper to plan than a union of scans.
 _MAX_TREES = 8
-# Values in directory names that Spark parses as the log means them.
+# Patterns of values in directory names that have the same meaning for Spark as in the log.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -23,7 +24,7 @@ _VALUES = {
     "boolean": re.compile(r"true|false"),
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-# Types that Spark parses in directory names by the session time zone, or not at all. They are read as text.
+# Types whose values Spark parses in directory names with the session time zone, or not at all. They are read as text.
 _AS_TEXT = frozenset(["timestamp", "timestamp_ntz", "float", "double"])
 
 Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
@@ -37,7 +38,7 @@ def discovered(layout: Layout) -> list[spark_types.StructField]:
 
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
-    """The entries by directory tree, for at most _MAX_TREES trees, and the other entries: their path has another
+    """The entries by directory tree, for at most _MAX_TREES trees, and the other entries, whose path has another
     layout, contradicts the log, or has a value that Spark parses differently.
     """
     columns = discovered(layout)

@@ -82,8 +82,8 @@ def predicate(
 def exact_predicate(
     snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
 ) -> deltalog.Predicate | None:
-    """A predicate equivalent to all ``conditions``, which are on partition columns only and so the same for all rows of
-    a file; None without conditions. ``alias``: as for ``predicate``.
+    """A predicate equivalent to all ``conditions``, which use only partition columns and so have the same value for all
+    rows of a file; None without conditions. ``alias``: as for ``predicate``.
 
     Raises ConditionError if equivalence is not certain. Cost: none."""
     translation = _Translation(snapshot, only_partitions=True, alias=alias)
@@ -102,8 +102,8 @@ def exact_predicate(
 
 
 def is_repeatable(expressions: Iterable[Any]) -> bool:
-    """Whether expressions have the same value for the same rows whenever a session evaluates them: they are SQL text of
-    columns, literals, comparisons and arithmetic. None stands for no expression. Cost: none."""
+    """Whether expressions have the same value for the same rows whenever a session evaluates them. This holds for SQL
+    text of columns, literals, comparisons and arithmetic. None stands for no expression. Cost: none."""
     for each in expressions:
         if each is None:
             continue
@@ -122,8 +122,8 @@ def _is_repeatable(node: Any) -> bool:
 
 
 def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:
-    """The equalities in a join condition: a column of the table, qualified with ``alias``, and the qualifier and the
-    name of the column of the other side. Cost: none."""
+    """The equalities in a join condition: a column of the table, qualified with ``alias``, and the qualifier and name
+    of the other side's column. Cost: none."""
     for tree in _trees(condition):
         if type(tree).__name__ != "EQ":
             continue

@@ -52,7 +52,8 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
-    """The rows of a snapshot with a marker that says so, and that only the rows kept by ``where`` are used."""
+    """The rows of a snapshot, with a marker that names the snapshot and says that only the rows kept by ``where`` are
+    used."""
     return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
 
 
@@ -141,7 +142,7 @@ class _Plan:
 
     @classmethod
     def of(cls, explained: str) -> _Plan:
-        """Parse the output of EXPLAIN. Without nodes if it has no analyzed plan."""
+        """Parse the output of EXPLAIN. The result has no nodes if there is no analyzed plan."""
         found = _ANALYZED.search(explained)
         return cls([_node(line) for line in found[1].split("\n")] if found else [])
 

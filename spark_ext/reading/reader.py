@@ -79,7 +79,7 @@ def read_changes(
 ) -> DataFrame:
     """The change data feed of a range of versions, both ends included; by default up to the latest version.
 
-    The columns are those of the latest version (with column mapping, of the last version of the range), then
+    The columns are the latest version's (with column mapping, the columns of the last version of the range), then
     ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
     A ``starting_timestamp`` means the first commit at or after it, an ``ending_timestamp`` the last commit at or before
     it; both are strings in the session time zone, or aware datetimes. A range that ends after the latest version is an
@@ -167,8 +167,8 @@ class Reader:
     def load(self, path: Location) -> DataFrame:
         """The rows of the table, at the version that the options or the path select (``path@v12``, or
         ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` its changes, as ``read_changes``.
-        ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; that of a transaction includes uncommitted
-        changes.
+        ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, uncommitted
+        changes are included.
 
         The DataFrame is pinned to that version, and has the table's columns in order, with types and nullability. Cost:
         the log and the deletion vectors are read once, and each data file is looked up once; with column mapping by id
@@ -318,7 +318,8 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """A match of the path and the version after ``@``; None if there is none or the whole path is a directory."""
+    """A match of the path and the version after ``@``; None if the path has no such suffix or is a directory as a
+    whole."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None

@@ -39,7 +39,7 @@ _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
 _BITS_OF = "__deltalog_bits_of"
-# Positions are broadcast as bitmaps of this many rows, so at little more than a bit per row.
+# Positions are broadcast as bitmaps of this many rows, which takes little more than a bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
 # Reader options that override session settings which would change the rows of a table.
@@ -71,11 +71,11 @@ def shown_schema(layout: Layout, changes: bool) -> spark_types.StructType:
 
 @dataclass(frozen=True)
 class ExtraColumns:
-    """Columns that a scan returns after those of the table."""
+    """Columns that a scan returns after the table's columns."""
 
     #: FILE and ROW.
     positions: bool = False
-    #: If not empty, OUTCOME: one of these numbers, as the entries say, or STAYS.
+    #: If not empty, the scan returns OUTCOME: one of these numbers, as the entries say, or STAYS.
     outcomes: Sequence[int] = ()
     #: The row ids and the commit versions of rows, under the names that these columns have in files.
     row_tracking: tuple[str, str] | None = None
@@ -102,8 +102,8 @@ def scan(
     changes: bool = False,
     extra: ExtraColumns = _NOTHING,
 ) -> DataFrame:
-    """The rows of the entries: exactly the table's columns, then with ``changes`` those of the change data feed, then
-    ``extra``."""
+    """The rows of the entries, with exactly the table's columns, then with ``changes`` the columns of the change data
+    feed, then ``extra``."""
     if not entries:
         shown = shown_schema(layout, changes)
         return spark.createDataFrame([], spark_types.StructType([*shown.fields, *extra.fields]))
@@ -193,8 +193,8 @@ class _Part:
     def _of_listed(
         self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
     ) -> DataFrame:
-        """Rows of files in any layout. ``texts``: the partition values, if all files have the same; otherwise a join
-        adds them."""
+        """Rows of files in any layout. ``texts``: the partition values as strings, if all files have the same values;
+        otherwise a join adds them."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
         tracked = self._extra.row_tracking is not None
         with_log_data = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
@@ -337,7 +337,7 @@ class _Part:
         return self._with_outcomes(found, entries) if self._extra.outcomes else found
 
     def _chosen(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows at the positions ``kept``, or those not at ``dropped``."""
+        """The rows at the positions ``kept``, or all except the rows at ``dropped``."""
         rows = [
             (number, chunk, words)
             for number, entry in enumerate(entries)
@@ -415,7 +415,8 @@ def _arrow_scan(
     with_keys: bool,
     with_rows: bool,
 ) -> DataFrame:
-    """A scan in Python workers by Arrow, of files that Spark cannot scan: columns, file key, row number."""
+    """A scan in Python workers, with Arrow, of files that Spark cannot scan. Returns columns, file key and row
+    number."""
     wanted = list(deltalog.schema.StructType.from_json(schema.json()).to_arrow())
     keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
     keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
