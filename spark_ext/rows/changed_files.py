@@ -110,11 +110,11 @@ class ChangedFiles:
     ) -> list[deltalog.engine.AddFile]:
         """Write rows from ``new_rows`` or ``old_rows``, and stage their files.
 
-        ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of the columns after those of
-        the table. With CHANGE_TYPE among them the files are change data files, and unless ``as_changes`` data files
-        too. ``count``: as for ``Job.write``. Raises RowCountError if the number of rows differs, by the job's count or
-        by the files; the errors of the table's rules; JobFailedError, StoreError, and Spark's own errors. Cost: the
-        job.
+        ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of the columns that follow
+        the table's columns. If CHANGE_TYPE is one of them, the files are change data files, and without ``as_changes``
+        also data files. ``count``: as for ``Job.write``. Raises RowCountError if the number of rows differs, by the
+        job's count or by the files; the errors of the table's rules; JobFailedError, StoreError, and Spark's own
+        errors. Cost: the job.
         """
         job = job_of(self.url)
         self._jobs.append(job)
@@ -149,8 +149,8 @@ class ChangedFiles:
         )
 
     def check_found(self, found: tuple[int, int], count: RowCount) -> None:
-        """Raise RowCountError if the rows selected again while writing are not those found before. ``found``: the
-        number and the digest of those."""
+        """Raise RowCountError if the rows selected again while writing are not the rows found before. ``found``: the
+        number and the digest of the rows found before."""
         written = count.marked()
         self.check_count(found[0], written[0])
         if written != found:

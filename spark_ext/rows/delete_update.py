@@ -85,8 +85,8 @@ class Rows:
         return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
-        """Whether a second query can select the rows that conditions found: if the conditions certainly select the same
-        rows again, and the session reports the digest by which this is verified."""
+        """Whether a second query can select the rows that conditions found. It can if the conditions certainly select
+        the same rows again, and the session reports the digest that verifies this."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
@@ -94,7 +94,7 @@ class Rows:
         return [self.entries[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
 
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
-        """The removal of rows at these positions (None: of all files as a whole), not yet staged. Raises as
+        """The removal of the rows at these positions (if None, of all files as a whole), not yet staged. Raises as
         ``RowRemoval``."""
         found = deltalog.engine.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
         return Removal(self, found, positions or {})
@@ -107,7 +107,7 @@ class Removal:
     rows: Rows
     found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
-    #: A condition that selects these rows in their files, much cheaper than their positions; None if there is none.
+    #: A condition that selects these rows in their files, much cheaper than their positions; None if no condition can.
     again: Column | None = None
     #: The digest of the rows.
     digest: int = 0
@@ -198,7 +198,7 @@ def update(
     alias: str | None = None,
 ) -> WriteResult:
     """Update columns in the rows for which ``condition`` is true; None: in all rows. ``sets``: the new values, computed
-    from the old row, by column or struct field.
+    from the old row, keyed by column or struct field.
 
     Generated columns that are not set are computed again. Raises as ``delete``, ConstraintViolationError,
     SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another job.
@@ -282,8 +282,8 @@ def new_values(
     mark: Column | None = None,
 ) -> DataFrame:
     """Changed rows in the table's types, without the generated columns that must be computed again. Row ids are kept;
-    the row commit version becomes that of the new file. ``column_of``: returns the old value of a column; None if the
-    rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
+    the row commit version becomes the new file's. ``column_of``: returns the old value of a column; None if the rows
+    lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(sets.columns)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns
@@ -361,7 +361,7 @@ class _Change:
 
 
 def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult:
-    """The result if there is nothing to commit."""
+    """The result of a change with nothing to commit."""
     latest = transaction.latest
     assert latest is not None
     return WriteResult(latest.version, False, reason)

@@ -19,9 +19,9 @@ from spark_ext.writing.assignments import Expression
 class DeltaMergeBuilder:
     """A merge, begun by ``DeltaTable.merge``: add clauses, then call ``execute``. Every clause returns a new builder.
 
-    The first clause of a kind whose condition is true for a row applies to it. If none is true, a row of the table
-    stays unchanged, and a row of the source is not inserted. ``whenMatched…`` can use columns of both sides,
-    ``whenNotMatchedInsert`` those of the source, ``whenNotMatchedBySource…`` those of the table.
+    For each row, the first clause of a kind whose condition is true applies. If no condition is true, a row of the
+    table stays unchanged, and a row of the source is not inserted. ``whenMatched…`` can use columns of both sides,
+    ``whenNotMatchedInsert`` only the source's columns, ``whenNotMatchedBySource…`` only the table's.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: str | None) -> None:
@@ -68,7 +68,7 @@ class DeltaMergeBuilder:
         return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows of the table that no source row matches. Reads and conflicts as
+        """Delete rows of the table that no source row matches. What it reads and which writes conflict: as for
         ``whenNotMatchedBySourceUpdate``."""
         return self._with("not matched by source", "delete", condition, None)
 
@@ -86,7 +86,7 @@ class DeltaMergeBuilder:
         the merge, unless it is cached already. It should be deterministic, in case Spark has to recompute lost rows. If
         the table has an alias, files are skipped by conditions on the table alone and by the bounds of the source's
         keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing rows and
-        writes all new ones; with the change data feed one or two more. Inserts alone take one anti join.
+        writes all new ones; with the change data feed one or two more. A merge that only inserts takes one anti join.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)

@@ -34,7 +34,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Merge:
-    """A MERGE. ``evolves``: with schema evolution."""
+    """A MERGE. ``evolves``: whether with schema evolution."""
 
     source: DataFrame
     condition: Expression

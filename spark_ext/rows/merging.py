@@ -93,7 +93,7 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 class _Found:
     """The rows of the table that change."""
 
-    #: All of them.
+    #: All these rows.
     removal: Removal
     #: Their positions, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
@@ -233,7 +233,7 @@ class _Plan:
         )
 
     def _outcomes(self, by_source: bool) -> row_positions.Found:
-        """The rows of every clause, and if rows are inserted, the matched rows that stay."""
+        """The rows to which each clause applies, and if rows are inserted, the matched rows that stay."""
         target = self._with_copies(self.rows.read(self.rows.entries, ExtraColumns(positions=True)))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
@@ -325,8 +325,8 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether the conditions select the rows a second time, instead of their positions, which need two more joins.
-        The digest verifies that they are the same rows."""
+        """Whether the conditions select the rows a second time. Selecting them by their positions would take two more
+        joins. The digest verifies that they are the same rows."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
@@ -371,7 +371,7 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # As an inner join: a row whose source row has disappeared since is dropped, and the row count detects it.
+            # An inner join drops a row whose source row has disappeared since, which the row count detects.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -545,7 +545,7 @@ def _where(
 
 
 def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) -> list[tuple[str, str]]:
-    """Pairs of columns of the table and of the source that the condition equates, of types in _BOUNDED."""
+    """Pairs of a table column and a source column that the condition equates, with types in _BOUNDED."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     if alias is None or not isinstance(asked.condition, str):

@@ -1,7 +1,7 @@
 """The positions of rows that Spark finds in the files of a table, as bitmaps.
 
-Executors build the bitmaps, one of 4 KiB for every 32,768 rows of a file with at least one match. Only these reach the
-driver.
+Executors build the bitmaps: 4 KiB for every 32,768 rows of a file in which at least one row matches. Only the bitmaps
+reach the driver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_ext.session.jobs import cancelled_with_its_caller
 
 # The rows in a bitmap of bitmap_construct_agg.
 _ROWS = 32_768
-# The column of ``mark``, in rows that are selected by their conditions a second time.
+# The column with ``mark``, in rows that conditions select a second time.
 MARK = "__deltalog_mark"
 
 
@@ -43,7 +43,7 @@ class Found:
     rows: Mapping[int, dict[int, BitMap64]]
     #: By outcome: the XOR of the rows' ``mark``.
     digests: Mapping[int, int]
-    #: The rows that cannot be changed.
+    #: The number of rows that cannot be changed.
     num_faults: int
 
 

@@ -43,7 +43,7 @@ _FREE_TEXT = (_USER_METADATA, _TXN_APP_ID)
 
 
 class _Settings(Mapping[str, str]):
-    """The settings that are set in a session, by name. A setting is queried at its first use, and then cached."""
+    """The settings that a session has set, by name. A setting is queried at its first use, and then cached."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

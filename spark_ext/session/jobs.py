@@ -21,7 +21,7 @@ T = TypeVar("T")
 # How long to wait for the tasks of a cancelled job.
 _END_S = 20.0
 
-# Java's names for errors of the executors' file systems, in Spark's messages.
+# Java exception names in Spark's messages when a file system fails on an executor.
 _OF_THE_STORE = re.compile(
     r"\bjava\.[\w.]+: [^\n]*(No space left on device|Disk quota exceeded|File too large|Read-only file system"
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
@@ -29,7 +29,8 @@ _OF_THE_STORE = re.compile(
 # The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
 # about the query. Classic Spark raises errors of its gateway for such failures.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# In the text of such an error: a Python function of the query raised it. Spark 3.5 has no class for that in a write.
+# If such an error contains this text, a Python function of the query raised it. Spark 3.5 has no class for that in a
+# write.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
@@ -126,7 +127,7 @@ def _in_thread(run: Callable[[], T]) -> T:
 
 def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError | None:
     """The deltalog error for a job that the cluster failed to run, or that could not write to ``directory``; None for
-    errors of the query itself, such as those of a Python function."""
+    errors of the query itself, such as errors that a Python function raises."""
     if isinstance(error, PySparkException) and type(error).__name__ not in _OF_NO_CLASS:
         return None
     text = str(error)
@@ -147,7 +148,7 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
 @contextlib.contextmanager
 def lost_session_explained(location: str) -> Iterator[None]:
     """Raise errors of a session whose process does not answer as JobFailedError, for calls before the commit.
-    ``location``: of the table."""
+    ``location``: the location of the table."""
     try:
         yield
     except Exception as error:

@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 import deltalog
 from spark_ext.session import stores
 
-# A path, the address of a table in a catalog, or an open table. That of a ManagedTransaction includes uncommitted
-# changes.
+# A path, the address of a table in a catalog, or an open table. The open table of a ManagedTransaction includes
+# uncommitted changes.
 Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-# Characters other than those that java.net.URI does not encode in a path.
+# The characters that java.net.URI encodes in a path.
 _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 
 

@@ -1,4 +1,4 @@
-"""Temporary directories of this process, and the removal of those that killed processes left behind."""
+"""Creates temporary directories for this process, and removes the directories that killed processes left behind."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _searching = threading.Lock()
 class ScratchDirectory:
     """An empty temporary directory, locked until ``remove`` or the end of this process.
 
-    The first one in a process also removes up to 64 directories that killed processes of this user left behind. Raises
-    OSError. Cost: once per process, a listing of the directory for temporary files.
+    The first such directory in a process also triggers the removal of up to 64 directories that killed processes of
+    this user left behind. Raises OSError. Cost: once per process, a listing of the directory for temporary files.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -66,7 +66,7 @@ def _remove_abandoned(place: str, prefix: str) -> None:
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory of this user is old enough to be locked, and is not."""
+    """Whether a directory belongs to this user, and is unlocked although old enough to have been locked."""
     try:
         seen = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or time.time() - seen.st_mtime < _MIN_AGE_S:

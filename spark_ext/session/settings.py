@@ -72,10 +72,10 @@ _held: list[_SharedSettings] = []
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings to the session during a write. Settings that already have the value are not touched.
+    """Apply settings to the session during a write. Settings that already have their value are not touched.
 
-    Concurrent writes of one session share the change, even through different SparkSession objects: the first one makes
-    it, with its values, and the last one to end restores the previous values.
+    Concurrent writes of one session share the change, even through different SparkSession objects: the first write
+    applies its values, and the last write to end restores the previous values.
     """
     if not settings:
         yield

@@ -31,7 +31,7 @@ _PROFILE = "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider"
 _DEFAULT_REGION = "us-east-1"
 # Options for commits, which data files do not need.
 _OF_COMMITS = ("commit", "dynamodb_endpoint_url")
-# Options by which deltalog would access the store through another library.
+# Options that would make deltalog access the store through another library.
 _OTHER_CLIENTS = ("filesystem", "driver")
 
 
@@ -45,9 +45,9 @@ def bucket_of(url: str) -> str | None:
 class Storage:
     """How to access the files of a table. Its repr omits options and settings, which can hold secrets."""
 
-    #: Whether they are on S3.
+    #: Whether the files are on S3.
     is_remote: bool = False
-    #: For deltalog.
+    #: The options for deltalog.
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Hadoop settings for Spark's scans.
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -148,8 +148,8 @@ def of_session(spark: SparkSession, url: str) -> dict[str, Any]:
 
 
 def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str, str]:
-    """The session's S3A settings in ``_KNOWN``, by full name: all of them, or with ``bucket`` those that apply to it.
-    Cost: 1 command, and 1 query for every setting that is set."""
+    """The session's S3A settings in ``_KNOWN``, by full name: all of them, or with ``bucket`` only the settings that
+    apply to it. Cost: 1 command, and 1 query for every setting that is set."""
     found: dict[str, str] = {}
     # Only the names: this command redacts values that look like secrets.
     for row in spark.sql("SET").collect():

@@ -238,8 +238,8 @@ def restore(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def vacuum(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``VACUUM t [LITE | FULL] [RETAIN n HOURS] [DRY RUN]``, clauses in any order. As delta-spark, returns the path of
-    the table, or with DRY RUN the paths of the files that would be deleted; None for a Spark table. Raises as
+    """``VACUUM t [LITE | FULL] [RETAIN n HOURS] [DRY RUN]``, clauses in any order. Like delta-spark, returns the path
+    of the table, or with DRY RUN the paths of the files that would be deleted; None for a Spark table. Raises as
     ``DeltaTable.vacuum``."""
     cursor.expect("vacuum")
     cursor.accept("table")
@@ -286,7 +286,7 @@ def analyze(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def optimize(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns the metrics, as ``executeCompaction``; None
+    """``OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (a, b)]``. Returns the metrics, like ``executeCompaction``; None
     for a Spark table."""
     cursor.expect("optimize")
     found = context.target(cursor)

@@ -54,7 +54,7 @@ class Context:
     spark: SparkSession
     #: The tables of the session's catalog that the statement names, by ``schema.table``.
     tables: Mapping[str, Location]
-    #: The options of the stores of tables by path.
+    #: Storage options for the tables that a statement names by path.
     storage: Mapping[str, Any] | None
     allowed_paths: str | Sequence[str]
     #: Runs a query over deltalog tables.

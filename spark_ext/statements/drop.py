@@ -51,7 +51,7 @@ def truncate(context: Context, cursor: Cursor) -> DataFrame | None:
 
 def reorg(context: Context, cursor: Cursor) -> DataFrame | None:
     """``REORG TABLE t [WHERE condition] APPLY (PURGE)``: rewrites files that have deletion vectors. Returns the
-    metrics, as ``executeCompaction``; None for a Spark table."""
+    metrics, like ``executeCompaction``; None for a Spark table."""
     cursor.expect("reorg")
     cursor.accept("table")
     found = context.target(cursor)

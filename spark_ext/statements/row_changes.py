@@ -1,4 +1,5 @@
-"""DELETE, UPDATE and MERGE in SQL: parsed, and executed by ``DeltaTable``. Results are those of delta-spark."""
+"""DELETE, UPDATE and MERGE in SQL: parsed, and executed by ``DeltaTable``. The results are the same as
+delta-spark's."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def delete(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def update(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``UPDATE t [AS alias] SET column = value, … [WHERE condition]``. Returns as ``delete``."""
+    """``UPDATE t [AS alias] SET column = value, … [WHERE condition]``. Returns the same as ``delete``."""
     cursor.expect("update")
     found = _target(context, cursor, "set")
     if found is None:

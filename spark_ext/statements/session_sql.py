@@ -1,7 +1,7 @@
 """SQL over tables by path and by name, with time travel, for Spark without an extension.
 
 References ``deltalog.`path``` and names of tables in the session's catalog are replaced by arguments ``{tN}`` of
-``spark.sql``, DataFrames over these tables. Spark gets the rest of the statement unchanged.
+``spark.sql``, which are DataFrames over these tables. Spark gets the rest of the statement unchanged.
 """
 
 from __future__ import annotations
@@ -91,19 +91,19 @@ def sql(
 
     Statements on such tables: queries and EXPLAIN; DESCRIBE, DESCRIBE HISTORY with LIMIT, DESCRIBE DETAIL, SHOW
     COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; INSERT, CREATE TABLE … AS, MERGE, UPDATE and DELETE, also on other
-    tables with these in the query; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE … CLONE,
-    ANALYZE TABLE … COMPUTE DELTA STATISTICS, as the methods of ``DeltaTable``, ``write`` and ``deltalog.DeltaTable``;
-    CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused. A statement without such
-    a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a bare row count comes from the log
-    where ``Reader.count`` answers from it.
+    tables if the query reads such tables; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE …
+    CLONE, ANALYZE TABLE … COMPUTE DELTA STATISTICS, which do the same as the methods of ``DeltaTable``, ``write`` and
+    ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused.
+    A statement without such a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a bare row
+    count comes from the log where ``Reader.count`` answers from it.
 
     ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
     timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
     ``date'…'``, a function call, or any constant expression in parentheses. References are resolved by this call, not
     when rows are read. The other arguments apply to all these tables: ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow timestamps before the first and after the last commit; ``allowed_paths`` and
-    ``storage_options`` are those of ``read``. Raises CallError, and the errors of ``Reader.load``. Cost: a load of each
-    table; if the session has a catalog, 1 call to it for each other name.
+    ``storage_options`` mean the same as for ``read``. Raises CallError, and the errors of ``Reader.load``. Cost: a load
+    of each table; if the session has a catalog, 1 call to it for each other name.
     """
     options = {
         "can_return_earliest_commit": can_return_earliest_commit,
@@ -146,8 +146,8 @@ def sql(
 
 def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
     """The tables of the session's catalog that a statement names, by ``schema.table``. Raises CallError for a name that
-    Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, that of ``DeltaTable.open``
-    and 1 Spark command."""
+    Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, as ``DeltaTable.open`` and 1
+    Spark command."""
     catalog = spark.conf.get(names.CATALOG, None) if statement.other_names else None
     found: dict[str, Location] = {}
     for name, written in statement.other_names if catalog else ():
@@ -166,8 +166,8 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
 
 
 def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[str, Any]) -> Location | None:
-    """The table registered under a name, which may end in a version ``@v…`` or timestamp ``@…``; None if there is
-    none."""
+    """The table registered under a name, which may end in a version ``@v…`` or timestamp ``@…``; None if the name is
+    not registered."""
     plain = without_suffix(catalog + name).removeprefix(catalog)
     for each in dict.fromkeys((name, plain)):
         if names.can_be_registered(each):
@@ -263,7 +263,7 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
 
 
 def _check(spark: SparkSession, statement: Statement) -> None:
-    """Raise CallError for a statement that Spark would run on a deltalog table but cannot."""
+    """Raise CallError for a statement that Spark would try to run on a deltalog table, and could not."""
     head, second = statement.words(statement.start, statement.start + 2)
     for reference in statement.references:
         if reference.is_target:
@@ -319,7 +319,7 @@ def _run(
     form: str = "{}",
 ) -> DataFrame:
     """Run ``text[start:end]`` of a statement with arguments in place of its references, in the template ``form``.
-    ``tables``: tables of the catalog, by name. ``options``: of ``resolve``."""
+    ``tables``: tables of the catalog, by name. ``options``: the options of ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}

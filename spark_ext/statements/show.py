@@ -145,7 +145,7 @@ def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
-    """Spark's tables and those of the session's deltalog catalog."""
+    """Spark's tables, and the tables of the session's deltalog catalog."""
     spark = context.spark
     schema = cursor.identifier() if cursor.accept_one("in", "from") else None
     cursor.accept("like")

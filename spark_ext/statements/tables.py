@@ -43,7 +43,7 @@ class _Definition:
 
 def create(context: Context, cursor: Cursor) -> DataFrame | None:
     """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS]`` and ``REPLACE TABLE``, with a list of columns, ``AS`` a query, or
-    ``CLONE``. Returns no rows, except for a clone; None if the table is not one of deltalog. Raises as
+    ``CLONE``. Returns no rows, except for a clone; None if deltalog does not handle the table. Raises as
     ``DeltaTableBuilder.execute`` and ``write_to``."""
     if cursor.accept("replace"):
         kind = "REPLACE TABLE"
@@ -72,7 +72,8 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
-    """Whether deltalog creates the table: it has a path, a name that the catalog knows, or USING selects deltalog."""
+    """Whether deltalog creates the table, because it has a path or a name that the catalog knows, or because USING
+    selects deltalog."""
     start = cursor.at
     cursor.skip("using", "as", *QUERY_STARTS - {"("})
     used = cursor.word(1) if cursor.word() == "using" else ""

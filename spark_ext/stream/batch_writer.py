@@ -1,8 +1,8 @@
-"""Writes the micro-batches of ``foreachBatch`` exactly once, with every version of Spark, whose Parquet writer writes
-the files.
+"""Writes the micro-batches of ``foreachBatch`` exactly once. Works with every version of Spark, and uses Spark's
+Parquet writer.
 
-The commit of a batch records the ids of application and batch in a txn action. A batch that Spark repeats after a
-failure is recognised by it, and writes nothing.
+The commit of a batch records the application's id and the batch's id in a txn action. If Spark repeats a batch after a
+failure, the txn action shows that it is committed, and nothing is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OWN_OPTIONS = ("txnappid", "txnversion", "path")
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """Returned by ``stream_writer``, whose arguments are its fields. Call it with a batch and its id."""
+    """Returned by ``stream_writer``; the arguments of that function are its fields. Call it with a batch and its id."""
 
     location: Location
     app_id: str
@@ -59,12 +59,12 @@ def stream_writer(
     storage_options: Mapping[str, Any] | None = None,
 ) -> StreamWriter:
     """A function for ``DataStreamWriter.foreachBatch`` that writes every batch to the table at ``location`` exactly
-    once, and creates the table if there is none.
+    once, and creates the table if it does not exist.
 
-    ``app_id``: a name for the query; the same after restarts, different for different checkpoints. ``output_mode``:
-    that of the query, ``append``, or ``complete``, with which every batch replaces the rows of the table.
-    ``partition_by``: for a new table. ``options``: of ``Writer``. ``storage_options``: of the table's store. Raises
-    CallError. Cost: none.
+    ``app_id``: a name for the query; the same after restarts, different for different checkpoints. ``output_mode``: the
+    output mode of the query: ``append``, or ``complete`` if every batch replaces the rows of the table.
+    ``partition_by``: for a new table. ``options``: as for ``Writer``. ``storage_options``: the options of the table's
+    store. Raises CallError. Cost: none.
     """
     if not isinstance(app_id, str) or not app_id:
         raise deltalog.CallError(f"app_id must be a non-empty string, not {app_id!r}.")

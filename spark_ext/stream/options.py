@@ -159,8 +159,8 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The last batch of an application that the table has recorded. ``what`` and ``option``: the words for the
-    application and its id in messages.
+    """The last batch of an application that the table has recorded. ``what`` and ``option``: how messages call the
+    application and its id.
 
     Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier one comes from another
     stream, whose rows would be lost.

@@ -1,8 +1,9 @@
 """The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits a batch once.
 
-The commit of a batch records the ids of query and batch in a txn action, by which a repeated batch is recognised; its
-new files are removed. Staged files are removed only if no commit can name them: after a repeated batch, after a commit
-that certainly failed, and after a failed task, since Spark never commits such a batch.
+The commit of a batch records the query's id and the batch's id in a txn action. If Spark repeats a committed batch, the
+sink recognises it by this action and removes the new files. Staged files are removed only if no commit can name them:
+after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never commits a batch
+with a failed task.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Sink(DataSourceStreamWriter):
-    """Spark creates one in every task, and in a process of the driver for every commit."""
+    """Spark creates an instance in every task, and in a process of the driver for every commit."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
@@ -150,8 +151,8 @@ def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourc
 
 
 def prepare(options: SinkOptions, schema: StructType) -> None:
-    """Create the table if there is none, and with ``mergeSchema`` add missing columns. Raises SchemaMismatchError if
-    the layout or the columns do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
+    """Create the table if it does not exist, and with ``mergeSchema`` add missing columns. Raises SchemaMismatchError
+    if the layout or the columns do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
     columns = from_spark(schema)
     table = _opened(options)
     if table is None:
@@ -178,7 +179,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 
 def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
-    """Raise SchemaMismatchError for columns other than those of the table, compared without case."""
+    """Raise SchemaMismatchError if the columns are not the table's, compared without case."""
     if given and [name.lower() for name in given] != [name.lower() for name in have]:
         raise deltalog.SchemaMismatchError(
             f"{table.url} is {how} by {', '.join(have) or 'nothing'}, but {call} of the stream has {', '.join(given)}. "
@@ -213,7 +214,7 @@ def query_id(options: SinkOptions) -> str:
 
 
 def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
-    """The storage options for the checkpoint: those of the table if both are on S3."""
+    """The storage options for the checkpoint: the table's, if both are on S3."""
     if bucket_of(root) is None or bucket_of(table.url) is None:
         return {}
     return {name: value for name, value in table.storage.items() if name != "commit"}

@@ -1,8 +1,8 @@
 """The source of ``readStream.format("deltalog")``: deltalog plans batches on the driver, and tasks read their files
 with deltalog into Arrow.
 
-Offsets, files and errors are those of ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version
-that tells a Python source where a batch begins.
+Offsets, files and errors come from ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version that
+tells a Python source where a batch begins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ except ImportError:  # Spark 4.0 and 4.1
 _TASK_BYTES = 128 << 20
 # The cost of opening a file, in bytes, as spark.sql.files.openCostInBytes.
 _OPEN_BYTES = 4 << 20
-# The minimum size of a task, each of which costs a round trip to a Python worker: small batches have fewer than _TASKS.
+# The minimum size of a task. Each task costs a round trip to a Python worker, so small batches have fewer than _TASKS
+# tasks.
 _LEAST_BYTES = 8 * _OPEN_BYTES
 _TASKS = 8
 
@@ -44,7 +45,7 @@ class FilesOfTask(InputPartition):
 
 
 class _Reader(DataSourceStreamReader):
-    """Plans in one process of the driver as long as the query runs; ``read`` runs in tasks."""
+    """Plans batches in one process of the driver as long as the query runs; ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

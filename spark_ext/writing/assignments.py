@@ -46,7 +46,7 @@ def text_of(expression: Expression) -> str:
 class Assignments:
     """The new values that a statement assigns."""
 
-    #: By the path of a column or of a struct field.
+    #: The values, keyed by the path of a column or of a struct field.
     values: Mapping[Path, Column]
     #: How to treat struct fields that a value lacks.
     missing: Missing = "refused"
@@ -139,8 +139,8 @@ class NewValues:
     ) -> Column | None:
         """The new value of a column of the table, in its type; None if neither it nor a field of it is assigned.
 
-        ``types``: of the frame's columns; old values have the table's column names. ``has_old``: whether the frame has
-        the old value of this column. Reasons why a value does not fit are added to ``problems``.
+        ``types``: the types of the frame's columns; old values have the table's column names. ``has_old``: whether the
+        frame has the old value of this column. Reasons why a value does not fit are added to ``problems``.
         """
         path, want = (column.name,), spark_type(column.data_type)
         old = Value(quoted(column.name), types[column.name]) if has_old else None
@@ -201,7 +201,7 @@ def changed(
 
 
 def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructField], url: str) -> DataFrame:
-    """Rows with struct fields renamed by position to those of ``fields``, at every depth. Columns that are not in
+    """Rows whose struct fields, at every depth, get the names in ``fields`` by position. Columns that are not in
     ``fields`` are unchanged. Raises SchemaMismatchError."""
     problems, columns = list[str](), []
     wanted = {each.name: spark_type(each.data_type) for each in fields}
@@ -216,8 +216,8 @@ def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructF
 def inserted(
     rows: DataFrame, fields: Sequence[deltalog.schema.StructField], carried: Sequence[str], url: str
 ) -> DataFrame:
-    """Rows cast to the types of ``fields``. Struct fields are matched by name; those that the table lacks are kept.
-    ``carried``: further columns, appended. Raises SchemaMismatchError."""
+    """Rows cast to the types of ``fields``. Struct fields are matched by name; struct fields that the table lacks are
+    kept. ``carried``: further columns, appended. Raises SchemaMismatchError."""
     fitting, columns = Fitting(), []
     have = {each.name: each.dataType for each in rows.schema.fields}
     for each in fields:

@@ -31,7 +31,7 @@ class Value:
     data_type: Any
 
     def child(self, name: str) -> Value | None:
-        """A struct field, by name without case; None if there is none or the value is not a struct."""
+        """A struct field, by name without case; None if there is no such field or the value is not a struct."""
         if not isinstance(self.data_type, spark_types.StructType):
             return None
         found = _found(self.data_type, name)
@@ -156,7 +156,7 @@ def struct_text(fields: Iterable[tuple[str, str]]) -> str:
 
 
 def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
-    """The type ``have`` with struct fields renamed by position to those of ``want``; a cast to it renames the fields of
+    """The type ``have``, whose struct fields get the names in ``want`` by position; a cast to it renames the fields of
     a value. Extra fields keep their names. A struct with fewer fields, or with the fields of ``want`` in another order
     (probably meant by name), is added to ``problems``."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):

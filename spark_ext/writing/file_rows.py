@@ -1,6 +1,6 @@
 """Rows as data files hold them: in the table's columns and types, with absent values filled in, and checked.
 
-These are expressions, which Spark evaluates when it writes.
+The columns are expressions, which Spark evaluates when it writes.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ DataFile = tuple[str, dict[str, str | None]]
 class JobDirectory:
     """The directory of one job below a table, and the files that were renamed out of it.
 
-    By its name, engines ignore what a killed process leaves there, and vacuum recognises it.
+    Because of its name, engines ignore the files that a killed process leaves in it, and vacuum recognises them.
     """
 
     def __init__(self, table_directory: str, name: str) -> None:
@@ -83,9 +83,9 @@ class JobDirectory:
         return True
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, and the directories that this job created (that of the table included) if they are empty.
-        Best effort. ``stragglers``: tasks of a failed or cancelled job may still run for a moment, and recreate the
-        job's directory."""
+        """Remove the files, and the directories that this job created (including the table's) if they are empty. Best
+        effort. ``stragglers``: tasks of a failed or cancelled job may still run for a moment, and recreate the job's
+        directory."""
         quiet = 0
         for _ in range(_MAX_CHECKS if stragglers else 0):
             quiet = 0 if os.path.exists(self.path) else quiet + 1

@@ -17,7 +17,7 @@ class NewFiles:
     #: The columns of the table after the transaction.
     schema: deltalog.schema.StructType
     partition_columns: list[str]
-    #: Columns of the files after those of the table, such as ``_change_type``.
+    #: Columns that follow the table's columns in the files, such as ``_change_type``.
     extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     #: Whether these are change data files.
     as_changes: bool = False

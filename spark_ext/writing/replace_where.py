@@ -1,5 +1,5 @@
-"""Checks that a condition of ``replaceWhere`` means the same to deltalog, which selects rows of the table by it, and to
-Spark, which checks new rows by it."""
+"""Checks that a condition of ``replaceWhere`` means the same to deltalog, which uses it to select rows of the table,
+and to Spark, which uses it to check new rows."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Count(Protocol):
         """The same rows, counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job; None if it is not known. ``directory``: of the job's files, if they are in
-        one. Raises StoreError if Spark does not report it."""
+        """The number of rows, after the job; None if it is not known. ``directory``: the directory of the job's files,
+        if they are in one. Raises StoreError if Spark does not report it."""
 
 
 class RowCount:
@@ -107,7 +107,7 @@ class SumOfCounts:
         self._counts = counts
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The same rows: the counts observe them already."""
+        """The rows unchanged, since the counts observe them already."""
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:

@@ -48,8 +48,8 @@ def null_if_empty(value: Column) -> Column:
 
 
 def check_identities(rules: deltalog.engine.TableRules, absent: set[str]) -> None:
-    """Refuse rows that lack an identity column, since Spark jobs do not generate its values, or that have values for a
-    GENERATED ALWAYS one. Raises UnsupportedFeatureError, SchemaMismatchError."""
+    """Refuse rows that lack an identity column, since Spark jobs do not generate its values, or that have values for an
+    identity column that is GENERATED ALWAYS. Raises UnsupportedFeatureError, SchemaMismatchError."""
     if rules.identities is None:
         return
     missing = sorted(rules.identities.names & absent)

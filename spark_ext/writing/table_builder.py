@@ -25,7 +25,7 @@ Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "C
 
 @dataclass
 class IdentityGenerator:
-    """The definition of an identity column, as delta-spark's class of this name."""
+    """The definition of an identity column, like delta-spark's class of this name."""
 
     start: int = 1
     step: int = 1

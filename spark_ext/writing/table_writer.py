@@ -26,9 +26,9 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 class TableWriter:
     """Set options, then call the method that writes, as one commit or none.
 
-    The options are those of ``Writer``, except those that methods replace (``replaceWhere``, ``overwriteSchema``,
-    ``partitionOverwriteMode``). ``path``: where to create a table by name. The methods that write return a WriteResult
-    and raise as ``Writer.save``.
+    The options are the same as for ``Writer``, without the options that methods replace (``replaceWhere``,
+    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: where to create a table by name. The methods that write
+    return a WriteResult and raise as ``Writer.save``.
     """
 
     def __init__(self, df: DataFrame, table: Location) -> None:
@@ -86,7 +86,7 @@ class TableWriter:
         return self._create("REPLACE TABLE", must_exist=True)
 
     def createOrReplace(self) -> WriteResult:
-        """``replace`` the table, or ``create`` it if there is none."""
+        """``replace`` the table if it exists, otherwise ``create`` it."""
         return self._create("CREATE OR REPLACE TABLE")
 
     def append(self) -> WriteResult:

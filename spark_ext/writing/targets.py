@@ -69,7 +69,7 @@ class PathTarget:
         return paths.url_of(self._location)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if there is none at the path. Raises TableNotFoundError for an address."""
+        """The table; None if the path has no table. Raises TableNotFoundError for an address."""
         try:
             return paths.open_table(spark, self._location, storage=storage)
         except deltalog.TableNotFoundError:

@@ -1,8 +1,8 @@
 """A Spark job whose tasks write data files with deltalog, to any store that deltalog supports.
 
 Tasks return the add actions of their files. Spark returns the result of one attempt per task, whatever was retried or
-ran speculatively, and the driver commits these. Nothing is listed or renamed. The executors need deltalog with the
-extra of the store.
+ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The executors need
+deltalog with the extra of the store.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TaskJob:
         return adds
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files of tasks, best effort; the transaction has removed those that Spark returned.
+        """Remove the files of tasks, best effort; the transaction has removed the files that Spark returned.
         ``stragglers``: tasks may still be writing, so search the store for files of the job."""
         if not stragglers or self._tasks is None:
             return

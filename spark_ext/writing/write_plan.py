@@ -1,4 +1,4 @@
-"""Plans a write: its transaction, with the schema and the partition columns of the table after it."""
+"""Plans a write: its transaction, with the schema and the partition columns that the table has after the write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WritePlan:
     files: NewFiles
     #: With ``replaceWhere``: the rows of the table that are replaced.
     replacement: deltalog.engine.Replacement | None = None
-    #: Whether deltalog checks that the new rows satisfy ``replaceWhere``, besides Spark.
+    #: Whether deltalog, in addition to Spark, checks that the new rows satisfy ``replaceWhere``.
     is_checked_again: bool = False
 
     @property
@@ -58,7 +58,7 @@ class WritePlan:
 
     @property
     def creates_table(self) -> bool:
-        """Whether there was no table."""
+        """Whether the write creates the table."""
         return self.transaction.snapshot is None
 
     @property
@@ -149,7 +149,7 @@ def plan_write(df: DataFrame, request: WriteRequest, target: Target, must_exist:
 
 
 def ignored(table: deltalog.DeltaTable) -> WriteResult:
-    """The result with mode ``ignore``, where there is a table."""
+    """The result of a write with mode ``ignore`` to an existing table."""
     return WriteResult(table.version, False, "mode ignore: there is a table")
 
 
@@ -224,7 +224,7 @@ def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[de
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """Like ``reads_of``. Constants that do not fit fail as early as planning."""
+    """Like ``reads_of``. A constant that does not fit its column already fails here, when Spark plans the DataFrame."""
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:

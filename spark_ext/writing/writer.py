@@ -97,7 +97,8 @@ class Writer:
 
     def save(self, path: Location) -> WriteResult:
         """Write the rows to the table at ``path`` as one commit, creating the table if there is none. ``path`` may also
-        be ``catalog:<catalog>#<name>``, or a DeltaTable; with that of a transaction, the commit becomes part of it.
+        be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part of the
+        transaction.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of deltalog,
         and Spark's own if its job fails; in all these cases nothing was committed, and the files are removed, best
