@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# An origin as deltalog encodes it, and a condition that all rows used satisfy, or None.
+# An origin, as deltalog encodes it, and a condition that all rows in use satisfy (or None).
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits of a marker's bytes: consonants in short runs, since the patterns by which sessions redact plans match
-# words, numbers or long runs of letters and digits.
+# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns by which sessions
+# redact plans match words, numbers or long runs of letters and digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
 # A control marker without a table. If it is missing in a plan, settings of the session hide markers.
@@ -41,7 +41,7 @@ _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repar
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# A constant: without the signs that columns and function calls have.
+# A constant, which lacks the signs that columns and function calls have.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {

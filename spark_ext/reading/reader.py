@@ -387,7 +387,8 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
             f"{option} {value!r} looks like an epoch number, which Spark does not read as a timestamp. Pass a string "
             "such as '2026-01-31 10:00:00', or look up the version: DeltaTable.version_at(ms).version."
         )
-    # Not as an argument of spark.sql: delta-spark's parser, in sessions that have it, drops arguments.
+    # The value is not passed as an argument of spark.sql, because delta-spark's parser, in sessions that have it, drops
+    # arguments.
     moment = spark.sql("select 1").select(F.lit(text).alias("moment"))
     micros = moment.selectExpr("unix_micros(try_cast(moment as timestamp_ltz)) as micros").collect()[0]["micros"]
     if micros is None:

@@ -1,4 +1,4 @@
-"""Converts columns as files store them to the table's names, types and nullability. Pure."""
+"""Converts columns from their form in files to the table's names, types and nullability. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def is_exact(stored: spark_types.StructField, field: spark_types.StructField) ->
 
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
-    """The column, read as ``have`` (everything nullable), as the field says, with the field's metadata."""
+    """The column, read as ``have`` (everything nullable), converted to what the field declares, with the field's
+    metadata."""
     value = _padded(_value(column, have, field.dataType), field)
     if not field.nullable:
         value = _not_null(value, field.dataType, field.name)

@@ -81,7 +81,7 @@ class Rows:
         return frame if self.alias is None else frame.alias(self.alias)
 
     def found(self, where: Any) -> Found:
-        """The positions of rows, as outcome 0. ``where``: a function that selects these rows of a DataFrame."""
+        """The positions of the rows that ``where``, a function, selects from a DataFrame; they get outcome 0."""
         return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:

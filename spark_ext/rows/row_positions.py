@@ -48,8 +48,8 @@ class Found:
 
 
 def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
-    """The positions of rows, as outcome 0. File numbers are indices of ``entries``. ``found``: distinct rows with FILE
-    and ROW.
+    """The positions of the rows, which get outcome 0. File numbers are indices of ``entries``. ``found``: distinct rows
+    with FILE and ROW.
 
     Raises RowCountError for a repeated row, and Spark's own errors. Memory: the bitmaps. Cost: a job that returns one
     row per bitmap.

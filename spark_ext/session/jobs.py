@@ -39,8 +39,8 @@ EXECUTORS = "executors were lost"
 WORKERS = "a Python worker died"
 CANCELLED = "it was cancelled"
 GONE = "the session ended"
-# Patterns of cluster failures in Spark's messages, and what to do. The first match applies: running out of memory also
-# loses executors.
+# Patterns of cluster failures in Spark's messages, and what to do. The first match applies, since running out of memory
+# also loses executors.
 _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
     MEMORY: (
         re.compile(

@@ -24,12 +24,12 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# For tables with variants: shredded variants need another table feature.
+# For tables with variants, which must not be shredded, since shredded variants need another table feature.
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
 # The Spark version from which a write takes the timestamp setting as an option; it takes the others from the session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
-# Write options that become Hadoop settings of the job. Version 2 of the committer's algorithm leaves files of failed
-# tasks; files with another base name can be hidden.
+# Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, files of failed
+# tasks would stay; with another base name, files could be hidden.
 OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
@@ -38,7 +38,7 @@ OPTIONS: Mapping[str, str] = {
     "parquet.summary.metadata.level": "NONE",
     # A file system that writes no .crc files, which would have to be removed after the job.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # Otherwise Hadoop returns the cached file system, created before this setting.
+    # Otherwise Hadoop returns a cached file system that was created before this setting.
     "fs.file.impl.disable.cache": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }

@@ -151,7 +151,7 @@ def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str
     """The session's S3A settings in ``_KNOWN``, by full name: all of them, or with ``bucket`` only the settings that
     apply to it. Cost: 1 command, and 1 query for every setting that is set."""
     found: dict[str, str] = {}
-    # Only the names: this command redacts values that look like secrets.
+    # Only the names are used, since this command redacts values that look like secrets.
     for row in spark.sql("SET").collect():
         name = str(row[0])
         of_bucket = _SETTING.fullmatch(name)

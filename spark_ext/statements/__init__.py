@@ -1,1 +1,1 @@
-"""SQL over tables by path and by name, for Spark without an extension: each statement is read and carried out."""
+"""SQL over tables by path and by name, for Spark without an extension: each statement is parsed and executed."""

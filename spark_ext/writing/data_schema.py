@@ -1,4 +1,4 @@
-"""Whether the columns of a DataFrame fit a table: the schema that is stored, and what is wrong with it. Pure."""
+"""Checks whether the columns of a DataFrame fit a table, and determines the schema that is stored. Pure."""
 
 from __future__ import annotations
 

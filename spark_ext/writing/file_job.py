@@ -22,7 +22,7 @@ from spark_ext.writing.task_job import TaskJob
 class Job(Protocol):
     """Writes rows as files of a table. One object serves one write."""
 
-    #: Whether Spark's own Parquet writer writes the files. It needs the rows with physical names, field ids and
+    #: Whether Spark's own Parquet writer writes the files. Then the rows must have physical names, field ids, and
     #: partition values as in directory names; otherwise they have the table's columns.
     is_native: bool
 

@@ -73,7 +73,8 @@ def new_rows(
 def old_rows(
     rows: DataFrame, files: NewFiles, is_native: bool, carried: Sequence[str] = (), is_inserted: bool = False
 ) -> DataFrame:
-    """Rows that have the table's columns already, as files hold them. Arguments: as for ``new_rows``."""
+    """Rows that already have the table's columns, in the form in which files hold them. Arguments: as for
+    ``new_rows``."""
     partition_columns = files.partition_columns
     columns = (
         _stored(f, named(f.name), f.name in partition_columns, is_native, is_inserted) for f in files.schema.fields
