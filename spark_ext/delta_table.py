@@ -319,7 +319,8 @@ class DeltaTable:
         self._table.upgrade_protocol(readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a table feature, and those that it requires. Raises and costs as ``deltalog.DeltaTable.add_feature``."""
+        """Add a table feature, and the features that it requires. Raises and costs as
+        ``deltalog.DeltaTable.add_feature``."""
         arguments.text("featureName", featureName)
         try:
             self._table.add_feature(featureName)

@@ -65,7 +65,7 @@ def _runner(
     spark: SparkSession, url: str, at_once: int
 ) -> Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]:
     def run(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-        # In several jobs, so that neither all inputs nor all results are in memory at once.
+        # The work is split into several jobs, so that neither all inputs nor all results are in memory at once.
         waiting, number = iter(inputs), 0
         while some := [*itertools.islice(waiting, _in_a_job(at_once))]:
             number += 1

@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 
 def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> list[Entry]:
-    """The live files, sorted by path, without repetition; with ``where`` only those that data skipping keeps.
+    """The live files, sorted by path, without repetition; with ``where`` only the files that data skipping keeps.
 
     Raises CorruptTableError, UnsafePathError, InvalidDataFileError. Cost: as ``Snapshot.files``, or ``Scan.files`` with
     ``where``; on a local disk 1 lstat for each file and each directory; 1 GET for each deletion vector that is stored

@@ -166,9 +166,9 @@ class Reader:
 
     def load(self, path: Location) -> DataFrame:
         """The rows of the table, at the version that the options or the path select (``path@v12``, or
-        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` its changes, as ``read_changes``.
-        ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, uncommitted
-        changes are included.
+        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` its changes, as for
+        ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a
+        transaction, uncommitted changes are included.
 
         The DataFrame is pinned to that version, and has the table's columns in order, with types and nullability. Cost:
         the log and the deletion vectors are read once, and each data file is looked up once; with column mapping by id

@@ -1,5 +1,5 @@
-"""DELETE and UPDATE on Spark's executors: statistics rule out files, a job finds the rows in the others, and further
-jobs write new files. No row reaches the driver.
+"""DELETE and UPDATE on Spark's executors: statistics rule out files, a job finds the rows in the other files, and
+further jobs write new files. No row reaches the driver.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class _Settings(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """The settings of a session that apply to writes, by name; only those that are set."""
+    """The settings of a session that apply to writes, by name; only settings with a value."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 

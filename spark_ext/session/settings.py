@@ -26,7 +26,8 @@ SETTINGS: Mapping[str, str] = {
 }
 # For tables with variants, which must not be shredded, since shredded variants need another table feature.
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
-# The Spark version from which a write takes the timestamp setting as an option; it takes the others from the session.
+# The Spark version from which a write takes the timestamp setting as an option; it takes the other settings from the
+# session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
 # Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, files of failed
 # tasks would stay; with another base name, files could be hidden.

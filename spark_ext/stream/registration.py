@@ -17,7 +17,7 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
     """Register ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` in a session.
 
     ``storage_options``: the options of the tables' stores, as for ``DeltaTable.open(url, **options)``. By default
-    tables on S3 use the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), as ``read`` and
+    tables on S3 use the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), like ``read`` and
     ``write``. These settings, and the session time zone for times without a zone in stream options, are captured now:
     call this again after changing them. From then on, in this process, ``partitionBy`` and ``clusterBy`` of
     ``writeStream`` work, which Spark does not pass to Python sinks, and so do ``readStream.table`` and ``toTable`` with

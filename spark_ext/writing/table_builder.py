@@ -69,7 +69,7 @@ class DeltaTableBuilder(Generic[T]):
         return self
 
     def storage_options(self, **options: Any) -> DeltaTableBuilder[T]:
-        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as for ``Reader.storage_options``. Raises CallError."""
         self._storage = {**self._storage, **stores.checked(options)}
         return self
 

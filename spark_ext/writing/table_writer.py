@@ -73,7 +73,7 @@ class TableWriter:
         return self
 
     def storage_options(self, **options: Any) -> TableWriter:
-        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as for ``Reader.storage_options``. Raises CallError."""
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def create(self) -> WriteResult:

@@ -92,7 +92,7 @@ class Writer:
         return self
 
     def storage_options(self, **options: Any) -> Writer:
-        """Set the options of the store, as ``Reader.storage_options``. Raises CallError."""
+        """Set the options of the store, as for ``Reader.storage_options``. Raises CallError."""
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def save(self, path: Location) -> WriteResult:
