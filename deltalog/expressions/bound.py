@@ -72,7 +72,7 @@ class Bound:
 
     @property
     def expression(self) -> Expression:
-        """The condition as an untyped tree, from which text is made."""
+        """The condition as an untyped tree, which can be written as text."""
         raise NotImplementedError
 
 

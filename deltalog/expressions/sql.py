@@ -147,7 +147,7 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 @functools.cache
 def _dialect() -> Any:
     """Spark's dialect with the operators of ``syntax``, without function tables (sqlglot rewrites calls; we need them
-    as written), and without queries, windows, lambdas and aliases, which no expression has."""
+    as written), and without queries, windows, lambdas and aliases, which our expressions do not allow."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 

@@ -147,7 +147,7 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
 
 
 def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
-    """The names of the actions, protocol and metaData, in which two states differ; an action that one lacks is ignored.
+    """Which of protocol and metaData differ between two states; an action that one state lacks is ignored.
 
     Compares only the parts that define rows, and schemas by content, because writers differ in white space.
     """

@@ -380,8 +380,8 @@ class LogHistory:
     def _entries(
         self, versions: Sequence[int], infos: Sequence[CommitInfo | None], file_times: Mapping[int, int]
     ) -> list[CommitEntry]:
-        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions for
-        which they decide."""
+        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions that
+        are resolved by them."""
         ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
         with garbage_collection_paused():

@@ -218,7 +218,7 @@ def resolve(
     ict_of: Callable[[int], int],
     file_times_of: Callable[[Sequence[int]], Sequence[int]],
 ) -> CommitAt:
-    """The last commit at or before ``timestamp_ms``; the very first commit if there is none.
+    """The last commit at or before ``timestamp_ms``; the very first commit if all are later.
 
     ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of`` returns
     the modification times of several commits; it is called once, and only for commits before the enablement.

@@ -389,7 +389,7 @@ def _url_of(store: Any) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation by its error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
     if isinstance(error, _EXISTS):
         return PutOutcome.EXISTS
     if isinstance(error, _NO_EFFECT):

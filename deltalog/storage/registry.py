@@ -38,9 +38,9 @@ def open_store(url: Location, **options: Any) -> LogStore:
     config_kwargs, ...); for other schemes, those of the fsspec file system. Local paths and ``memory://`` take none.
     ``filesystem=`` is an open fsspec file system in which ``url`` is a path; ``driver="obstore"`` uses obstore.
     ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
-    ``exclusive_create=True`` asserts that the service creates exclusively and skips the test of it. On S3, ``commit=``
-    selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"`` or
-    ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
+    ``exclusive_create=True`` asserts that the service creates exclusively, so that this is not tested. On S3,
+    ``commit=`` selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"``
+    or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
     endpoint.
 
     Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":

@@ -145,7 +145,7 @@ class RowWriter:
     def write_updates(
         self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
     ) -> list[AddFile]:
-        """Like ``write_copies``, for rows some of which have new values. These satisfy ``rules``, the result of
+        """Like ``write_copies``, but some of the rows have new values, which satisfy ``rules``, the result of
         ``rules()``. ``num_rows``: None if unknown."""
         self._record_applied(rules)
         return self.write_copies(streams, num_rows)

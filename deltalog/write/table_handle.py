@@ -285,7 +285,7 @@ class TableHandle:
 
     def _blind_append(self) -> Transaction:
         """A transaction on a ``recent`` version: the commit attempt detects later commits, so no request looks for them
-        before. Only identity columns need the latest version, whose values theirs continue."""
+        before. Only identity columns need the latest version, because new values continue after its last ones."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()

@@ -87,7 +87,7 @@ class S3Store(LogStore):
         """Cost: 1 PUT. The first call of the process to a bucket outside AWS takes 2 PUTs and 1 DELETE more, to verify
         that the service honours the condition. The first commit through this object takes 1 LIST more, to detect
         whether Spark commits through DynamoDB. Raises UnsafeStoreError if the service ignores the condition or Spark
-        commits so."""
+        commits through DynamoDB."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
