@@ -1,4 +1,4 @@
-"""From a location or an address of a catalog to the handle on the table that is there.
+"""Opens the table at a location or at an address in a catalog.
 
 A location opens a store, and its log decides which commits there are. An address, ``catalog:<catalog>#<name>``, asks
 the catalog first, which is imported only then.
@@ -34,9 +34,9 @@ def open_handle(url: Location, allowed_paths: Sequence[str], environment: Enviro
 def open_log(
     url: Location, allowed_paths: Sequence[str] = (), environment: Environment | None = None, **options: Any
 ) -> LogReader:
-    """A reader of the log at a location or an address, where no table needs to be. ``options``: as for ``open_store``.
-    Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of the
-    coordinator."""
+    """A reader of the log at a location or an address, even if there is no table yet. ``options``: as for
+    ``open_store``. Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of
+    the coordinator."""
     clock_ms = None if environment is None else environment.clock_ms
     if not is_address(url):
         return LogReader(open_store(url, **options), allowed_paths, clock_ms)
@@ -82,7 +82,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
     """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an EntityNotFoundError
-    where there is no such catalog or it has no table of the name. Cost: 1 call of the coordinator."""
+    if there is no such catalog or it has no table with this name. Cost: 1 call of the coordinator."""
     from deltalog.catalog.locate import open_coordinator
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore

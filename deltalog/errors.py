@@ -615,7 +615,7 @@ class PathExistsError(StoreError, FileExistsError):
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
 
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors, it precedes the request
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # if warnings are errors, it is raised before the request
 
 
 class CatalogBehindLogWarning(UserWarning):

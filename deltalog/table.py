@@ -426,7 +426,7 @@ class DeltaTable:
         versions. Cost: as ``snapshot``, and 1 GET for each version in between.
 
         ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently counts as read; with
-        ``WriteSerializable``, all but those of blind appends, which can be ordered after this commit.
+        ``WriteSerializable``, every such row except the rows of blind appends, which can be ordered after this commit.
         ``SnapshotIsolation`` is for transactions that only move rows to other files, and always applies to these. None:
         the table property delta.isolationLevel, default Serializable.
         """
@@ -856,7 +856,7 @@ class DeltaTable:
         """Compute missing file statistics, as ANALYZE TABLE … COMPUTE DELTA STATISTICS does, so that scans can skip
         files. Returns the last commit; none is made if no file lacks statistics that can be computed.
 
-        Files without statistics, or without those of all columns selected by delta.dataSkippingStatsColumns (else
+        Files without statistics, or without statistics of all columns selected by delta.dataSkippingStatsColumns (else
         delta.dataSkippingNumIndexedCols) and by clustering, are added again with them, keeping their deletion vectors,
         row ids and tags (dataChange=false). Statistics come from the footers. Columns that a footer does not cover are
         read: floating-point columns, for NaN, and columns without statistics. A column that has no bounds in a file

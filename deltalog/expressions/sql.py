@@ -68,8 +68,8 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
-    """A condition from either form, or None. ``now``: the value of CURRENT_TIMESTAMP and the like in every use of the
-    condition; without it, the binder supplies it. Raises CallError."""
+    """A condition from SQL text, or one that is a tree already, or None. ``now``: the value of CURRENT_TIMESTAMP and
+    the like in every use of the condition; without it, the binder supplies it. Raises CallError."""
     if where is None or isinstance(where, Predicate):
         return where
     if isinstance(where, str):

@@ -22,8 +22,8 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
     """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
     (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; reading the file then reports it.
 
-    ``columns``: names of top-level columns, or dotted paths into structs. A column covered by several names has its
-    ranges that many times. Makes no request.
+    ``columns``: names of top-level columns, or dotted paths into structs. The ranges of a column that several names
+    cover are repeated for each of these names. Makes no request.
     """
     paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
     named = Counter(columns)

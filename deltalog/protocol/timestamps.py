@@ -30,7 +30,7 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The plural of the proposal and the preview names: read, never written.
+# The feature's name in the proposal, a plural, and the preview names. deltalog reads them and never writes them.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1

@@ -172,7 +172,8 @@ class _PartitionVerdicts:
 
 
 class _StatisticsVerdicts(_PartitionVerdicts):
-    """As _PartitionVerdicts, but also uses the statistics of data columns; predicates may mix both kinds of columns."""
+    """Like _PartitionVerdicts, but also uses the statistics of data columns; predicates may mix both kinds of
+    columns."""
 
     def __init__(
         self,

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# The number of files per marking. They cannot be used while it exists: for a day, if the process dies.
+# The number of files per marking. While a marking exists, its files cannot be used. If the process dies, it exists for
+# a day.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 

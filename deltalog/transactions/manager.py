@@ -151,9 +151,9 @@ class TransactionManager:
         can only be written through the catalog: other writers either lack the feature or use the catalog.
 
         Also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the location
-        equals or is nested with that of another table of the catalog; ResourceNotReadyError if the table belongs to
-        another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a
-        commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
+        equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if the table
+        belongs to another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two
+        opens and a commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
         """
         return self._tables.register(name, url)
 
@@ -213,8 +213,8 @@ class TransactionManager:
     def vacuum(self, name: str, retention_hours: float | None = None, dry_run: bool = True,
                enforce_retention_duration: bool = True, *, full: bool = True,
                progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
-        """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including
-        those of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
+        """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including the
+        files of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
         ``DeltaTable.vacuum``; 4 coordinator calls per 500 files, and 1 per open transaction."""
         return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
                       dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,

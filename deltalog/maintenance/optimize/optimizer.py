@@ -102,7 +102,8 @@ class TableOptimizer:
         max_concurrent_tasks: int | None = None,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Rewrite all files that have a deletion vector without the deleted rows, as Spark's REORG … APPLY (PURGE).
+        """Rewrite all files that have a deletion vector, leaving out the deleted rows, like Spark's REORG … APPLY
+        (PURGE).
 
         A later vacuum deletes the old files. Cost and memory: as ``compact``.
         """

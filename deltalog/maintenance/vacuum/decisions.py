@@ -351,9 +351,9 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 class Decided:
     """The decision on a part of a table's files. ``files``: to delete. ``kept``: how many stay, by reason. ``young``:
     files that stay only because of their age, with the reason. ``emptied``: directories with files to delete;
-    ``occupied``: directories with files that stay. ``directories``: those of the listing. ``tables``: the roots of
-    other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how
-    many of them no longer existed when their time was read."""
+    ``occupied``: directories with files that stay. ``directories``: all directories in the listing. ``tables``: the
+    roots of other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links;
+    ``gone``: how many of them no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
