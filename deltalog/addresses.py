@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
-    """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
+    """A handle on the table at a location or an address, at its latest version. Like ``DeltaTable.open``."""
     return handle_on_latest(open_log(url, allowed_paths, environment, **options), environment)
 
 

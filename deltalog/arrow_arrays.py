@@ -94,8 +94,8 @@ def combined(values: Any) -> Any:
 
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
-    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
-    the result then has its own offsets into the same memory."""
+    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as null rows
+    are. The result then has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)

@@ -478,7 +478,7 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Replace rows in one commit: all rows, or those selected by one of these arguments.
+        """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
         ``where``: SQL text or a predicate built with ``col``. Rows for which it is true are replaced (Spark's
         replaceWhere), and it must be true for the new rows, or ConstraintViolationError is raised. Other rows in the
@@ -588,8 +588,8 @@ class DeltaTable:
         """Delete staged files that will not be committed, best effort. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
-        HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. A later commit by another process is not detected.
+        Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -736,7 +736,8 @@ class DeltaTable:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Add a table feature, and those that it requires, to the protocol. Clients without the feature are locked out.
+        """Add a table feature, and the features that it requires, to the protocol. Clients without the feature are
+        locked out.
 
         No commit is made if it is already listed. Raises InvalidPropertyError for a name that Delta does not have,
         UnsupportedFeatureError, ProtocolChangedError.
@@ -794,15 +795,15 @@ class DeltaTable:
 
         ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError unless
         ``enforce_retention_duration=False``; readers of versions within it then lose files. A file that no version
-        names always stays until it is a day old, because its commit may follow. Kept are all files named by the version
-        at the cut-off and by every later one, including those in change feeds; hidden files, links and other tables.
-        Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made. Safe to
-        interrupt: a second call continues. ``full=False`` lists no files and considers only those that commits since
-        the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories, stay.
-        ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``: lets
-        files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them list.
-        It receives a function of some bytes and an attempt's own text, the bytes for each task, and a description of
-        the work; it returns the function's results in task order. The log is read and written here.
+        names always stays until it is a day old, because its commit may follow. All files that the version at the
+        cut-off or a later one names are kept, including files of change feeds; so are hidden files, links and other
+        tables. Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made.
+        Safe to interrupt: a second call continues. ``full=False`` lists no files and considers only files that commits
+        since the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories,
+        stay. ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``:
+        lets files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them
+        list. It receives a function of some bytes and an attempt's own text, the bytes for each task, and a description
+        of the work; it returns the function's results in task order. The log is read and written here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``

@@ -265,8 +265,8 @@ def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str
 
 @_check("ict-agrees")
 def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, names a
-    commit and its timestamp."""
+    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, is that
+    of a commit."""
     if _ict_active(view, version, True) is not None:
         return _no_ict(view, version, value)
     return _has_ict(view, version, value) or _pair_agrees(view, version, value)

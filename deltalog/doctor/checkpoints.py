@@ -69,7 +69,7 @@ class CheckpointExamination:
         self, known: PartialState | None, live: LiveFiles | None, tombstones: Collection[Key] = ()
     ) -> Iterator[Finding]:
         """Check the checkpoint against the commits. ``known``: the state according to the commits, or None if unknown;
-        ``live``: the live files of that state; ``tombstones``: those that the checkpoint must contain."""
+        ``live``: the live files of that state; ``tombstones``: the tombstones that the checkpoint must contain."""
         version = self.checkpoint.version
         self.missing = set(tombstones)
         for rule, text in self._read_small():

@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 def _from_numpy(value: Any) -> Any:
     if value.dtype.kind == "m":
-        return value  # a timedelta, which no column type matches
+        return value  # a timedelta: it matches no column type
     if value.dtype.kind != "M":
         return value.item()
     if value != value:

@@ -231,9 +231,9 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the checksum of a table with these properties lists its files. Not if checkpoints drop the text of
-    statistics, because a replay would then differ from the list; and, as in delta-spark, not if more columns than the
-    default have statistics."""
+    """Whether the checksum of a table with these properties lists its files. It does not if checkpoints drop the text
+    of statistics, because a replay would then differ from the list. As in delta-spark, it also does not if more columns
+    than the default have statistics."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

@@ -322,7 +322,8 @@ class FileCache:
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty without them."""
+        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty if no files are
+        in memory."""
         loaded = self._loaded
         wanted = [] if loaded is None else maybe_again(commit)
         if loaded is None or not wanted:

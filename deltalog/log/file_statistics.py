@@ -83,8 +83,8 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
 
 
 def indexed_leaves(metadata: Metadata, clustered_by: Collection[tuple[str, ...]]) -> list[Leaf]:
-    """The leaves that have statistics: those selected by the table properties (delta.dataSkippingStatsColumns, else
-    delta.dataSkippingNumIndexedCols; all leaves if the list of names cannot be parsed), and the clustering columns
+    """The leaves that have statistics: the leaves selected by the table properties (delta.dataSkippingStatsColumns,
+    else delta.dataSkippingNumIndexedCols; all leaves if the list of names cannot be parsed), and the clustering columns
     ``clustered_by`` (paths). Raises InvalidPropertyError."""
     configuration = metadata.configuration
     data = StructType(tuple(field for field in metadata.schema if field.name not in metadata.partition_columns))

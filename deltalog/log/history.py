@@ -1,7 +1,7 @@
 """Time travel and history: the version that was current at an instant, and the commits with their times.
 
-Commit files are named by version, so a version is found without listing the log: some commits are read, and they prove
-the answer. The log is listed only if they cannot, or if file times decide.
+Commit files are named by version, so a version is found without listing the log: reading a few commits proves the
+answer. The log is listed only if they do not prove it, or if file times decide.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
 in deltalog.protocol.timestamps; this module reads the timestamps that they need.

@@ -1,9 +1,9 @@
 """Restores an earlier version of a table, in a new commit after the latest version.
 
 Files that are live only in the earlier version are added again; files that are live only in the latest version are
-removed. Schema, partitioning, properties and metadata domains become those of the earlier version. State that must not
-go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the high-water
-marks of identity columns, application versions (txn).
+removed. Schema, partitioning, properties and metadata domains become what they were in the earlier version. State that
+must not go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the
+high-water marks of identity columns, application versions (txn).
 
 Spec: PROTOCOL.md leaves restore to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
 define what is kept.

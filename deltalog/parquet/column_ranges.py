@@ -34,8 +34,9 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """Announce to a file of a remote store which columns of which row groups will be read, once per time they are
-    named. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises StoreError."""
+    """Announce to a file of a remote store which columns of which row groups will be read. A column that is named twice
+    is announced twice. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises
+    StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))

@@ -268,7 +268,7 @@ def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Pr
 
 
 def _with_required(names: Iterable[str]) -> list[str]:
-    """The features and those that they require, without duplicates."""
+    """The features and all features that they require, without duplicates."""
     found: list[str] = []
     for name in names:
         if name not in found:

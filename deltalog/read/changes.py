@@ -167,9 +167,9 @@ class Changes:
     """The changes of a range of versions, in commit order, read lazily. Created by ``DeltaTable.changes``.
 
     Rows have the table's columns, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
-    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, or of the
-    last version of the range if column mapping is or was used. Columns added later are null in earlier rows; any other
-    schema change within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
+    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the table's columns are taken from the latest version,
+    or from the last version of the range if column mapping is or was used. Columns added later are null in earlier
+    rows; any other schema change within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
     """
 
     def __init__(

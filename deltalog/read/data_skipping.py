@@ -97,7 +97,7 @@ def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
 def split(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
-    """Split ``files`` into those whose rows all match, according to partition values or statistics, and the others.
+    """Split ``files`` into the files whose rows all match, according to partition values or statistics, and the others.
 
     Deletion vectors do not matter: a condition that holds for all rows of a file also holds for its live rows.
     """

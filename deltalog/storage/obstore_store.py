@@ -294,8 +294,8 @@ class ObstoreStore(LogStore):
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
-    """The store of a URL. For s3:// the options are those of s3fs that have an equivalent in obstore; for other schemes
-    they are obstore's own. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
+    """The store of a URL. For s3://, use the options of s3fs that have an equivalent in obstore; for other schemes,
+    obstore's own options. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
     options = dict(options)
     exclusive_create = check_answer(options.pop("exclusive_create", False))
     secrets = Secrets(options)

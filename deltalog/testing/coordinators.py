@@ -45,7 +45,7 @@ WRITES = (
     "register", "drop", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
     "delete_parts",
 )  # fmt: skip
-# : The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
+#: The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     **dict.fromkeys(READS, _READ_FAULTS),
     **dict.fromkeys(WRITES, _WRITE_FAULTS),

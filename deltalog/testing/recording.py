@@ -27,7 +27,7 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-# : Errors that mean that nothing was committed. Any other error is a bug.
+#: Errors that mean that nothing was committed. Any other error is a bug.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 

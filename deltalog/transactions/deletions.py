@@ -27,8 +27,8 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What undecided transactions need from a table. ``added``, ``written``: the files that they add and those that
-    they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
+    """What undecided transactions need from a table. ``added``, ``written``: the files that they add, and the files
+    that they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
 
     added: Set[str]
     written: Set[str]

@@ -111,7 +111,7 @@ class ManagedTables:
         return LogReader(store, (), self._environment.clock_ms, Authority(self.coordinator.url))
 
     def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of a new table, including those that mark it as managed by this catalog."""
+        """The properties of a new table, including the properties that mark it as managed by this catalog."""
         return {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",

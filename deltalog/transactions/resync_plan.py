@@ -285,8 +285,8 @@ def _fill(log: LogState, last: int, last_ms: int) -> None:
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions that are published in another table, and those accepted by the caller. Cost: 1
-    GET per commit staged for the next version."""
+    """Add staged commits of transactions that are published in another table, and staged commits that the caller
+    accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:

@@ -93,7 +93,7 @@ class ManagedTransaction:
 
     def table(self, name: str) -> DeltaTable:
         """The table at the transaction's instant, with the transaction's own changes. All verbs of a DeltaTable work on
-        it; their effects become visible to others when the transaction is committed. Versions are those that the
+        it; their effects become visible to others when the transaction is committed. Version numbers are what the
         commits would get without concurrent writers.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;

@@ -45,7 +45,7 @@ from deltalog.write.task_files import TaskFiles, storage_of
 class RowWriter:
     """Writes the rows of one transaction, and owns the written files until they are committed or released.
 
-    Columns, layout and rules are those of the table after the transaction. Every method that writes raises
+    It uses the columns, layout and rules that the table has after the transaction. Every method that writes raises
     SchemaMismatchError for rows that do not fit, and on failure removes the files that it wrote, best effort.
     """
 
@@ -242,7 +242,7 @@ class RowWriter:
         num_rows: int | None,
         examine: Examine | None,
     ) -> list[AddFile]:
-        """Add actions for Parquet files that other programs wrote. As ``Transaction.add_parquet_files``."""
+        """Add actions for Parquet files that other programs wrote. Like ``Transaction.add_parquet_files``."""
         adds = describe_files(self._reader.store, files, self._layout(), num_rows, examine)
         if not tags:
             return adds

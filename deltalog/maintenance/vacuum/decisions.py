@@ -134,7 +134,7 @@ class VacuumRules:
     has_iceberg_metadata: bool = False
 
     def ignores(self, name: str) -> bool:
-        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except those of
+        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except the names of
         change files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
@@ -307,8 +307,8 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
-    those whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
+    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of such
+    files whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
     ``present``: their paths."""
 
     directories: list[Entry] = field(default_factory=list)

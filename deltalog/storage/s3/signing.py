@@ -42,7 +42,7 @@ def encoded_path(path: str) -> str:
 
 
 def encoded_query(arguments: Mapping[str, str]) -> str:
-    """Percent-encode query arguments, including those with empty values."""
+    """Percent-encode query arguments, including arguments with empty values."""
     return urllib.parse.urlencode(arguments, quote_via=urllib.parse.quote, safe="-_.~")
 
 
