@@ -50,8 +50,7 @@ def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle
 
 
 def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
-    """The state of a handle on the table of a reader, which is not part of a transaction over several tables.
-    Cost: none."""
+    """The state of a handle on a reader's table, outside of transactions over several tables. Cost: none."""
     return TableHandle(reader, committer_of(reader, environment), environment, latest)
 
 

@@ -6,7 +6,7 @@ The guarantees of a coordinator:
   a whole, with the change of its transaction's record, or has no effect.
 - **No gap.** The versions of a table are ratified in sequence.
 - **Bounded clock.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
-  ratified: no later commit of the table could have an earlier one.
+  ratified, because no later commit of the table could have an earlier timestamp.
 - **One owner.** A proposal or record that carries the number of a table's last marking takes effect only if that is
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.

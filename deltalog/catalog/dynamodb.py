@@ -223,8 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """The action that counts a change of the set of tables, by which ``cut`` verifies its list. ``changes``: the
-        expected count."""
+        """The action that counts a change of the set of tables; ``cut`` verifies its list by this count. ``changes``:
+        the expected count."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 

@@ -1,8 +1,8 @@
 """Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
-A literal next to a column is read as a value of the column's type if that loses nothing, which gives the same result as
-Spark's wider comparison; otherwise both sides are cast to a common type as in Spark. An expression that is not known to
-mean the same as in Spark is refused, and the error names it.
+A literal next to a column is read as a value of the column's type if that loses nothing; the result is then the same as
+that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that is not
+known to mean the same as in Spark is refused, and the error names it.
 """
 
 from __future__ import annotations

@@ -377,7 +377,7 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# The protocol of a table without features, as delta-spark creates it: append-only and invariants by version.
+# The protocol of a table without features, as delta-spark creates it. Its versions imply appendOnly and invariants.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

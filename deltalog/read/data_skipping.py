@@ -275,7 +275,7 @@ _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64(
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The bound widened by more than the rounding error of a double, because its writer may have used one."""
+    """The bound widened by more than the rounding error of a double, because its writer may have used doubles."""
     values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)

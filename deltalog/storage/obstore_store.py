@@ -1,8 +1,9 @@
 """An obstore store as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
 
 Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries it if there is no response, and
-reports an unresolved conflict (409) as already existing, so EXISTS may mean our own object or none. The commit loop
-reads the object back in either case. obstore's fsspec wrapper drops the mode and is not used.
+reports an unresolved conflict (409) as already existing, so EXISTS may mean that the object is our own, or that it does
+not exist. The commit loop reads the object back in either case. obstore's fsspec wrapper drops the mode and is not
+used.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # If the known commit is still there, the newer ones are of the same table: a deleted table does not
-                # come back.
+                # If the known commit is still there, the newer commits belong to the same table: a deleted table does
+                # not come back.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None

@@ -190,8 +190,8 @@ class BinWriter:
         return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
-        """Raise RowCountError unless the number of rows written equals the number of live rows by the files' footers
-        and deletion vectors, and by the log if all files have statistics."""
+        """Raise RowCountError unless the number of rows written equals the number of live rows according to the files'
+        footers and deletion vectors, and also according to the log if all files have statistics."""
         for live, source in ((sum(counted), "their footers and deletion vectors"), (live_rows(files), "the log")):
             if live is not None and live != written:
                 raise RowCountError(

@@ -101,8 +101,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
     ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query DynamoDB for an unfinished
-    commit, and write if there is one. Cost: 1 request to DynamoDB more for each call; to finish a commit 2 GETs, 1 PUT
-    and 1 request.
+    commit, and finish it, which writes, if there is one. Cost: 1 request to DynamoDB more for each call; to finish a
+    commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
