@@ -270,7 +270,8 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The files hold another number of rows than their writer wrote. Has both numbers, ``written`` and ``found``."""
+    """The number of rows in the files differs from what their writer wrote. Has both numbers, ``written`` and
+    ``found``."""
 
     code = "ROW_COUNT"
     written: int

@@ -228,9 +228,10 @@ class DeltaTable:
         The columns are the union of the columns of all files; a column with different types is refused. Directories
         such as ``day=2026-11-20`` become partition columns, which come last: integer, long or date if all values of a
         column are, else string. ``partition_by`` gives them other types (timestamps without an offset are UTC), or only
-        names the expected ones. Files and directories whose names begin with ``_`` or ``.`` are ignored. Links, mount
-        points and files that are not Parquet are refused, so that the table has every row that a reader of the
-        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already exists.
+        names the expected partition columns. Files and directories whose names begin with ``_`` or ``.`` are ignored.
+        Links, mount points and files that are not Parquet are refused, so that the table has every row that a reader of
+        the directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already
+        exists.
 
         No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
         TableExistsError, CallError if there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
@@ -802,8 +803,9 @@ class DeltaTable:
         since the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories,
         stay. ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``:
         lets files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them
-        list. It receives a function of some bytes and an attempt's own text, the bytes for each task, and a description
-        of the work; it returns the function's results in task order. The log is read and written here.
+        list. It receives a function that takes some bytes and a text unique to the attempt, the bytes for each task,
+        and a description of the work; it returns the function's results in task order. The log is read and written
+        here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``

@@ -1,8 +1,8 @@
 """Decides whether a transaction conflicts with the commit that won the version, and rebases it if not. Pure.
 
 The rules and their order are taken from delta-spark's conflict checker, which checks reads only by partition values.
-This module also uses the statistics of the files that the winner added: a file that cannot contain a row of the
-predicate was not read.
+This module also uses the statistics of the files that the winner added: a file that cannot contain a row for which the
+predicate is true counts as not read.
 
 Spec: PROTOCOL.md leaves conflict detection to writers, except for the in-commit timestamp and the row ids of a rebased
 commit (#row-tracking), and for statistics on clustering columns (#writer-requirements-for-clustered-table).

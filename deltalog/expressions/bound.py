@@ -144,7 +144,7 @@ class BoundComparison(Bound):
 
     @property
     def width(self) -> int | None:
-        """The length to which values of a char(n) column are padded: the literal's, which is at least n."""
+        """The length to which values of a char(n) column are padded: the length of the literal, which is at least n."""
         return None if self.column.char_length is None else len(self.value)
 
     @property

@@ -354,7 +354,8 @@ class TableHandle:
     def _own_origins(
         self, latest: Snapshot, reads: Iterable[Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """The ``reads`` of this table: version, as this handle numbers it, the txnId of its commit, and condition."""
+        """The ``reads`` that concern this table: for each, the version as this handle numbers it, the txnId of its
+        commit, and the condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [

@@ -34,7 +34,8 @@ from deltalog.write.transaction import Transaction
 
 # The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read more often than written: half the bytes of snappy, for a third more write time.
+#: Rewritten files are read more often than written. This codec takes half the bytes of snappy, and a third more time to
+#: write.
 CODEC = "zstd"
 # Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
