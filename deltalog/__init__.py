@@ -1,9 +1,9 @@
 """deltalog: the Delta Lake transaction log in Python, with in-commit timestamps at its heart.
 
-Here are the names of every day. The others have homes: ``deltalog.errors``, ``deltalog.schema`` (columns and types),
-``deltalog.results`` (what results contain), ``deltalog.transactions`` and ``deltalog.catalog`` (several tables),
-``deltalog.storage`` (stores), ``deltalog.engine`` (for engines that write data files themselves), ``deltalog.testing``
-and ``deltalog.conformance`` (test kits).
+This module has the names for everyday use. Submodules have the others: ``deltalog.errors``, ``deltalog.schema``
+(columns and types), ``deltalog.results`` (what results contain), ``deltalog.transactions`` and ``deltalog.catalog``
+(several tables), ``deltalog.storage`` (stores), ``deltalog.engine`` (for engines that write data files themselves),
+``deltalog.testing`` and ``deltalog.conformance`` (test kits).
 """
 
 import typing
@@ -113,7 +113,6 @@ __all__ = [
 ]
 # `import deltalog` reads only this module and the errors. Other public names are imported on first use, so that
 # `deltalog --version` does not load pyarrow, and a program without a catalog does not load transactions.
-# `deltalog --version` does not wait for pyarrow, nor a program without a catalog for transactions.
 _MODULES = {
     "Changes": "deltalog.read.changes",
     "CheckReport": "deltalog.doctor.findings",

@@ -1,4 +1,4 @@
-"""From a location or an address of a catalog to the handle on the table that is there.
+"""Opens the table at a location or at an address in a catalog.
 
 A location opens a store, and its log decides which commits there are. An address, ``catalog:<catalog>#<name>``, asks
 the catalog first, which is imported only then.
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 def open_handle(url: Location, allowed_paths: Sequence[str], environment: Environment, **options: Any) -> TableHandle:
-    """A handle on the table at a location or an address, at its latest version. As ``DeltaTable.open``."""
+    """A handle on the table at a location or an address, at its latest version. Like ``DeltaTable.open``."""
     return handle_on_latest(open_log(url, allowed_paths, environment, **options), environment)
 
 
 def open_log(
     url: Location, allowed_paths: Sequence[str] = (), environment: Environment | None = None, **options: Any
 ) -> LogReader:
-    """A reader of the log at a location or an address, where no table needs to be. ``options``: as for ``open_store``.
-    Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of the
-    coordinator."""
+    """A reader of the log at a location or an address, even if there is no table yet. ``options``: as for
+    ``open_store``. Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of
+    the coordinator."""
     clock_ms = None if environment is None else environment.clock_ms
     if not is_address(url):
         return LogReader(open_store(url, **options), allowed_paths, clock_ms)
@@ -50,8 +50,7 @@ def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle
 
 
 def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
-    """The state of a handle on the table of a reader, which is not part of a transaction over several tables.
-    Cost: none."""
+    """The state of a handle on a reader's table, outside of transactions over several tables. Cost: none."""
     return TableHandle(reader, committer_of(reader, environment), environment, latest)
 
 
@@ -82,7 +81,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 def open_managed(address: str, **options: Any) -> ManagedStore:
     """The store of the table at an address. Raises CallError; TableNotFoundError, whose cause is an EntityNotFoundError
-    where there is no such catalog or it has no table of the name. Cost: 1 call of the coordinator."""
+    if there is no such catalog or it has no table with this name. Cost: 1 call of the coordinator."""
     from deltalog.catalog.locate import open_coordinator
     from deltalog.catalog.records import check_table_name
     from deltalog.catalog.store import ManagedStore

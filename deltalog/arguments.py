@@ -336,7 +336,7 @@ _WORDS = {str: "text", int: "an integer", float: "a number", bool: "True or Fals
 
 
 def _described(hint: Any) -> str:
-    """The values that a type accepts, in words for a message."""
+    """Describes the values that a type accepts, for a message."""
     if hint is None or hint is type(None):
         return "None"
     if hint in _WORDS:

@@ -44,7 +44,7 @@ def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Se
     validity = None
     try:
         data = array(code, values)
-    except TypeError:  # checking for None first would take longer than the rest, and mostly there is none
+    except TypeError:  # checking for None first would take longer than the rest, and None is rare
         validity = _validity(values)
         data = array(code, [zero if value is None else value for value in values])
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
@@ -94,8 +94,8 @@ def combined(values: Any) -> Any:
 
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
-    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as nulls are:
-    the result then has its own offsets into the same memory."""
+    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as null rows
+    are. The result then has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)

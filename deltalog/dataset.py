@@ -153,11 +153,11 @@ class Dataset:
         """Like ``write``, for records that are pulled one by one: mappings from column names to values, or record
         batches.
 
-        They become files of about 128 MiB of rows, which is also the memory used. An iterator is read once: passing it
-        again is a CallError. The first write creates the table; the dataset must have a ``schema`` for that if the
-        records have none. If the iterator or anything else raises, no version is created and the files are removed.
-        Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table of
-        blobs, SchemaMismatchError.
+        The records become files of about 128 MiB of rows, and writing them takes as much memory. An iterator is read
+        once: passing it again is a CallError. The first write creates the table; the dataset must have a ``schema`` for
+        that if the records have none. If the iterator or anything else raises, no version is created and the files are
+        removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table
+        of blobs, SchemaMismatchError.
         """
         if records is None:
             raise MissingRecordsError("records is None. To write no rows, pass an empty list.")

@@ -1,7 +1,7 @@
 """Deadlines: when the work of a call must end because its caller no longer waits for it.
 
-Work that goes on would hold its thread and its locks for nothing. It ends when it next reads a table of a catalog, with
-the error of a failed store, which every operation handles there anyway.
+Work that goes on would hold its thread and its locks for nothing. Such work ends when it next reads a table of a
+catalog: it then gets the error of a failed store, which every operation handles anyway.
 """
 
 from __future__ import annotations

@@ -270,7 +270,8 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The files hold another number of rows than their writer wrote. Has both numbers, ``written`` and ``found``."""
+    """The number of rows in the files differs from what their writer wrote. Has both numbers, ``written`` and
+    ``found``."""
 
     code = "ROW_COUNT"
     written: int
@@ -615,7 +616,7 @@ class PathExistsError(StoreError, FileExistsError):
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
 
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # where warnings are errors, it precedes the request
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # if warnings are errors, it is raised before the request
 
 
 class CatalogBehindLogWarning(UserWarning):

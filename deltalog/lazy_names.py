@@ -9,8 +9,8 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package. ``modules``: the module that defines each name, or that is it, where it is a
-    module of the package. Raises AttributeError for other names."""
+    """The ``__getattr__`` of a package. ``modules``: for each name, the module that defines it; for a name that is a
+    module of the package, that module. Raises AttributeError for other names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:

@@ -1,4 +1,4 @@
-"""Columns and their types, schemas and what one can do with them."""
+"""Columns, their types and schemas, and functions that work on them."""
 
 from deltalog.parquet.variant import variant_to_python
 from deltalog.protocol.identity_columns import identity_column

@@ -228,9 +228,10 @@ class DeltaTable:
         The columns are the union of the columns of all files; a column with different types is refused. Directories
         such as ``day=2026-11-20`` become partition columns, which come last: integer, long or date if all values of a
         column are, else string. ``partition_by`` gives them other types (timestamps without an offset are UTC), or only
-        names the expected ones. Files and directories whose names begin with ``_`` or ``.`` are ignored. Links, mount
-        points and files that are not Parquet are refused, so that the table has every row that a reader of the
-        directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already exists.
+        names the expected partition columns. Files and directories whose names begin with ``_`` or ``.`` are ignored.
+        Links, mount points and files that are not Parquet are refused, so that the table has every row that a reader of
+        the directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already
+        exists.
 
         No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
         TableExistsError, CallError if there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
@@ -426,7 +427,7 @@ class DeltaTable:
         versions. Cost: as ``snapshot``, and 1 GET for each version in between.
 
         ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently counts as read; with
-        ``WriteSerializable``, all but those of blind appends, which can be ordered after this commit.
+        ``WriteSerializable``, every such row except the rows of blind appends, which can be ordered after this commit.
         ``SnapshotIsolation`` is for transactions that only move rows to other files, and always applies to these. None:
         the table property delta.isolationLevel, default Serializable.
         """
@@ -478,7 +479,7 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Replace rows in one commit: all rows, or those selected by one of these arguments.
+        """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
         ``where``: SQL text or a predicate built with ``col``. Rows for which it is true are replaced (Spark's
         replaceWhere), and it must be true for the new rows, or ConstraintViolationError is raised. Other rows in the
@@ -588,8 +589,8 @@ class DeltaTable:
         """Delete staged files that will not be committed, best effort. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit of them is unknown: nothing is deleted then. A later commit by another process is not detected. Cost: 2
-        HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. A later commit by another process is not detected.
+        Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -736,7 +737,8 @@ class DeltaTable:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Add a table feature, and those that it requires, to the protocol. Clients without the feature are locked out.
+        """Add a table feature, and the features that it requires, to the protocol. Clients without the feature are
+        locked out.
 
         No commit is made if it is already listed. Raises InvalidPropertyError for a name that Delta does not have,
         UnsupportedFeatureError, ProtocolChangedError.
@@ -794,15 +796,16 @@ class DeltaTable:
 
         ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError unless
         ``enforce_retention_duration=False``; readers of versions within it then lose files. A file that no version
-        names always stays until it is a day old, because its commit may follow. Kept are all files named by the version
-        at the cut-off and by every later one, including those in change feeds; hidden files, links and other tables.
-        Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made. Safe to
-        interrupt: a second call continues. ``full=False`` lists no files and considers only those that commits since
-        the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories, stay.
-        ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``: lets
-        files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them list.
-        It receives a function of some bytes and an attempt's own text, the bytes for each task, and a description of
-        the work; it returns the function's results in task order. The log is read and written here.
+        names always stays until it is a day old, because its commit may follow. All files that the version at the
+        cut-off or a later one names are kept, including files of change feeds; so are hidden files, links and other
+        tables. Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made.
+        Safe to interrupt: a second call continues. ``full=False`` lists no files and considers only files that commits
+        since the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories,
+        stay. ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``:
+        lets files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them
+        list. It receives a function that takes some bytes and a text unique to the attempt, the bytes for each task,
+        and a description of the work; it returns the function's results in task order. The log is read and written
+        here.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
@@ -856,7 +859,7 @@ class DeltaTable:
         """Compute missing file statistics, as ANALYZE TABLE … COMPUTE DELTA STATISTICS does, so that scans can skip
         files. Returns the last commit; none is made if no file lacks statistics that can be computed.
 
-        Files without statistics, or without those of all columns selected by delta.dataSkippingStatsColumns (else
+        Files without statistics, or without statistics of all columns selected by delta.dataSkippingStatsColumns (else
         delta.dataSkippingNumIndexedCols) and by clustering, are added again with them, keeping their deletion vectors,
         row ids and tags (dataChange=false). Statistics come from the footers. Columns that a footer does not cover are
         read: floating-point columns, for NaN, and columns without statistics. A column that has no bounds in a file

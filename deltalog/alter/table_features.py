@@ -195,7 +195,7 @@ class Removal:
     ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset, and a metadata
     domain to remove, in the commit that drops the feature. ``obstacle``: returns why the table still needs the feature,
     and what to do, as text; None if it does not. For reader features, no version in the log may have metadata for which
-    ``uses`` is true, or with ``vectors`` a deletion vector.
+    ``uses`` is true, and with ``vectors`` none may have a deletion vector.
     """
 
     properties: tuple[str, ...] = ()

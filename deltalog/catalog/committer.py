@@ -37,8 +37,8 @@ from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
 
-# The number of commits published between two records of it in the catalog, so that few are published again after a
-# crash.
+# After this many published commits, the catalog records that they are published, so that few are published again after
+# a crash.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 

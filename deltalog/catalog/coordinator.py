@@ -6,13 +6,13 @@ The guarantees of a coordinator:
   a whole, with the change of its transaction's record, or has no effect.
 - **No gap.** The versions of a table are ratified in sequence.
 - **Bounded clock.** A commit whose in-commit timestamp is more than ``most_ahead_ms`` ahead of ``clock_ms`` is not
-  ratified: no later commit of the table could have an earlier one.
+  ratified, because no later commit of the table could have an earlier timestamp.
 - **One owner.** A proposal or record that carries the number of a table's last marking takes effect only if that is
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
 - **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
-  those whose loss only repeats work: ``published``, ``delete_parts``, and ``replace`` by an undecided record. The
-  surviving changes are always a prefix of all changes.
+  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` by an undecided
+  record. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
   the change may have taken effect, or may do so later.
 
@@ -63,7 +63,7 @@ class Coordinator(ABC):
         return self.reopen, ()
 
     def clock_ms(self) -> int:
-        """The clock with which in-commit timestamps are compared, by default that of this machine."""
+        """The clock with which in-commit timestamps are compared, by default this machine's clock."""
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
@@ -102,7 +102,7 @@ class Coordinator(ABC):
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
         """Add a table whose latest version is ``version`` and published. Returns False without effect if another table
-        has the name or id, or a URL that equals or is nested with this one."""
+        has the name or id, or a URL that equals, contains or lies below this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
@@ -188,8 +188,8 @@ class Coordinator(ABC):
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
         """Atomically store parts of a transaction by key, replacing existing ones, and its record as in ``replace``.
-        Returns False if ``replace`` would, or if one of ``marks``, by table id, is not the last marking. Parts can have
-        any size."""
+        Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that table's last marking.
+        Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

@@ -55,12 +55,12 @@ log = logging.getLogger(__name__)
 class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` creates.
 
-    ``options`` and ``endpoint_url`` are those of ``DynamoTable``. Any number of threads and processes may use it. A
+    ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use it. A
     transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. Its record
     contains the versions of the tables that it may read and an id per change, up to about 8,000 tables and 9,000
     changes.
 
-    Raises CoordinatorError if there is no such table, or it has other contents or those of a newer deltalog;
+    Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
     create a catalog.
     """
@@ -123,7 +123,7 @@ class DynamoDBCoordinator(Coordinator):
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
-        """Execute the actions; whether they were done. See ``_refused``."""
+        """Execute the actions. Returns whether they were done. See ``_refused``."""
         return self._refused(actions, token, witness) is None
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
@@ -223,8 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """The action that counts a change of the set of tables, by which ``cut`` verifies its list. ``changes``: the
-        expected count."""
+        """The action that counts a change of the set of tables; ``cut`` verifies its list by this count. ``changes``:
+        the expected count."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 

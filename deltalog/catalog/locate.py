@@ -19,7 +19,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
     """Open the coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>``
-    for a DynamoDB table. ``options``: those of S3.
+    for a DynamoDB table. ``options``: as for S3.
 
     Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: that of the
     coordinator's constructor.

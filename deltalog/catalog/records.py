@@ -28,7 +28,7 @@ from deltalog.errors import (
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
 # The duration of a commit after which other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
-# The prefix of the ids of vacuums; those of transactions are UUIDs.
+# The prefix of vacuum ids; transaction ids are UUIDs.
 VACUUM_ID = "vacuum-"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
@@ -165,8 +165,8 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """The objects of a table that a clean-up deletes, by path below the root: those that it may be deleting now, and
-    those that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a vacuum."""
+    """The objects of a table that a clean-up deletes, by path below the root: objects that it may be deleting now, and
+    objects that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a vacuum."""
 
     transaction_id: str
     made_ms: int
@@ -393,7 +393,7 @@ def are_nested(url: str, other: str) -> bool:
 
 
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
-    """The first table whose root equals or is nested with ``url``, or None."""
+    """The first table whose root equals, contains or lies below ``url``, or None."""
     return next((table for table in tables if are_nested(url, table.url)), None)
 
 

@@ -81,7 +81,7 @@ _ADVICE = {
     "unable to open": "Its directory must exist and be writable.",
     "too big": "A value of 1 GB or more cannot be stored.",
 }
-# After one of these errors at COMMIT, nothing was written; after any other, the change may have been.
+# After one of these errors at COMMIT, nothing was written; after any other, the change may have been written.
 _WITHOUT_EFFECT = ("locked", "is full")
 
 _Identity = tuple[int, int]

@@ -77,7 +77,7 @@ def _report(error: Exception, as_json: bool) -> int:
         return 130
     if hasattr(error, "format_message") and hasattr(
         error, "exit_code"
-    ):  # click's own errors, including those of a vendored click
+    ):  # click's own errors, including errors of a vendored click
         command = getattr(getattr(error, "ctx", None), "command_path", "deltalog")
         report_error("UsageError", "USAGE", error.format_message(), as_json, f"Try '{command} --help'.")
         return 2

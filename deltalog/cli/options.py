@@ -155,7 +155,7 @@ def version_or_time(version: int | None, timestamp: str | None, timestamp_ms: in
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """Parse texts of the form KEY=VALUE. Raises BadParameter."""
+    """Parse strings of the form KEY=VALUE. Raises BadParameter."""
     parts = [text.partition("=") for text in texts or ()]
     if not all(key and equals for key, equals, _ in parts):
         raise typer.BadParameter(f"{option} needs KEY=VALUE, as in {option} delta.appendOnly=true.")
@@ -168,7 +168,7 @@ def examples(*lines: str) -> str:
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
-    """Parse texts of the form ``NAME=VALUE``. A dotted name is a key of a dictionary option. A value that looks like
+    """Parse strings of the form ``NAME=VALUE``. A dotted name is a key of a dictionary option. A value that looks like
     JSON is parsed as JSON. Raises BadParameter, whose message contains no values because they may be secrets."""
     found: dict[str, Any] = {}
     for text in texts:

@@ -1,8 +1,8 @@
 """Decides whether a transaction conflicts with the commit that won the version, and rebases it if not. Pure.
 
-The rules and their order are those of delta-spark's conflict checker, which checks reads only by partition values. This
-one also uses the statistics of the files that the winner added: a file that cannot contain a row of the predicate was
-not read.
+The rules and their order are taken from delta-spark's conflict checker, which checks reads only by partition values.
+This module also uses the statistics of the files that the winner added: a file that cannot contain a row for which the
+predicate is true counts as not read.
 
 Spec: PROTOCOL.md leaves conflict detection to writers, except for the in-commit timestamp and the row ids of a rebased
 commit (#row-tracking), and for statistics on clustering columns (#writer-requirements-for-clustered-table).
@@ -292,7 +292,8 @@ def _conflict(
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error for a write if the latest version (None: there is none) is not the one that the caller expects."""
+    """The error for a write if the latest version (None: the table has no version) is not the one that the caller
+    expects."""
     return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and repeat the write.",

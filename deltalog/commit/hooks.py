@@ -55,8 +55,8 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class NewVersion:
     """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: those after ``base`` up to and including its own, ascending. ``is_followed``: whether it is known to
-    follow ``base`` in the log; see ``TipProof.is_followed``."""
+    ``commits``: the commits after ``base`` up to and including this version's, ascending. ``is_followed``: whether it
+    is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
 
     snapshot: LogSnapshot
     result: CommitResult
@@ -70,8 +70,8 @@ OnCheckpoint = Callable[[LogSnapshot], object]
 
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background:
-    after those of earlier versions, and before the process ends. Raises nothing but interrupts.
+    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background,
+    after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
 
     Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than

@@ -152,8 +152,8 @@ class TipProof:
 
     def _tips(self, after: bool = False) -> list[Tip]:
         """The commits that must be in the log. A winner read over a network moments ago is not checked again.
-        Otherwise, and ``after`` the commit, it is, because a rollback may have kept the known version but not the
-        winner."""
+        Otherwise, and ``after`` the commit, it is checked, because a rollback may have kept the known version but not
+        the winner."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]

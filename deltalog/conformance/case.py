@@ -146,7 +146,7 @@ class Case:
     """A conformance case. ``section``: an anchor of PROTOCOL.md. ``rule``: the id of the doctor's rule about the same
     requirement.
 
-    ``basis``: "protocol" if PROTOCOL.md defines the outcome; "reference" if it does not and the outcome is that of
+    ``basis``: "protocol" if PROTOCOL.md defines the outcome; "reference" if it does not, so that the outcome follows
     Delta's reference implementation. ``build`` writes the table with a TableBuilder; None if the case creates the
     table.
     """

@@ -51,7 +51,7 @@ def cloned(
     properties: Mapping[str, str],
     user_metadata: UserMetadata,
 ) -> Transaction:
-    """Commit version 0 of the clone at ``reader``'s location, and return its transaction. As ``DeltaTable.clone``."""
+    """Commit version 0 of the clone at ``reader``'s location, and return its transaction. Like ``DeltaTable.clone``."""
     if source.reader.authority.branch is not None:
         raise CallError(
             f"{source.url}: a table opened in a transaction cannot be cloned. Commit the transaction, or open the "

@@ -48,7 +48,7 @@ def converted(
     description: str | None,
     user_metadata: UserMetadata,
 ) -> Transaction:
-    """Commit version 0, and return its transaction. As ``DeltaTable.convert``."""
+    """Commit version 0, and return its transaction. Like ``DeltaTable.convert``."""
     check_is_empty(reader)
     store = reader.store
     files = _listed(store)

@@ -189,7 +189,7 @@ def _nullable(data_type: Any) -> Any:
 
 
 def merged(known: StructType, found: StructType, file: str) -> StructType:
-    """The columns of ``known``, followed by the columns that only ``found``, the columns of a file, has.
+    """The columns of ``known``, followed by the columns that only ``found`` (the columns of a file) has.
 
     Raises SchemaMismatchError for a column with a different type: not all Parquet readers can read a narrower type as a
     wider one.

@@ -44,8 +44,8 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 @dataclass(slots=True)
 class CheckpointExamination:
     """The check of one checkpoint. ``run`` sets ``is_usable``, ``size``, ``sidecars`` and ``missing`` (the required
-    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to those of
-    the checkpoint."""
+    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to the
+    checkpoint's."""
 
     reader: LogReader
     checkpoint: Checkpoint
@@ -69,7 +69,7 @@ class CheckpointExamination:
         self, known: PartialState | None, live: LiveFiles | None, tombstones: Collection[Key] = ()
     ) -> Iterator[Finding]:
         """Check the checkpoint against the commits. ``known``: the state according to the commits, or None if unknown;
-        ``live``: the live files of that state; ``tombstones``: those that the checkpoint must contain."""
+        ``live``: the live files of that state; ``tombstones``: the tombstones that the checkpoint must contain."""
         version = self.checkpoint.version
         self.missing = set(tombstones)
         for rule, text in self._read_small():

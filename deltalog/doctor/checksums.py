@@ -42,7 +42,7 @@ class KnownState:
 
 
 def examine_checksum(data: bytes, version: int, actions: Actions, known: KnownState | None) -> Iterator[Finding]:
-    """Check a ``.crc`` against ``actions``, those of its commit, and ``known``, the state (None if unknown)."""
+    """Check a ``.crc`` against ``actions``, the actions of its commit, and ``known``, the state (None if unknown)."""
     path = checksum_path(version)
     if len(data) > limits.MAX_CHECKSUM_BYTES:
         yield found("crc-unreadable", f"The size {limits.over('MAX_CHECKSUM_BYTES', len(data))}.", version, path)

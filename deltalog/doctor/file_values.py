@@ -93,7 +93,7 @@ def contradictions(
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether values in a footer can be compared with those of the column, that is, widening did not change the kind of
+    """Whether values in a footer can be compared with the column's values, that is, widening did not change the kind of
     type."""
     if stored is None:
         return False

@@ -85,7 +85,7 @@ def plan(report: CheckReport) -> list[Repair]:
 
 
 def _open(finding: Finding) -> bool:
-    """Whether a finding still matters. Those from a period that has ended are warnings."""
+    """Whether a finding still matters. Findings from a period that has ended are warnings."""
     return finding.severity == "error" or finding.rule == "ict-in-future"
 
 

@@ -222,8 +222,8 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """The actions that a RESTORE commit may have restored: that of the version it names, or all of them, newest
-        first. Empty if the version is older than all of them; None for other commits."""
+        """The actions that a RESTORE commit may have restored: the action of the version that it names, or else all of
+        these actions, newest first. Empty if that version is older than all of them; None for other commits."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")

@@ -1,8 +1,8 @@
 """Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
-A literal next to a column is read as a value of the column's type if that loses nothing, which gives the same result as
-Spark's wider comparison; otherwise both sides are cast to a common type as in Spark. Whatever is not known to mean the
-same as in Spark is refused by name.
+A literal next to a column is read as a value of the column's type if that loses nothing; the result is then the same as
+that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that is not
+known to mean the same as in Spark is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ class Binder:
                 return tree
             value = node.value if node.is_literal else node.run(nodes.Rows({}, 0)).as_py()
         except (CallError, pa.ArrowException, ValueError, OverflowError):
-            return tree  # becomes an error of the rows, if there are any
+            return tree  # becomes an error when there are rows to evaluate
         if node.data_type == TIMESTAMP and isinstance(value, datetime.datetime):
             value = value.astimezone(datetime.timezone.utc)
         return tree if value is None else Literal(value, _NEEDED.get(node.data_type))
@@ -524,7 +524,7 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A Python float is the decimal that it is written as; a double in SQL turns the column into doubles.
+    # A Python float counts as the decimal that it is written as; a double in SQL turns the column into doubles.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 

@@ -2,8 +2,8 @@
 
 ``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that each leaf can be judged
 separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping understands; any
-other condition is a ``BoundValue``. Both have a node that evaluates them, so there is one way of evaluation. Conditions
-are equal if they say the same about the same columns.
+other condition is a ``BoundValue``. Both have a node that evaluates them, so all conditions are evaluated in the same
+way. Conditions are equal if they say the same about the same columns.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Bound:
 
     @property
     def expression(self) -> Expression:
-        """The condition as an untyped tree, from which text is made."""
+        """The condition as an untyped tree, which can be written as text."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class BoundComparison(Bound):
 
     @property
     def width(self) -> int | None:
-        """The length to which values of a char(n) column are padded: the literal's, which is at least n."""
+        """The length to which values of a char(n) column are padded: the length of the literal, which is at least n."""
         return None if self.column.char_length is None else len(self.value)
 
     @property

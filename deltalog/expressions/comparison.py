@@ -60,7 +60,8 @@ FLOAT_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 # ------------------------------------------------------------------------------------------ sets of values
 
-# For fewer rows than this, a set is cut to the range between the least and the greatest row before it is hashed.
+# For fewer rows than this, a set is cut to the range between the least and the greatest value in the rows before it is
+# hashed.
 _FEW_ROWS = 1 << 14
 
 
@@ -136,7 +137,7 @@ def _has_between(numbers: Sequence[Any], low: Any, high: Any) -> bool:
 
 
 def _hashable(values: Any) -> Any:
-    """The values with -0.0 replaced by 0.0, from which Arrow's hash tables distinguish it."""
+    """The values with -0.0 replaced by 0.0, because Arrow's hash tables treat the two as different values."""
     return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
 
 

@@ -32,7 +32,7 @@ from deltalog.protocol.timestamps import parse_iso
 
 _NUMBER = re.compile(r"([0-9.]+)(e[+-]?[0-9]+)?(bd|[yslfd])?", re.IGNORECASE)
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]*)?")
-_MOST_DIGITS = 400  # a double has 309
+_MOST_DIGITS = 400  # the largest double has 309
 _SUFFIXES: Mapping[str, DataType] = {"y": BYTE, "s": SHORT, "l": LONG, "f": FLOAT, "d": DOUBLE}
 
 

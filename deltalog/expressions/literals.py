@@ -15,7 +15,7 @@ from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.protocol.schema import DataType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
-_MOST_DIGITS = 400  # a double has 309
+_MOST_DIGITS = 400  # the largest double has 309
 _PLAIN_MODULES = ("builtins", "datetime", "decimal")
 # The Python type whose values need no conversion to the column type.
 _OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 def _from_numpy(value: Any) -> Any:
     if value.dtype.kind == "m":
-        return value  # a timedelta, which no column type matches
+        return value  # a timedelta: it matches no column type
     if value.dtype.kind != "M":
         return value.item()
     if value != value:

@@ -1,6 +1,6 @@
 """Python values for columns, checked at every depth: values that Arrow would round, cut off or drop are refused. Pure.
 
-Both records and the new values of an update are checked here. Checks raise ValueError that says what is wrong.
+Both records and the new values of an update are checked here. Checks raise a ValueError that says what is wrong.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
-    """A condition from either form, or None. ``now``: the value of CURRENT_TIMESTAMP and the like in every use of the
-    condition; without it, the binder supplies it. Raises CallError."""
+    """A condition from SQL text, or one that is a tree already, or None. ``now``: the value of CURRENT_TIMESTAMP and
+    the like in every use of the condition; without it, the binder supplies it. Raises CallError."""
     if where is None or isinstance(where, Predicate):
         return where
     if isinstance(where, str):
@@ -147,7 +147,7 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 @functools.cache
 def _dialect() -> Any:
     """Spark's dialect with the operators of ``syntax``, without function tables (sqlglot rewrites calls; we need them
-    as written), and without queries, windows, lambdas and aliases, which no expression has."""
+    as written), and without queries, windows, lambdas and aliases, which our expressions do not allow."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 

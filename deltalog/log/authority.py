@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """By default the files in ``_delta_log``, and nothing else.
+    """By default, only the files in ``_delta_log`` decide.
 
     ``catalog``: the URL of the catalog that decides instead; None for a table without one. ``branch``: the id of the
-    transaction over several tables whose uncommitted changes are read too; None outside of one. ``base_version``: the
-    version below these changes.
+    transaction over several tables whose uncommitted changes are read too; None outside such a transaction.
+    ``base_version``: the version below these changes.
     """
 
     catalog: str | None = None
@@ -23,7 +23,7 @@ class Authority:
 
     @property
     def is_log(self) -> bool:
-        """Whether a commit is what has a file in the log."""
+        """Whether the commits are exactly the files in the log."""
         return self.catalog is None and self.branch is None
 
 

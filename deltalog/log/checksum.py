@@ -147,7 +147,7 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
 
 
 def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
-    """The names of the actions, protocol and metaData, in which two states differ; an action that one lacks is ignored.
+    """Which of protocol and metaData differ between two states; an action that one state lacks is ignored.
 
     Compares only the parts that define rows, and schemas by content, because writers differ in white space.
     """
@@ -231,9 +231,9 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the checksum of a table with these properties lists its files. Not if checkpoints drop the text of
-    statistics, because a replay would then differ from the list; and, as in delta-spark, not if more columns than the
-    default have statistics."""
+    """Whether the checksum of a table with these properties lists its files. It does not if checkpoints drop the text
+    of statistics, because a replay would then differ from the list. As in delta-spark, it also does not if more columns
+    than the default have statistics."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

@@ -1,7 +1,7 @@
-"""Log clean-up: decides which log files no version within the retention needs, and deletes them.
+"""Log clean-up: finds the log files that no version within the retention needs, and deletes them.
 
-Spec: PROTOCOL.md#metadata-cleanup. Commit times are those of time travel: the in-commit timestamp, or the monotonised
-file time before the enablement.
+Spec: PROTOCOL.md#metadata-cleanup. Commit times are defined as for time travel: the in-commit timestamp, or the
+monotonised file time before the enablement.
 """
 
 from __future__ import annotations

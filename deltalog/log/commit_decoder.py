@@ -246,7 +246,7 @@ def _vectors(vectors: pa.StructArray) -> Any:
 
 
 def _map(values: pa.StructArray, names: Sequence[str]) -> Any:
-    """A struct of texts, converted to a map from field name to text."""
+    """A struct of strings, converted to a map from field name to string."""
     rows, width = len(values), len(names)
     if values.null_count == rows:
         return nulls(rows, STRINGS_MAP)

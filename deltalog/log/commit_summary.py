@@ -41,11 +41,11 @@ class CommitSummary:
     """What a version added to its predecessor, ``parent`` (None for version 0).
 
     ``created_ms``: the in-commit timestamp, else the time by the writer's clock, in milliseconds since 1970.
-    ``metadata``: the mapping that the author passed to the write; None if the commit has none, as other writers'
-    commits. ``row_count``: the rows in ``files``; None if the row count of a file is unknown. ``min_timestamp_us`` and
-    ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since 1970; None if no column was declared
-    or it has only nulls. ``blob``: the blob to which a stream of bytes was written; ``files`` then holds the row that
-    names it.
+    ``metadata``: the mapping that the author passed to the write; None if the commit has none, like the commits of
+    other writers. ``row_count``: the rows in ``files``; None if the row count of a file is unknown.
+    ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since 1970; None
+    if no column was declared or it has only nulls. ``blob``: the blob to which a stream of bytes was written; ``files``
+    then holds the row that names it.
     """
 
     version: int

@@ -62,10 +62,10 @@ class FileCache:
     snapshot keeps its own. Threads may share it.
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
-    contradict. ``totals``: of the live files, if known. ``commits``: those of the segment, if read. ``loaded``: the
-    live files, if in memory. ``tombstones``: those in the checkpoint, if in memory. ``unusable``: unreadable
-    checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for the ``.crc`` of a version
-    that was just committed.
+    contradict. ``totals``: of the live files, if known. ``commits``: the commits of the segment, if read. ``loaded``:
+    the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory. ``unusable``:
+    unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for the ``.crc``
+    of a version that was just committed.
     """
 
     # Reads replace attributes by equivalent ones, and another thread may do so at any moment: a method reads each
@@ -184,9 +184,9 @@ class FileCache:
                 yield from in_order(_slices(after().files, convert))
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
-        """Raise InvalidCheckpointError if there are fewer files than the ``.crc`` states, both by counting the live
-        ones (``found``) and by adding those in the checkpoint (``read``) and in the commits, as writers count. The two
-        differ if a commit removes a file that is not live or adds one that is."""
+        """Raise InvalidCheckpointError if the ``.crc`` states more files than each of two counts: the live files
+        (``found``), and the sum of the files in the checkpoint (``read``) and in the commits, which is how writers
+        count. The two counts differ if a commit removes a file that is not live or adds one that is."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
@@ -322,7 +322,8 @@ class FileCache:
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty without them."""
+        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty if no files are
+        in memory."""
         loaded = self._loaded
         wanted = [] if loaded is None else maybe_again(commit)
         if loaded is None or not wanted:

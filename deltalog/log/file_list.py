@@ -95,7 +95,7 @@ class FileList:
 
 def _listed(add: AddFile) -> ListedFile:
     """The list entry of an add, as a replay returns it. The body is None if it alone exceeds the bound, or if the path
-    is absolute or not plain: delta-spark compares such paths in another form than the log's."""
+    is absolute or not plain: delta-spark compares such paths in a form that differs from the log's."""
     is_short = len(add.stats or "") <= MAX_BYTES
     is_simple = are_ordinary([add.path]) or (is_plain(add.path) and base_name(add.path) is None)
     return ListedFile(add.path, add.size, encode_listed(add) if is_short and is_simple else None)

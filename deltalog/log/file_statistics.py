@@ -83,8 +83,8 @@ def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] 
 
 
 def indexed_leaves(metadata: Metadata, clustered_by: Collection[tuple[str, ...]]) -> list[Leaf]:
-    """The leaves that have statistics: those selected by the table properties (delta.dataSkippingStatsColumns, else
-    delta.dataSkippingNumIndexedCols; all leaves if the list of names cannot be parsed), and the clustering columns
+    """The leaves that have statistics: the leaves selected by the table properties (delta.dataSkippingStatsColumns,
+    else delta.dataSkippingNumIndexedCols; all leaves if the list of names cannot be parsed), and the clustering columns
     ``clustered_by`` (paths). Raises InvalidPropertyError."""
     configuration = metadata.configuration
     data = StructType(tuple(field for field in metadata.schema if field.name not in metadata.partition_columns))
@@ -135,7 +135,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
     columns: dict[str, Any] = {}
     try:
         decoder, paths = _bounds_decoder(tuple(leaves))
-        # No object can continue in the next text: inside an object, no brace follows a brace and a line feed.
+        # No object can continue in the next string, because inside an object a brace and a line feed are never followed
+        # by a brace.
         rows = decoder.decode_lines(memoryview(_as_lines(texts)))
         if len(rows) != len(texts):
             return None
@@ -189,8 +190,8 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
 
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
-    """The number of live rows of each file: rows by its statistics, less those that its deletion vector deletes; null
-    without statistics. ``files``: as for ``statistics_of_files``, with ``deletion_vector``."""
+    """The number of live rows of each file: the rows in its statistics, minus the rows that its deletion vector
+    deletes; null without statistics. ``files``: as for ``statistics_of_files``, with ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
     return pc.subtract(
         combined(statistics_of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO)
@@ -213,7 +214,8 @@ def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any
 
 def _looked_up(maps: Any, key: pa.Scalar) -> Any:
     """The first value at a key of each map. Arrow's lookup walks the maps one by one. If each map has the key exactly
-    once, as in a table whose partition columns never changed, the key's positions among all keys give the same."""
+    once, as in a table whose partition columns never changed, the positions of the key among all keys lead to the same
+    values."""
     offsets = maps.offsets
     begin, end = offsets[0].as_py(), offsets[-1].as_py()
     places = pc.indices_nonzero(pc.equal(maps.keys.slice(begin, end - begin), key)).cast(pa.int64())
@@ -374,9 +376,10 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """The texts that are an object on one line; every other text is replaced by an empty object, without statistics.
+    """The strings that hold one object on one line; every other string is replaced by an empty object, without
+    statistics.
 
-    A null instead of an object crashes Arrow's reader. Line feeds are searched for only if some text does not begin
+    A null instead of an object crashes Arrow's reader. Line feeds are searched for only if some string does not begin
     with a brace; otherwise ``_parse_lines`` detects them by the number of rows.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
@@ -424,7 +427,7 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
 
 
 def _as_lines(texts: Any) -> pa.Buffer:
-    """The texts, each followed by a line feed."""
+    """The strings, each followed by a line feed."""
     lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)  # their bytes are contiguous in memory
     return lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
 
@@ -443,8 +446,8 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
-    """Like ``_from_json``, but text by text, for texts that do not have the expected schema: a value of another type
-    becomes null."""
+    """Like ``_from_json``, but one string at a time, for strings that do not have the expected schema: a value of
+    another type becomes null."""
     bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]

@@ -1,7 +1,7 @@
 """Time travel and history: the version that was current at an instant, and the commits with their times.
 
-Commit files are named by version, so a version is found without listing the log: some commits are read, and they prove
-the answer. The log is listed only if they cannot, or if file times decide.
+Commit files are named by version, so a version is found without listing the log: reading a few commits proves the
+answer. The log is listed only if they do not prove it, or if file times decide.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
 in deltalog.protocol.timestamps; this module reads the timestamps that they need.
@@ -380,8 +380,8 @@ class LogHistory:
     def _entries(
         self, versions: Sequence[int], infos: Sequence[CommitInfo | None], file_times: Mapping[int, int]
     ) -> list[CommitEntry]:
-        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions for
-        which they decide."""
+        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions that
+        are resolved by them."""
         ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
         with garbage_collection_paused():

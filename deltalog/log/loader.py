@@ -22,7 +22,7 @@ from deltalog.storage.base import FileMeta, etag_of
 
 # Limits of ``load_after``: new commits to read, their total bytes, and commits after the checkpoint.
 MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
-# How often to read a table that is replaced while it is read.
+# How many times to try to read a table that is replaced while it is read.
 _READS = 3
 
 

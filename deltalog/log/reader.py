@@ -181,8 +181,8 @@ class LogReader:
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
         """Like ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending.
-        None if there is no checkpoint at one of them: the table's interval is then another, and listing the directory
-        takes less time than probing all commits since version 0."""
+        None if there is no checkpoint at any of them: the table's checkpoint interval then differs from the expected
+        one, and listing the directory takes less time than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None

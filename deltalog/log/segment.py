@@ -156,7 +156,7 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions, sorted; without gaps, a range, which needs no sorting."""
+    """The versions, sorted. If there are no gaps, they are returned as a range, without sorting."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))

@@ -156,7 +156,7 @@ class LogSnapshot:
 
     def note_rebuilt(self, rebuilt: LogSnapshot) -> None:
         """Keep the same version on a new checkpoint, for the hooks of later commits. Cost: none."""
-        object.__setattr__(self, "rebuilt", rebuilt)  # the only thing of a snapshot that changes
+        object.__setattr__(self, "rebuilt", rebuilt)  # the only attribute of a snapshot that changes
 
     def through(self, reader: LogReader) -> LogSnapshot:
         """The same version with another reader of the same table. Cost: none."""

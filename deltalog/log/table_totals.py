@@ -66,7 +66,7 @@ class FileSizes:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no bin is negative, as the remove of a file that was not live would make it."""
+        """Whether every bin is at least 0. The remove of a file that was not live can make a bin negative."""
         return min(*self.counts, *self.sizes) >= 0
 
 

@@ -73,8 +73,8 @@ class Tip:
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, the result of a HEAD of the version, is this commit. If sizes, times and ETags do not
-        decide it, the txnId in the file does, or without one all its bytes. Raises StoreError. Cost: usually none; at
-        most 1 GET, of 4 KiB if there is a txnId, once for each file that the store shows."""
+        decide it, the txnId in the file does, or if it has none, all its bytes. Raises StoreError. Cost: usually none;
+        at most 1 GET, of 4 KiB if there is a txnId, once for each file that the store shows."""
         if self.is_misplaced:
             return False
         written = self._written

@@ -1,9 +1,9 @@
 """Restores an earlier version of a table, in a new commit after the latest version.
 
 Files that are live only in the earlier version are added again; files that are live only in the latest version are
-removed. Schema, partitioning, properties and metadata domains become those of the earlier version. State that must not
-go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the high-water
-marks of identity columns, application versions (txn).
+removed. Schema, partitioning, properties and metadata domains become what they were in the earlier version. State that
+must not go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the
+high-water marks of identity columns, application versions (txn).
 
 Spec: PROTOCOL.md leaves restore to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
 define what is kept.
@@ -124,7 +124,7 @@ def restore(
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
-    """The target's files that are not live, and those that are live but have lost their row ids since."""
+    """The target's files that are not live, and its live files that have lost their row ids since."""
     absent = files_without(target, current)
     had_ids = target.filter(target["base_row_id"].is_valid())
     without_ids = current.filter(current["base_row_id"].is_null())
@@ -242,7 +242,7 @@ def _bytes(files: pa.Table) -> int:
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference. Empty if a
-    file has no statistics. delta-spark does not count rows in RESTORE, so the names are those of its writes."""
+    file has no statistics. delta-spark does not count rows in RESTORE, so its names for writes are used."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -62,7 +62,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """Make one commit. The second item: whether there may be files for another."""
+        """Make one commit. The second item: whether files may be left for another commit."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None

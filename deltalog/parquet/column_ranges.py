@@ -22,8 +22,8 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
     """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
     (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; reading the file then reports it.
 
-    ``columns``: names of top-level columns, or dotted paths into structs. A column covered by several names has its
-    ranges that many times. Makes no request.
+    ``columns``: names of top-level columns, or dotted paths into structs. The ranges of a column that several names
+    cover are repeated for each of these names. Makes no request.
     """
     paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
     named = Counter(columns)
@@ -34,8 +34,9 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """Announce to a file of a remote store which columns of which row groups will be read, once per time they are
-    named. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises StoreError."""
+    """Announce to a file of a remote store which columns of which row groups will be read. A column that is named twice
+    is announced twice. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises
+    StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))

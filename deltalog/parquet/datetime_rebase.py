@@ -2,7 +2,7 @@
 
 Spark before version 3, and later versions if so configured, use the Julian calendar for days before 15 October 1582,
 and record this in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
-timestamp also keeps its time of day in UTC, the zone that nearly all writers that record one use.
+timestamp also keeps its time of day in UTC, because nearly all writers that record a time zone record UTC.
 
 Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
 """

@@ -345,8 +345,8 @@ def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
 
 
 def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth: int = 0) -> tuple[_Struct, int]:
-    """The fields of a struct, without those that ``wanted`` lacks. ``wanted``: the fields, each with the wanted fields
-    of a struct in turn (None: all)."""
+    """The fields of a struct that are in ``wanted``. ``wanted``: the wanted fields; if a field is itself a struct, with
+    the wanted fields of that struct (None: all)."""
     if depth > _MOST_STRUCTS:
         raise ValueError("its footer has structs nested too deeply")
     found: _Struct = {}

@@ -3,8 +3,8 @@
 
 pyarrow ends the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for lists
 and column trees that claim a large size. Rows are read by Arrow's C++ code alone, which raises for a wrong chunk, so
-only its lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column chunks is
-only ever taken from footers that ``footer_rules.checked`` has re-encoded.
+only the footer's lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column
+chunks is only ever taken from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations

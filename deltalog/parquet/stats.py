@@ -215,8 +215,8 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """Which columns of an Arrow table can have footer statistics: all (True), or the dotted paths of those without NaN.
-    Parquet writers leave NaN out of the bounds, and readers would skip such rows.
+    """Which columns of an Arrow table can have footer statistics: all (True), or the dotted paths of the columns
+    without NaN. Parquet writers leave NaN out of the bounds, and readers would skip such rows.
 
     The writer takes dotted paths only, and a column "a.b" shares its path with the field b of a struct a: NaN in either
     leaves both without statistics.

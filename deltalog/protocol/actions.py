@@ -132,7 +132,7 @@ class Metadata(Action, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, body: Any) -> Metadata:
-        """As for every action; fields that some writers omit when empty, or set to null, become empty."""
+        """Like ``Action.from_json``, but fields that some writers omit when empty, or set to null, become empty."""
         if isinstance(body, dict):
             body = {**body, **{key: empty for key, empty in _EMPTY.items() if body.get(key) is None}}
         return super().from_json(body)

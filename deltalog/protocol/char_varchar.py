@@ -42,7 +42,7 @@ def declared(column: StructField) -> str | None:
 
 
 def length_of(column: StructField) -> Length | None:
-    """The declared length of a text column; None if there is none or the type is nested in another one."""
+    """The declared length of a text column; None if it declares none, or if the type is nested in another one."""
     text = declared(column)
     match = None if text is None else _SIZED.fullmatch(text)
     if match is None or str(column.data_type) != "string":
@@ -71,14 +71,14 @@ def has_char_inside(column: StructField) -> bool:
 
 
 def padded(values: Any, width: int) -> Any:
-    """Texts padded with blanks to ``width`` characters; longer texts are unchanged."""
+    """Strings padded with blanks to ``width`` characters; longer strings are unchanged."""
     return pc.utf8_rpad(values, width=width, padding=" ")
 
 
 def upper_bound(high: Any, width: int) -> Any:
-    """The upper bound of padded texts, given the upper bound of the unpadded texts.
+    """The upper bound of padded strings, given the upper bound of the unpadded strings.
 
-    Padding can make a text sort after one that continues with a character below the blank.
+    Padding can make a string sort after a longer string that continues with a character below the blank.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

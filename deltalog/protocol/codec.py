@@ -45,7 +45,7 @@ _ABSENT = msgspec.Raw(b"null")
 # The UTF-8 byte order mark, which some editors write; RFC 8259 allows readers to ignore it.
 _BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Quotes inside strings are escaped, so counting these texts counts keys, at every depth.
+# Quotes inside strings are escaped, so counting these byte strings counts keys, at every depth.
 _PATH, _PARTITIONS, _VECTOR = _FILE_FIELDS = b'"path":', b'"partitionValues":', b'"deletionVector":'
 
 

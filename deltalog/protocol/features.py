@@ -268,7 +268,7 @@ def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Pr
 
 
 def _with_required(names: Iterable[str]) -> list[str]:
-    """The features and those that they require, without duplicates."""
+    """The features and all features that they require, without duplicates."""
     found: list[str] = []
     for name in names:
         if name not in found:
@@ -377,7 +377,7 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# The protocol of a table without features, as delta-spark creates it: append-only and invariants by version.
+# The protocol of a table without features, as delta-spark creates it. Its versions imply appendOnly and invariants.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

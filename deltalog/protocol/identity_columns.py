@@ -162,8 +162,8 @@ def _marked(column: StructField, mark: int | None) -> StructField:
 
 
 def keeping_marks(schema: StructType, before: StructType) -> StructType:
-    """The schema with the marks of ``before`` where these are further. Columns are matched by physical name, or by name
-    if they have none; a column with another start or step begins anew."""
+    """The schema with the marks of ``before`` where these are further along. Columns are matched by physical name, or
+    by name if they have none; a column with another start or step begins anew."""
     known = {column.metadata.get(PHYSICAL_NAME_KEY): identity_of(column) for column in before.fields}
     marks = dict[str, int | None]()
     for column in schema.fields:

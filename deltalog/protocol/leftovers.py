@@ -42,7 +42,7 @@ _KINDS = {
 }
 
 
-# A text that every path of the kind contains.
+# A string that every path of the kind contains.
 _PARTS = (
     (LeftoverKind.JOB_FILE, _JOB),
     (LeftoverKind.TEMPORARY_FILE, ".tmp"),

@@ -200,7 +200,7 @@ _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]
 _AFTER_SLASH = chr(ord("/") + 1)
 # Nearly all paths in a log look like this: relative, nothing encoded, no segment that begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-# Matches any path that is not ordinary, also in a text of many paths joined by slashes. RE2 syntax.
+# Matches any path that is not ordinary, also in a string of many paths joined by slashes. RE2 syntax.
 _NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
 _FEW_PATHS = 64
 _SHOWN_LENGTH = 200

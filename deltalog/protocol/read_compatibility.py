@@ -1,6 +1,6 @@
 """Whether rows written under an older schema can be read with the columns of a newer one. Pure.
 
-The rules are those of Spark's change data feed: columns may be added, and no other change is allowed.
+The rules follow Spark's change data feed: columns may be added, and no other change is allowed.
 
 Spec: PROTOCOL.md#reader-requirements-for-addcdcfile, which does not cover schema changes.
 """

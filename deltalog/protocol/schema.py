@@ -386,7 +386,7 @@ def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterato
 
 def in_step(one: DataType, other: DataType, change: Callable[[StructType, StructType], StructType]) -> DataType:
     """Apply ``change(struct, other_struct)`` to each outermost struct of ``one`` that has a counterpart in ``other`` at
-    the same position inside arrays and maps; the rest stays."""
+    the same position inside arrays and maps; everything else is unchanged."""
     if isinstance(one, StructType) and isinstance(other, StructType):
         return change(one, other)
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):

@@ -173,7 +173,7 @@ def merge_schemas(
 ) -> StructType:
     """The table's schema, with columns that only ``data`` has appended as nullable columns, at every struct level.
 
-    ``widens`` decides which column types of the table change to those of the data. For any other difference in type,
+    ``widens`` decides which column types of the table change to the data's types. For any other difference in type,
     raises SchemaMismatchError, or with ``keeps_types`` keeps the table's type. Also raises as ``check_unique_names``
     for the data.
     """

@@ -30,7 +30,7 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The plural of the proposal and the preview names: read, never written.
+# The feature's name in the proposal, a plural, and the preview names. deltalog reads them and never writes them.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1
@@ -218,7 +218,7 @@ def resolve(
     ict_of: Callable[[int], int],
     file_times_of: Callable[[Sequence[int]], Sequence[int]],
 ) -> CommitAt:
-    """The last commit at or before ``timestamp_ms``; the very first commit if there is none.
+    """The last commit at or before ``timestamp_ms``; the very first commit if all are later.
 
     ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of`` returns
     the modification times of several commits; it is called once, and only for commits before the enablement.

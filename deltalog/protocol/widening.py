@@ -95,7 +95,7 @@ def recorded(before: StructType, after: StructType) -> StructType:
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
     """``is_widening`` without changes from integers to double or decimal, which happen only on explicit request:
-    merging schemas must not turn an exact number into one that rounds."""
+    merging schemas must not round exact numbers."""
     if not is_widening(narrow, wide):
         return False
     is_whole = str(narrow) in _DIGITS

@@ -145,7 +145,8 @@ def changes_between(
 
 def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_range: bool) -> int:
     """The last version at or before an instant. Without ``allow_out_of_range``, an instant after the last commit is
-    refused, as such a version is: commits yet to come until then would be missing."""
+    refused, like a version after the latest one: commits that are still to be made before that instant would be
+    missing."""
     try:
         return history.version_at(timestamp_ms, after="latest" if allow_out_of_range else "error").version
     except TimestampOutOfRangeError as error:
@@ -166,9 +167,9 @@ class Changes:
     """The changes of a range of versions, in commit order, read lazily. Created by ``DeltaTable.changes``.
 
     Rows have the table's columns, then ``_change_type`` (insert, update_preimage, update_postimage, delete),
-    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the columns are those of the latest version, or of the
-    last version of the range if column mapping is or was used. Columns added later are null in earlier rows; any other
-    schema change within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
+    ``_commit_version`` and ``_commit_timestamp``. As in Spark, the table's columns are taken from the latest version,
+    or from the last version of the range if column mapping is or was used. Columns added later are null in earlier
+    rows; any other schema change within the range is refused. Spec: PROTOCOL.md#add-cdc-file.
     """
 
     def __init__(
@@ -290,8 +291,8 @@ class ChangeRows:
         return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
 
     def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
-        """Open the file of a change, once for each kind of its rows; the kind is None if a column of the file has
-        it."""
+        """Open the file of a change, once for each kind of its rows. The kind is None if the file stores it in a
+        column."""
         files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self.metadata.schema

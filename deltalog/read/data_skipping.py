@@ -97,7 +97,7 @@ def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
 def split(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
-    """Split ``files`` into those whose rows all match, according to partition values or statistics, and the others.
+    """Split ``files`` into the files whose rows all match, according to partition values or statistics, and the others.
 
     Deletion vectors do not matter: a condition that holds for all rows of a file also holds for its live rows.
     """
@@ -172,7 +172,8 @@ class _PartitionVerdicts:
 
 
 class _StatisticsVerdicts(_PartitionVerdicts):
-    """As _PartitionVerdicts, but also uses the statistics of data columns; predicates may mix both kinds of columns."""
+    """Like _PartitionVerdicts, but also uses the statistics of data columns; predicates may mix both kinds of
+    columns."""
 
     def __init__(
         self,
@@ -274,7 +275,7 @@ _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64(
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The bound widened by more than the rounding error of a double, because its writer may have used one."""
+    """The bound widened by more than the rounding error of a double, because its writer may have used doubles."""
     values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)

@@ -56,7 +56,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
         """The version that was read, in a writer's numbering. ``branch`` and ``base_version``: of the writer's
-        transaction over several tables, None outside of one."""
+        transaction over several tables, None outside such a transaction."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)

@@ -179,7 +179,7 @@ class Scan:
             yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
-        """The requested columns, followed by those that only ``where`` uses."""
+        """The requested columns, followed by the columns that only ``where`` uses."""
         if self.where is None:
             return self.schema
         needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))

@@ -203,7 +203,7 @@ class Snapshot:
         """The statistics of the live files, one row per row of ``files``: ``num_records``, ``tight_bounds``, and the
         structs ``min_values``, ``max_values`` and ``null_count`` with one field per column, in the columns' types.
 
-        ``columns``: names of table columns; None: all but the partition columns. Bounds are as written: those of
+        ``columns``: names of table columns; None: all but the partition columns. Bounds are as written; bounds of
         strings and timestamps may be truncated. Statistics that a file lacks are null. Raises SchemaMismatchError.
         Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
         """

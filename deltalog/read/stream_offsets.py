@@ -132,8 +132,8 @@ class VersionFiles:
 def advance(
     start: StreamOffset, versions: Iterable[VersionFiles], max_files: int | None = None, max_bytes: int | None = None
 ) -> StreamOffset:
-    """The end of the batch that begins at ``start``. ``versions`` begin with that of ``start``; no more are taken than
-    needed.
+    """The end of the batch that begins at ``start``. ``versions`` begin with the version of ``start``; no more of them
+    are taken than needed.
 
     A batch has at most ``max_files`` files, and takes files until it reaches ``max_bytes``, so it has at least one file
     if there are any. The files of a version that ``is_whole`` count as one step. Raises CallError for an index that the

@@ -115,7 +115,7 @@ def _rows_of(change: ChangeFile) -> int | None:
 
 @checked
 class TableStream:
-    """The rows of a table, followed by those that later commits add. Created by ``DeltaTable.stream``. Not safe for
+    """The rows of a table, followed by the rows that later commits add. Created by ``DeltaTable.stream``. Not safe for
     concurrent use by several threads.
 
     Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
@@ -281,7 +281,8 @@ class TableStream:
                 yield VersionFiles(version, False, len(files), _sizes_of(files), self._rules.read_change_feed)
 
     def _plan(self, versions: Sequence[int]) -> set[int]:
-        """Read the commits that are not yet planned. Returns those deleted by log clean-up, if that is allowed."""
+        """Read the commits that are not yet planned. Returns the commits that log clean-up has deleted, if skipping
+        them is allowed."""
         missing = [version for version in versions if version not in self._planned]
         if not missing:
             return set()

@@ -45,7 +45,7 @@ def replacing(
 @dataclass(frozen=True, slots=True)
 class Columns:
     """How an overwrite changes the table's columns. ``merged``: add the columns that only the data has. ``replaced``:
-    replace the columns with those of the data. ``partition_by``: the new partition columns; None keeps them."""
+    replace the columns with the data's columns. ``partition_by``: the new partition columns; None keeps them."""
 
     merged: bool = False
     replaced: bool = False

@@ -83,10 +83,10 @@ class Deletion:
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     """Find the rows for which ``where`` is true (None: all rows), and declare the read.
 
-    Partition values and statistics are evaluated first. Only files that they do not decide are read, by threads, and
-    only the columns that ``where`` uses. Memory: the matching positions, compressed. Raises CallError,
-    InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
-    ``Snapshot.files``, and the GETs of these columns.
+    Partition values and statistics are evaluated first. Files that these do not decide are read by threads, and only in
+    the columns that ``where`` uses. Memory: the matching positions, compressed. Raises CallError, InvalidActionError
+    for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as ``Snapshot.files``, and the GETs
+    of these columns.
     """
     snapshot = _existing(transaction)
     predicate = as_predicate(where)

@@ -21,14 +21,14 @@ _ESCAPED = 6
 
 
 def byte_count(text: str) -> int:
-    """The length of a text in UTF-8. The text may contain lone surrogates."""
+    """The length of a string in UTF-8. The string may contain lone surrogates."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 class Fields:
     """Members by name. All methods raise CallError if a member is missing or has a wrong type or length, and
     msgspec.DecodeError for invalid JSON; null means missing. Text lengths are in bytes of UTF-8, as in databases and
-    stores. ``said``: the texts read here and in nested objects."""
+    stores. ``said``: the strings read here and in nested objects."""
 
     def __init__(
         self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
@@ -94,7 +94,7 @@ class Fields:
         return None if member is None else Fields(member, name, self.said)
 
     def texts(self, name: str, longest: int) -> list[str]:
-        """A list of up to 100 texts; empty if missing."""
+        """A list of up to 100 strings; empty if missing."""
         found = []
         for item in self._items(name, 0) if self.has(name) else ():
             text = _decoded(item, str, _ESCAPED * longest + 2)

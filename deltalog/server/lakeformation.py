@@ -1,4 +1,4 @@
-"""The transaction calls of AWS Lake Formation. Names, members and exceptions are those of its service model.
+"""The transaction calls of AWS Lake Formation. Names, members and exceptions are taken from its service model.
 
 Times are in seconds since 1970-01-01 UTC.
 """

@@ -159,8 +159,8 @@ class Lanes:
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """The maximum calls in progress of a lane: once it has slow calls, half of the capacity that other lanes
-        leave."""
+        """The most calls that a lane may have in progress. Once it has slow calls: half of the capacity that the other
+        lanes leave."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

@@ -28,7 +28,7 @@ class TablesInUse:
             self.size_bytes -= _size_bytes(*self._tables.popitem(last=False))
 
     def of(self, transaction_id: str) -> str | None:
-        """The tables of a transaction as one text; None if unknown or too many."""
+        """The tables of a transaction as one string; None if unknown or too many."""
         tables = self._tables.get(transaction_id, frozenset())
         return ", ".join(sorted(tables)) if 0 < len(tables) < _MOST_TABLES else None
 

@@ -249,7 +249,7 @@ class LogStore(ABC):
         that were removed.
 
         A local disk keeps a file whose size or time has changed since, or whose path now contains a symbolic link.
-        Cost: 1 DELETE for each file; none for directories on object stores, which have none.
+        Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.
         """
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         for entry in files:

@@ -2,9 +2,8 @@
 
 Exclusive creation uses ``link``: the bytes are written to an unnamed temporary file (``O_TMPFILE``; a hidden name if
 the file system does not support it), fsynced, and linked to the final name, which fails if that name exists. Readers
-therefore see a complete file or none, and so it stays if the process is killed at any moment. ``O_CREAT|O_EXCL`` on
-the final name could leave a partial file after a kill, and "check, then rename" lets two writers both win; neither is
-used.
+therefore see a complete file or none, even if the process is killed at any moment. ``O_CREAT|O_EXCL`` on the final name
+could leave a partial file after a kill, and "check, then rename" lets two writers both win; neither is used.
 
 NFS: ``link`` is atomic, but its reply can be lost, or a retransmission can fail with EEXIST. The link count of the
 temporary file then shows whether it took effect. Attribute caches can hide new commits for some seconds: mount with
@@ -40,9 +39,9 @@ _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _LISTED_AT_ONCE = 4_096
 _LEAST_FOR_BATCH = 4
-# Errors of removing an entry that changed after the listing: a parent is now a link or a file, or it is not empty.
+# Errors when removing an entry that changed after the listing: a parent is now a link or a file, or it is not empty.
 _CHANGED_ERRNOS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
-# Errors of a path that does not exist or leads through a link or a file.
+# Errors for a path that does not exist or leads through a link or a file.
 _ABSENT_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _NO_TMPFILE_ERRNOS = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EXDEV}
 
@@ -114,7 +113,7 @@ class LocalStore(LogStore):
             temporary = _TemporaryFile(directory, unnamed=False)
             with contextlib.closing(temporary):
                 temporary.write(data, durable=durable)
-                # Hadoop keeps a .crc file beside each local file, and would reject the new content with the old one.
+                # Hadoop keeps a .crc file next to each local file, and would reject the new content with the old one.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, f".{os.path.basename(target)}.crc"))
                 temporary.rename_to(target)
@@ -134,8 +133,8 @@ class LocalStore(LogStore):
             raise _store_error("read", target, error) from error
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """See LogStore. Each directory is opened once and its files relative to it, which takes a third of the time
-        for small files."""
+        """See LogStore. Each directory is opened once, and its files are opened relative to it: for small files this
+        takes a third of the time."""
         if len(paths) < _LEAST_FOR_BATCH:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))

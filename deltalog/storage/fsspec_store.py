@@ -496,7 +496,7 @@ def _scheme(url: str) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation by its error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
     # gcsfs reports a 403 only in the message.
@@ -540,7 +540,7 @@ def _differ(name: str, full: str) -> bool:
 def _modified_ms(info: Mapping[str, Any]) -> int | None:
     value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
     if isinstance(value, str):
-        # Python 3.10 reads neither "Z" nor fractions of other lengths than 3 and 6.
+        # Python 3.10 reads neither "Z" nor fractions with any other number of digits than 3 or 6.
         match = re.fullmatch(r"(.{19})(\.\d+)?(Z|[+-]\d\d:\d\d)?", value)
         if match is None:
             return None

@@ -12,9 +12,9 @@ BY_LOCATION = "by_location"
 
 
 def options_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a location: those of its longest prefix in ``by_location``, or all other options if no prefix
-    matches. Prefixes match whole path segments. The two are never merged, so that a key keeps its own secret. Raises
-    CallError, which shows no option."""
+    """The options for a location: the entry of ``by_location`` with the longest prefix that matches, or all other
+    options if no prefix matches. Prefixes match whole path segments. The two are never merged, so that a key keeps its
+    own secret. Raises CallError, which shows no option."""
     others = {name: value for name, value in options.items() if name != BY_LOCATION}
     given = options.get(BY_LOCATION)
     if given is None:

@@ -1,8 +1,9 @@
 """An obstore store as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
 
 Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries it if there is no response, and
-reports an unresolved conflict (409) as already existing, so EXISTS may mean our own object or none. The commit loop
-reads the object back in either case. obstore's fsspec wrapper drops the mode and is not used.
+reports an unresolved conflict (409) as already existing, so EXISTS may mean that the object is our own, or that it does
+not exist. The commit loop reads the object back in either case. obstore's fsspec wrapper drops the mode and is not
+used.
 """
 
 from __future__ import annotations
@@ -294,8 +295,8 @@ class ObstoreStore(LogStore):
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
-    """The store of a URL. For s3:// the options are those of s3fs that have an equivalent in obstore; for other schemes
-    they are obstore's own. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
+    """The store of a URL. For s3://, use the options of s3fs that have an equivalent in obstore; for other schemes,
+    obstore's own options. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
     options = dict(options)
     exclusive_create = check_answer(options.pop("exclusive_create", False))
     secrets = Secrets(options)
@@ -389,7 +390,7 @@ def _url_of(store: Any) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation by its error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
     if isinstance(error, _EXISTS):
         return PutOutcome.EXISTS
     if isinstance(error, _NO_EFFECT):

@@ -122,8 +122,8 @@ class _Object:
         return self._block[start - self._block_start : stop - self._block_start]
 
     def _fetch_from(self, number: int) -> None:
-        """Request a piece and as many following ones as there is room for. If there is no room, the last held piece is
-        evicted, and requested again when it is read."""
+        """Request a piece, and as many of the following pieces as there is room for. If there is no room, the last held
+        piece is evicted, and requested again when it is read."""
         if len(self._held) >= PARALLEL_PIECES:
             del self._held[max(self._held)]
         free = PARALLEL_PIECES - len(self._held)

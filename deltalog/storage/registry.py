@@ -34,13 +34,13 @@ def open_store(url: Location, **options: Any) -> LogStore:
     """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``,
     or any scheme for which fsspec has a file system (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
 
-    For S3, ``options`` are those of s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
-    config_kwargs, ...); for other schemes, those of the fsspec file system. Local paths and ``memory://`` take none.
+    For S3, ``options`` are as for s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
+    config_kwargs, ...); for other schemes, as for the fsspec file system. Local paths and ``memory://`` take none.
     ``filesystem=`` is an open fsspec file system in which ``url`` is a path; ``driver="obstore"`` uses obstore.
     ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
-    ``exclusive_create=True`` asserts that the service creates exclusively and skips the test of it. On S3, ``commit=``
-    selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"`` or
-    ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
+    ``exclusive_create=True`` asserts that the service creates exclusively, so that this is not tested. On S3,
+    ``commit=`` selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"``
+    or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
     endpoint.
 
     Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":

@@ -23,7 +23,7 @@ _OPEN_STATUSES = {408, 409, 425, 429}
 
 
 def outcome_of_status(status: int) -> PutOutcome | None:
-    """The outcome of a conditional PUT by the HTTP status of its error response; None if it had no effect."""
+    """The outcome of a conditional PUT, judged by the HTTP status of its error response; None if it had no effect."""
     if status == 412:
         return PutOutcome.EXISTS
     refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)

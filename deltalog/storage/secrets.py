@@ -31,7 +31,7 @@ _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 class Secrets:
     """The secrets in ``options`` and in the environment, for redaction.
 
-    Every text in the options counts as secret, except values known to be harmless. Of a plain URL only the user and
+    Every string in the options counts as secret, except values known to be harmless. Of a plain URL only the user and
     password are secret; of a signed URL or a connection string the whole and each secret part. A secret is recognised
     verbatim, as Python's ``repr`` spells it, and percent-encoded."""
 
@@ -51,7 +51,8 @@ class Secrets:
         return self.without(f"{type(error).__name__}: {error}")
 
     def cause(self, error: Exception) -> Exception | None:
-        """The error, for use as a ``__cause__``; None if its text or that of one of its causes contains a secret."""
+        """The error, for use as a ``__cause__``; None if its text, or the text of one of its causes, contains a
+        secret."""
         cause: BaseException | None = error
         while cause is not None:
             if self.without(str(cause)) != str(cause):

@@ -61,7 +61,7 @@ def pages(get: Callable[[T | None], list[T]]) -> list[T]:
 class CoordinatorCases:
     """The fixtures of ``CoordinatorTests``."""
 
-    # : The numbers of threads and rounds in races.
+    #: The numbers of threads and rounds in races.
     threads = 16
     rounds = 20
 

@@ -353,8 +353,8 @@ class CoordinatorTableTests(CoordinatorCases):
             assert versions == sorted(versions) and versions[-1] == self.rounds
 
     def test_a_cut_sees_tables_come_with_their_commits(self, coordinator: Coordinator, another: Coordinator) -> None:
-        """A table is registered and then committed to together with another one: no cut contains only the commit of the
-        other."""
+        """A table is registered and then committed to together with another one: no cut contains the commit of the
+        other table alone."""
         coordinator.register(table(0), 0)
         done = threading.Event()
 

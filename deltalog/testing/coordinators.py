@@ -45,7 +45,7 @@ WRITES = (
     "register", "drop", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
     "delete_parts",
 )  # fmt: skip
-# : The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
+#: The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     **dict.fromkeys(READS, _READ_FAULTS),
     **dict.fromkeys(WRITES, _WRITE_FAULTS),
@@ -148,9 +148,9 @@ class WrappedCoordinator(Coordinator):
 class FaultyCoordinator(WrappedCoordinator):
     """The view that one process has of ``inner``, with injected faults.
 
-    ``decide``, ``before``, ``defer`` and ``injected`` are those of FaultyStore. FAIL_BEFORE raises CoordinatorError
-    without effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError, and the change takes effect
-    never, immediately, or later. Kills work as in FaultyStore.
+    ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
+    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError, and the change takes effect never,
+    immediately, or later. Kills work as in FaultyStore.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-# : Errors that mean that nothing was committed. Any other error is a bug.
+#: Errors that mean that nothing was committed. Any other error is a bug.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 
@@ -70,8 +70,8 @@ def carry_out(
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run an operation and record its outcome; a kill is not caught. ``resolve`` is called if the outcome is unknown.
-    ``refusals``: errors that may refuse this operation, in addition to those of every commit. An operation without a
-    commit is recorded as failed, so the log must contain nothing of it."""
+    ``refusals``: errors that may refuse this operation, in addition to the errors that may refuse any commit. An
+    operation without a commit is recorded as failed, so the log must contain nothing of it."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:

@@ -35,7 +35,7 @@ class LogStoreTests:
     Members: one test per guarantee.
     """
 
-    # : The numbers of threads and rounds in races.
+    #: The numbers of threads and rounds in races.
     threads = 16
     rounds = 30
 

@@ -37,7 +37,7 @@ class Fault(enum.Enum):
     KILL_AFTER = "killed after"  # the process dies after the effect and before the response
 
 
-# : The possible faults of each method, from which FaultPlan draws.
+#: The possible faults of each method, from which FaultPlan draws.
 POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "put_if_absent": tuple(fault for fault in Fault if fault is not Fault.FAIL_AFTER),
     "put": (Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER),

@@ -165,7 +165,7 @@ class Branch:
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
-    """Replace the row ids of files of the same transaction by those that they get after the rebase."""
+    """Replace the row ids in files of the same transaction by the row ids that they get after the rebase."""
     if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
         return prepared
     return replace(

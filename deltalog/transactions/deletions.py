@@ -19,15 +19,16 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# The number of files per marking. They cannot be used while it exists: for a day, if the process dies.
+# The number of files per marking. While a marking exists, its files cannot be used. If the process dies, it exists for
+# a day.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What undecided transactions need from a table. ``added``, ``written``: the files that they add and those that
-    they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
+    """What undecided transactions need from a table. ``added``, ``written``: the files that they add, and the files
+    that they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
 
     added: Set[str]
     written: Set[str]

@@ -181,7 +181,7 @@ class Ledger:
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
     def token(self, listing: str, number: int, text: str) -> str:
-        """Encode the position where a listing continues. The seal detects damaged tokens and those of other catalogs.
+        """Encode the position where a listing continues. The seal detects damaged tokens and tokens of other catalogs.
         It does not prevent forgery, because its key, the id of the catalog, is not secret."""
         body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()

@@ -107,11 +107,11 @@ class ManagedTables:
         return full, self._reader(self.plain_store(root))
 
     def _reader(self, store: LogStore) -> LogReader:
-        """The log of a table of this catalog, or of one that will be."""
+        """The log of a table that is in this catalog or will be added to it."""
         return LogReader(store, (), self._environment.clock_ms, Authority(self.coordinator.url))
 
     def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of a new table, including those that mark it as managed by this catalog."""
+        """The properties of a new table, including the properties that mark it as managed by this catalog."""
         return {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
@@ -134,8 +134,8 @@ class ManagedTables:
         return canonical_url(store.link_target("") or store.url)
 
     def _check_free(self, name: str, root: str) -> None:
-        """Raises TableExistsError if the name is taken, or if the root equals or is nested with that of another table,
-        whose files would then lie inside this one or vice versa. Cost: that of ``all``."""
+        """Raises TableExistsError if the name is taken, or if the root equals, contains or lies below the root of
+        another table, because one table would then contain files of the other. Cost: that of ``all``."""
         known = self.all()
         if any(table.name == name for table in known):
             raise TableExistsError(f"The catalog {self.coordinator.url} already has a table {name}.")

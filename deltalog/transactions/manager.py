@@ -1,6 +1,6 @@
 """TransactionManager: the tables of a catalog, and transactions over several of them.
 
-The calls and their errors are those of AWS Lake Formation's transactions; they are implemented with catalog-managed
+The calls and their errors are taken from AWS Lake Formation's transactions, and are implemented with catalog-managed
 tables: a transaction is one ratification by a coordinator. docs/transactions.md lists the guarantees.
 """
 
@@ -85,7 +85,7 @@ class TransactionManager:
     the tables, as for ``DeltaTable.open``; ``by_location={"s3://lake/sales": {…}}`` if tables need different options,
     or are on local disks, which take none. The catalog does not store options.
 
-    Members: the calls of AWS Lake Formation's transaction API, and those that add, drop and maintain tables.
+    Members: the calls of AWS Lake Formation's transaction API, and calls that add, drop and maintain tables.
     """
 
     @checked
@@ -151,9 +151,9 @@ class TransactionManager:
         can only be written through the catalog: other writers either lack the feature or use the catalog.
 
         Also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the location
-        equals or is nested with that of another table of the catalog; ResourceNotReadyError if the table belongs to
-        another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a
-        commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
+        equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if the table
+        belongs to another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two
+        opens and a commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
         """
         return self._tables.register(name, url)
 
@@ -213,8 +213,8 @@ class TransactionManager:
     def vacuum(self, name: str, retention_hours: float | None = None, dry_run: bool = True,
                enforce_retention_duration: bool = True, *, full: bool = True,
                progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
-        """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including
-        those of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
+        """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including the
+        files of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
         ``DeltaTable.vacuum``; 4 coordinator calls per 500 files, and 1 per open transaction."""
         return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
                       dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,
@@ -501,10 +501,10 @@ class TransactionManager:
         the commits that only the logs have, and record how their transactions ended. Returns the differences; with
         ``dry_run``, changes nothing.
 
-        ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
-        names of tables whose log takes precedence if the catalog has commits that the log lacks or has replaced. These
-        commits are moved aside to ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the writers of such a
-        table first.
+        ``staged``: names of staged commits to accept, from the names that an earlier call listed as in doubt.
+        ``keep_log``: names of tables whose log takes precedence if the catalog has commits that the log lacks or has
+        replaced. These commits are moved aside to ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the
+        writers of such a table first.
 
         The call can be repeated, and writers may continue meanwhile. A table that cannot be updated has a ``problem``
         and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of ``list_tables``; per
@@ -575,7 +575,7 @@ def _member(kind: type[E], text: object, what: str) -> E:
 
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
-    """Identifies the listing of a page token, as a hash to limit the length of tokens."""
+    """A hash that identifies the listing to which a page token belongs. Being a hash, it keeps tokens short."""
     arguments = json.dumps([table_id, transaction_id, where]).encode()
     return f"objects {hashlib.sha256(arguments).hexdigest()}"
 

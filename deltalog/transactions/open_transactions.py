@@ -1,4 +1,5 @@
-"""The open transactions of a process in bounded memory: those in use, and the most recently used ones."""
+"""The open transactions of a process in bounded memory: all that are in use, and the most recently used of the
+others."""
 
 from __future__ import annotations
 

@@ -392,9 +392,9 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits that lost their version to another commit. Those of later versions are kept regardless of
-    age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1
-    LIST."""
+    """Delete staged commits that lost their version to another commit. Staged commits of later versions are kept
+    regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1
+    HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}

@@ -57,8 +57,8 @@ _RESTORED = "the catalog was restored from a backup in which it was not decided"
 @dataclass(frozen=True, slots=True)
 class Resync:
     """The result of ``TransactionManager.resync``, or with ``dry_run`` its plan. ``committed``: ids of transactions
-    that are committed according to the logs. ``aborted``: ids of those that were undecided in the catalog and are not
-    in the logs."""
+    that are committed according to the logs. ``aborted``: ids of transactions that were undecided in the catalog and
+    are not in the logs."""
 
     tables: list[TableResync]
     committed: list[str] = field(default_factory=list)
@@ -236,7 +236,7 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
     """Yield the earliest of the groups that are next in all their tables. Timestamps alone are not sufficient, because
-    those of a table may have been restarted."""
+    a table's timestamps may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

@@ -100,7 +100,7 @@ class LogState:
     staged: list[str] = field(default_factory=list)
     missing: list[MissingCommit] = field(default_factory=list)
     problem: str | None = None
-    common: int | None = None  # the last version on which both agree, if less than that of the catalog
+    common: int | None = None  # the last version on which both agree, if lower than the catalog's version
 
     @property
     def version(self) -> int:
@@ -158,7 +158,7 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
     """The head of a table. A backup may not be consistent, so that commits that the head counts as unpublished are
-    missing. Those in the log are recorded as published."""
+    missing. Commits that are in the log are recorded as published."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -285,8 +285,8 @@ def _fill(log: LogState, last: int, last_ms: int) -> None:
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions that are published in another table, and those accepted by the caller. Cost: 1
-    GET per commit staged for the next version."""
+    """Add staged commits of transactions that are published in another table, and staged commits that the caller
+    accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:

@@ -111,7 +111,7 @@ def deletable_path(table: TableRecord, uri: object) -> str:
 def is_hidden(path: str) -> bool:
     """Whether a path below a table cannot be a data file, because a name in it starts with "_" or "." at any depth,
     like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). Partition directories may
-    start with them."""
+    start with these characters."""
     *directories, name = path.split("/")
     names = [name, *(each for each in directories if "=" not in each)]
     return any(each.startswith(("_", ".")) for each in names)

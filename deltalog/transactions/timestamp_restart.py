@@ -1,4 +1,4 @@
-"""Restarts the in-commit timestamps of a table whose last one is so far ahead that no commit can follow.
+"""Restarts the in-commit timestamps of a table if the last timestamp is so far ahead that no commit can follow.
 
 A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, one commit sets its own version and
 timestamp as the new enablement. Readers then use the file times of earlier versions.

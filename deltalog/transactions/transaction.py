@@ -93,7 +93,7 @@ class ManagedTransaction:
 
     def table(self, name: str) -> DeltaTable:
         """The table at the transaction's instant, with the transaction's own changes. All verbs of a DeltaTable work on
-        it; their effects become visible to others when the transaction is committed. Versions are those that the
+        it; their effects become visible to others when the transaction is committed. Version numbers are what the
         commits would get without concurrent writers.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;
@@ -133,8 +133,8 @@ class ManagedTransaction:
             self._lock.release()
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
-        """The branches to commit, and those of tables that must not have changed, according to a record that was just
-        read.
+        """The branches to commit, and the branches of tables that must not have changed, according to a record that was
+        just read.
 
         Raises ResourceNotReadyError if a table was dropped. Cost: none; if another process worked on the transaction, 1
         coordinator call, and that of ``table`` per table.
@@ -153,7 +153,7 @@ class ManagedTransaction:
         return [target for target in targets if target.branch.prepared_to_check()]
 
     def _changed_elsewhere(self, record: TransactionRecord) -> set[str]:
-        """The tables that another process has opened or changed in this transaction. Those changed since they were
+        """The tables that another process has opened or changed in this transaction. Tables changed since they were
         opened here are closed, so that they are opened again."""
         kept, elsewhere = self._kept, set()
         if not self._is_own(record):
@@ -200,7 +200,7 @@ class ManagedTransaction:
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
-        """The versions of all tables at the transaction's instant, which is that of its first read."""
+        """The versions of all tables at the transaction's instant, which is the instant of its first read."""
         if record.pins is None:
             cut, now_ms = self._ledger.coordinator.cut(), self._ledger.now_ms()
 

@@ -26,7 +26,7 @@ from deltalog.write.table_handle import TableHandle
 
 
 def vacuum(ledger: Ledger, tables: ManagedTables, record: TableRecord, **options: Any) -> VacuumReport:
-    """See ``TransactionManager.vacuum``. ``options``: those of ``maintenance.vacuum.vacuum``."""
+    """See ``TransactionManager.vacuum``. ``options``: as for ``maintenance.vacuum.vacuum``."""
     handle = tables.handle(record)
     claims = _CatalogClaims(ledger, record, handle, tables.plain_store(record.url))
     return vacuuming.vacuum(handle, claims=claims, **options)

@@ -165,8 +165,8 @@ def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
-    """The dotted path of the first column that matches by physical name but lacks the field id; None if there is
-    none."""
+    """The dotted path of the first column that matches by physical name but lacks the field id; None if no column
+    does."""
 
     def in_struct(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
         by_name = {field.name: field for field in stored}

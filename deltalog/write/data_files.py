@@ -249,7 +249,7 @@ def check_not_null(values: Any, column: StructField, name: str, is_new: bool = F
 
 
 def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
-    """The paths of the NOT NULL fields of a struct, including those of nested structs."""
+    """The paths of the NOT NULL fields of a struct, including the fields of nested structs."""
     for field in struct.fields:
         if not field.nullable:
             yield (field.name,)

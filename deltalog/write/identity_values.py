@@ -94,7 +94,7 @@ class IdentityValues:
         if count:
             self._columns[name] = replace(column, mark=last)
         start, step = int64s([first if count else 0, column.step])
-        # If a product wraps around, the sum wraps back: first and last fit.
+        # If a product wraps around, the sum wraps back, because the first and the last value fit.
         return pc.add(pc.multiply(row_numbers(count), step), start)
 
     def note(self, name: str, values: Any) -> None:

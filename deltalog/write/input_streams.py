@@ -23,7 +23,8 @@ from deltalog.errors import CallError
 
 T = TypeVar("T")
 
-# Iterators that do not support weak references, such as map and zip, are kept alive to be recognised: the latest few.
+# Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive,
+# which is done for the latest few.
 _MAX_STRONG = 8
 _UNNAMED = re.compile(r"__index_level_[0-9]+__")  # pandas' column for an unnamed index
 _lock = threading.Lock()

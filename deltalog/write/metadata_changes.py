@@ -96,7 +96,7 @@ class MetadataChanges:
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The clustering columns, as ``Snapshot.clustering_columns``. Raises CorruptTableError."""
+        """The clustering columns, like ``Snapshot.clustering_columns``. Raises CorruptTableError."""
         existing = None if self.base is None else self.base.state.domains.get(column_mapping.CLUSTERING_DOMAIN)
         domain = next((each for each in self._domains if each.domain == column_mapping.CLUSTERING_DOMAIN), existing)
         return column_mapping.clustered_by(domain, self.metadata)
@@ -117,7 +117,7 @@ class MetadataChanges:
     # -------------------------------------------------------------------------------------------------- changes
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Replace the schema, and the partition columns if passed. As ``Transaction.set_schema``."""
+        """Replace the schema, and the partition columns if passed. Like ``Transaction.set_schema``."""
         schema_string = identity_columns.keeping_marks(schema, self.metadata.schema).to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
@@ -128,7 +128,7 @@ class MetadataChanges:
             self._check_clustering(clustered_by)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set table properties. As ``Transaction.set_properties``."""
+        """Set table properties. Like ``Transaction.set_properties``."""
         check_assignment(dict(properties))
         named, kept = features.split_feature_properties(properties)
         assigned = {**self.metadata.configuration, **kept}

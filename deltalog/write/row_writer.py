@@ -45,7 +45,7 @@ from deltalog.write.task_files import TaskFiles, storage_of
 class RowWriter:
     """Writes the rows of one transaction, and owns the written files until they are committed or released.
 
-    Columns, layout and rules are those of the table after the transaction. Every method that writes raises
+    It uses the columns, layout and rules that the table has after the transaction. Every method that writes raises
     SchemaMismatchError for rows that do not fit, and on failure removes the files that it wrote, best effort.
     """
 
@@ -145,7 +145,7 @@ class RowWriter:
     def write_updates(
         self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
     ) -> list[AddFile]:
-        """Like ``write_copies``, for rows some of which have new values. These satisfy ``rules``, the result of
+        """Like ``write_copies``, but some of the rows have new values, which satisfy ``rules``, the result of
         ``rules()``. ``num_rows``: None if unknown."""
         self._record_applied(rules)
         return self.write_copies(streams, num_rows)
@@ -242,7 +242,7 @@ class RowWriter:
         num_rows: int | None,
         examine: Examine | None,
     ) -> list[AddFile]:
-        """Add actions for Parquet files that other programs wrote. As ``Transaction.add_parquet_files``."""
+        """Add actions for Parquet files that other programs wrote. Like ``Transaction.add_parquet_files``."""
         adds = describe_files(self._reader.store, files, self._layout(), num_rows, examine)
         if not tags:
             return adds

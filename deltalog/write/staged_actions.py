@@ -148,7 +148,8 @@ class StagedActions:
 
     @property
     def new_paths(self) -> list[str]:
-        """The store paths of the caller's files that must not be live: all but those removed in the same commit."""
+        """The store paths of the caller's files that must not be live: all but the files that the same commit
+        removes."""
         removed = {remove.path for remove in self.removes} if self._callers_paths else ()
         return [path for name, path in self._callers_paths.items() if name not in removed]
 

@@ -107,8 +107,8 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # If the known commit is still there, the newer ones are of the same table: a deleted table does not
-                # come back.
+                # If the known commit is still there, the newer commits belong to the same table: a deleted table does
+                # not come back.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None
@@ -285,7 +285,7 @@ class TableHandle:
 
     def _blind_append(self) -> Transaction:
         """A transaction on a ``recent`` version: the commit attempt detects later commits, so no request looks for them
-        before. Only identity columns need the latest version, whose values theirs continue."""
+        before. Only identity columns need the latest version, because new values continue after its last ones."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
@@ -354,7 +354,8 @@ class TableHandle:
     def _own_origins(
         self, latest: Snapshot, reads: Iterable[Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """The ``reads`` of this table: version, as this handle numbers it, the txnId of its commit, and condition."""
+        """The ``reads`` that concern this table: for each, the version as this handle numbers it, the txnId of its
+        commit, and the condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [

@@ -49,7 +49,7 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class TableRules:
     """The rules of a table for new rows, also for engines that write rows themselves:
-    ``Transaction.row_writer.rules()`` returns them. False if there are none."""
+    ``Transaction.row_writer.rules()`` returns them. An object without rules is false."""
 
     #: The URL of the table, for messages.
     table: str = ""

@@ -482,8 +482,8 @@ class Transaction:
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:
-        """Called at the end of the rows. Starts a new proof if caller code has run since the last one, or there is none
-        yet."""
+        """Called at the end of the rows. Starts a new proof if caller code has run since the last proof, or if there is
+        no proof yet."""
         if self.reads_callers_rows or not self.proof.is_valid:
             self.proof.begin()
 

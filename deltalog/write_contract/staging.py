@@ -346,8 +346,8 @@ def commit_staged(
     ``discard_staged``. Raises FilesCommittedError for a file that a version has named.
 
     If a multi-table transaction that contains the commit is cancelled, the files are also kept: their owner may commit
-    them in another one. ``owned``: the files were staged for this commit only, and are deleted in that case. Cost: as
-    the commit, and unless ``owned`` as ``check_never_committed``.
+    them in another transaction. ``owned``: the files were staged for this commit only, and are deleted in that case.
+    Cost: as the commit, and unless ``owned`` as ``check_never_committed``.
     """
     annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)

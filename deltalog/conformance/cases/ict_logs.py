@@ -184,7 +184,7 @@ def _pairs() -> Iterator[tuple[object, ...]]:
             {"rule": rule},
         )
         refused = [Refused(Rows(ids(4), at_ms=minute(11)))]
-        if name != "after-latest":  # the reference implementation answers for times before that of the pair
+        if name != "after-latest":  # the reference implementation answers for times before the pair's time
             refused.append(Refused(Rows(ids(1), at_ms=minute(1))))
         yield (
             f"{name}-time",

@@ -70,7 +70,7 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Arrow's conversion of decimals is not always to the nearest number, as Java's is; through text it is.
+        # Java converts a decimal to the nearest number. Arrow does not always, except by way of text.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 

@@ -43,7 +43,7 @@ def common(what: str, *nodes: Node) -> Any:
 
 
 def _read_text(what: str, node: Node, target: DataType) -> Node:
-    """A string literal compared with another type, which Spark reads as that type."""
+    """A string literal that is compared with another type: Spark reads it as that type."""
     text = node.value if node.is_literal else None
     if isinstance(text, str):
         if target in INTEGRAL and re.fullmatch(r"[+-]?\d{1,19}", text):

@@ -77,7 +77,7 @@ def days_between(name: str, end: Node, start: Node) -> Node:
 
 
 def last_day(name: str, node: Node) -> Node:
-    """LAST_DAY: of the month."""
+    """LAST_DAY: the last day of the month."""
 
     def run(values: Any) -> Any:
         following = pc.ceil_temporal(values, unit="month", ceil_is_strictly_greater=True)

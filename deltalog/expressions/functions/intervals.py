@@ -142,7 +142,8 @@ def _between(left: Node, right: Node) -> Node:
 
 
 def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
-    """Shift by months, to the last day of the month if that month is shorter. As the function ADD_MONTHS, on dates."""
+    """Shift by months, to the last day of the month if that month is shorter. Like the function ADD_MONTHS, for
+    dates."""
     check_type(name, node, *TEMPORAL)
     if not fits(months, YEAR_MONTH):
         check_type(name, months, BYTE, SHORT, INTEGER)

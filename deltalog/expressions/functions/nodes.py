@@ -1,7 +1,7 @@
 """Typed expressions over Arrow columns, with exactly Spark's results. Pure.
 
-A ``Node`` computes values for rows. Result types are those of Spark 4 in ANSI mode: overflow, division by zero and
-lossy casts are errors. What Arrow cannot compute exactly is refused with CallError when the node is built, never
+A ``Node`` computes values for rows. Result types and errors are as in Spark 4 in ANSI mode: overflow, division by zero
+and lossy casts are errors. What Arrow cannot compute exactly is refused with CallError when the node is built, never
 approximated. Timestamps are UTC.
 """
 

@@ -14,7 +14,7 @@ BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string",
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
-# Interval types, which no column has: days, days and times, months.
+# Interval types: days, days and times, months. Columns cannot have these types.
 DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
 YEAR_MONTH = PrimitiveType("interval year to month")
 INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)

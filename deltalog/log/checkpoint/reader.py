@@ -40,7 +40,7 @@ from deltalog.storage.table_files import TableFiles
 
 # Decoding is CPU-bound: more threads than cores only use memory.
 THREADS = min(4, os.cpu_count() or 4)
-# The small actions, with a required field of each.
+# The small actions, each with one of its required fields.
 _SINGLETONS = {
     "protocol": "protocol.minReaderVersion",
     "metaData": "metaData.id",
@@ -77,7 +77,7 @@ class _OpenFile:
 
     @property
     def groups(self) -> list[int]:
-        """The indices of its row groups."""
+        """The indices of the file's row groups."""
         return list(range(self.footer.num_row_groups))
 
     def __enter__(self) -> _OpenFile:
@@ -296,7 +296,7 @@ class CheckpointReader:
         groups: Sequence[int] | None = None,
         rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of the file, ``rows`` at a time, with those of ``columns`` that it has."""
+        """The rows of the file, ``rows`` at a time, with the columns among ``columns`` that the file has."""
         columns = present(columns, file.paths)
         if not columns:
             return

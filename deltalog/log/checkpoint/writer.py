@@ -2,7 +2,7 @@
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
 #allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed in row groups from the
-last checkpoint and the commits after it into the new one; only those of a small table are all in memory at once.
+last checkpoint and the commits after it into the new one; only a small table's file actions are all in memory at once.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class TableOptimizer:
         """Combine small files of a partition into files of the target size, in the order in which they were written. In
         a clustered table, order rows by the clustering columns.
 
-        Rewrites files below the target size that can be combined with others, and files of which a deletion vector
+        Rewrites files below the target size that can be combined with others, and files in which a deletion vector
         deletes more than 5 % of the rows. In a clustered table, rewrites files that are not clustered, and groups of
         files that were clustered together and are smaller than 32 times the target size; ``full``: also files clustered
         by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new
@@ -102,7 +102,8 @@ class TableOptimizer:
         max_concurrent_tasks: int | None = None,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Rewrite all files that have a deletion vector without the deleted rows, as Spark's REORG … APPLY (PURGE).
+        """Rewrite all files that have a deletion vector, leaving out the deleted rows, like Spark's REORG … APPLY
+        (PURGE).
 
         A later vacuum deletes the old files. Cost and memory: as ``compact``.
         """

@@ -34,7 +34,8 @@ from deltalog.write.transaction import Transaction
 
 # The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read more often than written: half the bytes of snappy, for a third more write time.
+#: Rewritten files are read more often than written. This codec takes half the bytes of snappy, and a third more time to
+#: write.
 CODEC = "zstd"
 # Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
@@ -190,8 +191,8 @@ class BinWriter:
         return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:
-        """Raise RowCountError unless the number of rows written equals the number of live rows by the files' footers
-        and deletion vectors, and by the log if all files have statistics."""
+        """Raise RowCountError unless the number of rows written equals the number of live rows according to the files'
+        footers and deletion vectors, and also according to the log if all files have statistics."""
         for live, source in ((sum(counted), "their footers and deletion vectors"), (live_rows(files), "the log")):
             if live is not None and live != written:
                 raise RowCountError(

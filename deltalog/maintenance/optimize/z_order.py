@@ -78,8 +78,8 @@ def quantiles(sample: Any, ranges: int) -> Any:
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
     """For each value, the number of ``bounds`` less than or equal to it; 0 for nulls.
 
-    ``bounds``: in order, fewer than 2 ** ``bits``. A binary search over all values at once: memory and time are those
-    of ``bits`` columns.
+    ``bounds``: in order, fewer than 2 ** ``bits``. A binary search over all values at once, which takes as much memory
+    and time as ``bits`` columns.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))

@@ -134,7 +134,7 @@ class VacuumRules:
     has_iceberg_metadata: bool = False
 
     def ignores(self, name: str) -> bool:
-        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except those of
+        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except the names of
         change files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
@@ -307,8 +307,8 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
-    those whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
+    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of such
+    files whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
     ``present``: their paths."""
 
     directories: list[Entry] = field(default_factory=list)
@@ -351,9 +351,9 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 class Decided:
     """The decision on a part of a table's files. ``files``: to delete. ``kept``: how many stay, by reason. ``young``:
     files that stay only because of their age, with the reason. ``emptied``: directories with files to delete;
-    ``occupied``: directories with files that stay. ``directories``: those of the listing. ``tables``: the roots of
-    other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links; ``gone``: how
-    many of them no longer existed when their time was read."""
+    ``occupied``: directories with files that stay. ``directories``: all directories in the listing. ``tables``: the
+    roots of other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links;
+    ``gone``: how many of them no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]

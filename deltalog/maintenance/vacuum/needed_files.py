@@ -80,7 +80,7 @@ def named_files(
 
 def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
     """Raise CorruptTableError if a file of the latest version comes neither from version ``first`` nor from a commit
-    since. ``earlier``: the files of these."""
+    since. ``earlier``: the files of that version and those commits."""
     if not any(live.lacking(*earlier)):
         return
     files = sorted(names.of_all(cache.files(_COLUMNS)))
@@ -163,7 +163,7 @@ def _identity(piece: pa.Table) -> pa.Table:
 
 
 def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[NeededPaths, set[str]]:
-    """The files of unexpired tombstones, and those of expired ones."""
+    """The files of unexpired tombstones, and the files of expired tombstones."""
     while True:
         unexpired, removed = NeededPaths(hashed=names.hashed), set[str]()
         are_known = True

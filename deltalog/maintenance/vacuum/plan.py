@@ -52,7 +52,8 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     directories = {entry.path: entry for entry in decided.directories}
     known = {path for path in directories if may_remove(path)} | emptied | occupied
     removable = []
-    # Directories that will be empty, deepest first: those of deleted files, and those that are empty and old.
+    # Directories that will be empty, deepest first: the directories of deleted files, and old directories that are
+    # empty already.
     for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
         entry = directories[path]
         if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):

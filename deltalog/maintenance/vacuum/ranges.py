@@ -17,7 +17,7 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# The hashes sent in total: those of a directory go to every range that has a part of it.
+# The number of hashes sent in total. The hashes of a directory go to every range that contains a part of it.
 _MOST_BYTES = 128 << 20
 
 
@@ -51,7 +51,8 @@ class PathSample:
 @dataclass(frozen=True, slots=True)
 class VacuumRange:
     """The paths from ``start`` on and before ``end`` (None: no end). ``needed``: for each directory that can have such
-    paths, the reason, the directory and the hashes of its names. ``removed``: see NamedFiles; those in the range."""
+    paths, the reason, the directory and the hashes of its names. ``removed``: as in NamedFiles, but only the paths in
+    the range."""
 
     start: str
     end: str | None

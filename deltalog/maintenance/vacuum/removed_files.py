@@ -34,7 +34,7 @@ class _LastVacuum(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
     """``entries``: the existing removed files, Hadoop's checksums of them, and logs of other tables above them.
-    ``paths``: all removed files that are not needed. ``are_settled``: whether no file of these commits waits for its
+    ``paths``: all removed files that are not needed. ``are_settled``: false while a file of these commits waits for its
     tombstone to expire."""
 
     entries: list[Entry]

@@ -162,7 +162,8 @@ class DistributedVacuum:
         return decided
 
     def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-        """Delete files in steps. Yields the number of files in each step, and the row numbers of those that are gone.
+        """Delete files in steps. Yields the number of files in each step, and the row numbers of the files that are
+        gone.
 
         Raises StoreError, and what the runner raises.
         """
@@ -181,7 +182,7 @@ class DistributedVacuum:
 def deleted_in_steps(
     remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
 ) -> Iterator[tuple[int, list[int]]]:
-    """Delete files in steps. Yields the number of files in each step, and the row numbers of those that are gone.
+    """Delete files in steps. Yields the number of files in each step, and the row numbers of the files that are gone.
     Raises and costs as ``remove``, with 1,000 files in each call."""
     rows = range(len(files))
     for start in rows[::_AT_ONCE]:

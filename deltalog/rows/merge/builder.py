@@ -85,7 +85,8 @@ class TableMerger:
         return self._with("not matched by source", "update", predicate, updates)
 
     def when_not_matched_by_source_delete(self, predicate: Predicate | str | None = None) -> TableMerger:
-        """Delete rows of the table that match no row of the source. Reads as ``when_not_matched_by_source_update``."""
+        """Delete rows of the table that match no row of the source. Reads the table like
+        ``when_not_matched_by_source_update``."""
         return self._with("not matched by source", "delete", predicate)
 
     def with_schema_evolution(self) -> TableMerger:
@@ -109,8 +110,8 @@ class TableMerger:
         no conflicts. Rows are updated and deleted as by ``update`` and ``delete`` and keep their row ids; change files
         record every change. If nothing changes and no ``txn`` is passed, nothing is committed and ``skipped`` is true.
         Memory: the source up to 128 MiB, twice that while it is read; 64 MiB of the table at a time, with its pairs of
-        equal keys; 22 bytes for each changed row. A larger source goes to temporary files (TMPDIR). So do more than 32
-        MiB of source keys, with the table columns that the merge conditions use; they are then joined by hash
+        equal keys; 22 bytes for each changed row. A larger source goes to temporary files (TMPDIR). Source keys of more
+        than 32 MiB go there too, with the table columns that the merge conditions use; they are then joined by hash
         partition. Without an equality between the sides all pairs are compared; if the source does not fit in memory,
         at most 262,144 of its rows may then match. Cost: the columns of the conditions in each file that may match, all
         columns of the rows that change, and 1 PUT for each new file; then the commit. Raises as ``update``, and

@@ -246,8 +246,9 @@ class Compiler:
         return len(name.path) == 1 and field is not None and field.data_type == VOID
 
     def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
-        """Raise unless a nested value fits the table's type. As in an append, but a struct must have every field of the
-        table's, unless the merge evolves the schema: then fields that it lacks keep their values."""
+        """Raise unless a nested value fits the table's type. The rules are the same as for an append, but a struct must
+        also have every field of the table's struct, unless the merge evolves the schema; fields that it lacks then keep
+        their values."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(

@@ -3,8 +3,8 @@
 There is one record for each ``path`` and ``etag`` (``*`` to create), and the writer that put it holds the lease:
 
 1. HEAD the object. If it does not have the expected ETag, the attempt ends.
-2. Put the record if there is none. If that succeeds, send the PUT before our lease ends. If another writer holds the
-   record, repeat the HEAD until the record's timeout times the clock skew rate has passed. Then replace the record,
+2. Put the record if it does not exist. If that succeeds, send the PUT before our lease ends. If another writer holds
+   the record, repeat the HEAD until the record's timeout times the clock skew rate has passed. Then replace the record,
    with the next generation, provided that it still has the generation that was read.
 
 Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
@@ -184,7 +184,7 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self.inner.etag(path) == etag
 
     def _take(self, path: str, etag: str, owner: str, held: _Lease | None) -> _Lease | None:
-        """Put the record, or replace that of an expired lease.
+        """Put the record, or replace the record of an expired lease.
 
         Returns the current lease; None if the record was deleted concurrently.
         """

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4
 _DAY_SECONDS = 86_400
-# Names of staged commits: those of Spark, and those of deltalake while it supported this protocol.
+# Names of staged commits, as Spark writes them and as deltalake did while it supported this protocol.
 _STAGED_NAME = r"\.tmp/%s\.[0-9A-Za-z-]+|_commit_[0-9A-Za-z-]+\.json\.tmp"
 
 log = logging.getLogger(__name__)
@@ -101,8 +101,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
     ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query DynamoDB for an unfinished
-    commit, and write if there is one. Cost: 1 request to DynamoDB more for each call; to finish a commit 2 GETs, 1 PUT
-    and 1 request.
+    commit, and finish it, which writes, if there is one. Cost: 1 request to DynamoDB more for each call; to finish a
+    commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -111,7 +111,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         self._table = table
         self._timing = commit.timing
         self._first_use = FirstUse(table, "s3-dynamodb")
-        # The spelling of Hadoop's Path, in which the root of a bucket keeps its slash.
+        # The path as Hadoop's Path writes it: the root of a bucket keeps its slash.
         bucket, _, prefix = inner.url.partition("://")[2].partition("/")
         self._table_path = f"{commit.table_path_scheme}://{bucket}/{prefix}"
 

@@ -1,4 +1,4 @@
-"""Credentials from botocore's resolver: of roles, containers, instances, web identities and profiles.
+"""Credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
 
 botocore decides on their source, and when and how they are refreshed. Each signature uses the current ones. If a
 service reports that they are no longer valid, they are resolved again.
@@ -45,9 +45,9 @@ class ResolvedCredentials:
         return self._here().current()
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
-        """Resolve the credentials again after a service rejected ``used``. Returns whether there are other ones now.
-        ``is_certain``: the service said that they are invalid; otherwise it may have had another reason. Raises
-        CredentialsNotFoundError."""
+        """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials are
+        different now. ``is_certain``: the service said that they are invalid; otherwise it may have had another reason.
+        Raises CredentialsNotFoundError."""
         return self._here().renew(used, is_certain)
 
     def _here(self) -> _CachedCredentials:

@@ -2,7 +2,7 @@
 
 A botocore client takes two milliseconds of CPU time per request, and half a second to load. This module implements the
 requests for single objects and listings with botocore's names, arguments and results. If it cannot handle a response,
-such as that of a bucket in another region, it raises ``LeftToBotocore``.
+such as one from a bucket in another region, it raises ``LeftToBotocore``.
 """
 
 from __future__ import annotations

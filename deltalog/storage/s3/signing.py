@@ -28,7 +28,7 @@ class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
         return str(request.context["body_hash"])
 
     def add_auth(self, request: Any) -> None:
-        """As botocore's, but without its DEBUG log records, which contain the session token."""
+        """Like botocore's, but without its DEBUG log records, which contain the session token."""
         now = datetime.datetime.now(datetime.timezone.utc)
         request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
         self._modify_request_before_signing(request)
@@ -42,7 +42,7 @@ def encoded_path(path: str) -> str:
 
 
 def encoded_query(arguments: Mapping[str, str]) -> str:
-    """Percent-encode query arguments, including those with empty values."""
+    """Percent-encode query arguments, including arguments with empty values."""
     return urllib.parse.urlencode(arguments, quote_via=urllib.parse.quote, safe="-_.~")
 
 

@@ -61,8 +61,8 @@ log = logging.getLogger(__name__)
 class S3Store(LogStore):
     """The objects of a bucket whose keys begin with a prefix: ``s3://bucket/prefix`` or ``s3a://bucket/prefix``.
 
-    ``options`` are those of s3fs.S3FileSystem. Modification times are whole seconds, as S3 reports them.
-    Raises CallError for an invalid location or an unknown option. Cost: no request.
+    ``options``: as for s3fs.S3FileSystem. Modification times are whole seconds, as S3 reports them. Raises CallError
+    for an invalid location or an unknown option. Cost: no request.
     """
 
     is_remote = True
@@ -87,7 +87,7 @@ class S3Store(LogStore):
         """Cost: 1 PUT. The first call of the process to a bucket outside AWS takes 2 PUTs and 1 DELETE more, to verify
         that the service honours the condition. The first commit through this object takes 1 LIST more, to detect
         whether Spark commits through DynamoDB. Raises UnsafeStoreError if the service ignores the condition or Spark
-        commits so."""
+        commits through DynamoDB."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
@@ -143,7 +143,7 @@ class S3Store(LogStore):
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
         clean_up = partial(remove, paths, self.delete)
-        # After prepare_commit no commit waits for the clean-up, not even one that runs the test itself.
+        # After prepare_commit, commits do not wait for the clean-up, even if they run the test themselves.
         return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
