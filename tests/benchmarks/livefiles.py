@@ -1,8 +1,8 @@
 """Tables with many live files, generated column by column: a million add actions take seconds, not minutes.
 
-Only logs exist, as in tables.py. The columns are an id, a timestamp, a text, a price and a day, partitioned by region;
-the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from ``n *
-IDS`` on, so that a range of ids selects files.
+Only logs exist, as in tables.py. The columns are an id, a timestamp, a string, a price and a day, partitioned by
+region; the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from
+``n * IDS`` on, so that a range of ids selects files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REGIONS = 50
 PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
-ADDS = 50  # of each commit, if there is no checkpoint
+ADDS = 50  # adds in each commit, if there is no checkpoint
 REPLACES = 3  # in a table of changes, each third commit removes the previous file and records an application version
 ROW_GROUP = 200_000  # about the size of Spark's files of 128 MiB
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))

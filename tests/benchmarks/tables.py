@@ -100,8 +100,8 @@ class LogTable:
 
 @dataclass(frozen=True)
 class LongLog:
-    """A log of so many commits that it is written as compactly as possible: adds with the statistics of one column, and
-    one ``.crc`` for many versions, by hard links; the last version has its own."""
+    """A log with so many commits that it has to be written compactly: adds with the statistics of one column, and one
+    ``.crc`` for many versions, by hard links; the last version has its own."""
 
     name: str
     size: int

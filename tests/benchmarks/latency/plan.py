@@ -1,4 +1,4 @@
-"""Which operations are measured, on which tables, and how many rounds each may take."""
+"""The measured operations, their tables, and how many rounds each may take."""
 
 from __future__ import annotations
 

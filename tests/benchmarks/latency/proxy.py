@@ -26,8 +26,8 @@ _CONNECTION_ERRORS = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrun
 class Exchange:
     """A request and its answer. ``kind``: GET, HEAD, LIST, PUT, DELETE; POST for the rest of S3; DynamoDB.
 
-    ``begun_s``: when its first bytes came, ``ended_s``: when its answer was passed on (None: not yet); both by
-    time.monotonic, which all processes of a machine share.
+    ``begun_s``: when its first bytes came, ``ended_s``: when its answer was passed on (None: not yet); both on the
+    clock time.monotonic, which all processes of a machine share.
     """
 
     kind: str
@@ -200,7 +200,7 @@ def _kind_and_key(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """A longest chain of requests, as ``rounds`` counts them: it shows where the time of an operation went."""
+    """One of the longest chains of requests that ``rounds`` counts, which shows where the time of an operation went."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:
