@@ -20,7 +20,7 @@ BESIDE = ROOT.parent / "shared"
 CORPUS = Path(os.environ.get("DELTALOG_CORPUS", BESIDE / "corpus"))
 CHECKER = Path(os.environ.get("DELTALOG_CORPUS_CHECK", BESIDE / "tools" / "corpus_check.py"))
 
-# Checks that do not pass yet, as (table, group): why. An entry that passes must go.
+# Checks that do not pass yet, as (table, group), and why. An entry whose check passes must be removed.
 NOT_YET: dict[tuple[str, str], str] = {}
 GROUPS = {"log", "files", "rows", "time_travel"}
 

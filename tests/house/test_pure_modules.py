@@ -1,7 +1,7 @@
 """A module whose docstring says "Pure." has no clock, no disk, no network, no threads and no randomness.
 
 The contract follows from the docstrings: a module that says "Pure." is checked, and may import only modules that say so
-too. A function whose docstring says "Pure." may use only pure names of what its module imports.
+too. A function whose docstring says "Pure." may use only pure names of the modules imported by its own module.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _CONF = {
 
 
 def engine_of(name: str) -> Engine:
-    """An engine, those of Spark in a session of the tests."""
+    """An engine; Spark engines get a session of the tests."""
     if name not in SPARK:
         return load_engine(name)
     from spark_ext.conformance import DeltaSparkEngine, SparkExtEngine
@@ -106,7 +106,7 @@ def chosen(name: str, patterns: str | None, only_new: bool) -> list[Case]:
 
 
 def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
-    """Run an engine in this process, and keep the results, with the kept ones of cases that are not run."""
+    """Run an engine in this process, and store its results with the kept results of the other cases."""
     cases = chosen(name, patterns, only_new)
     if not cases:
         return

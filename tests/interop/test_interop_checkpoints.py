@@ -78,7 +78,7 @@ def test_a_log_that_begins_at_a_checkpoint(
 def test_statistics_survive_a_deltalog_checkpoint(
     delta: DeltaSpark, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
-    """delta-spark skips files by the statistics in the checkpoint: all except the one that it needs."""
+    """delta-spark uses the statistics in the checkpoint to skip all files except the one that it needs."""
     path = tmp_path / "table"
     table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties={})
     for start in range(0, 40, 10):
@@ -216,7 +216,8 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits of two months and a checkpoint, then a commit of today, which removes everything beyond the retention."""
+    """Commits of two months and a checkpoint, then a commit of today, whose clean-up removes everything beyond the
+    retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS
@@ -278,5 +279,5 @@ def test_a_bad_last_checkpoint_misleads_neither(
     table = DeltaTable.open(str(path))
     assert table.version == 5
     assert plain_rows(table.snapshot().scan().to_arrow()) == shape.model()[-1]
-    if damage != "points nowhere":  # there delta-spark may refuse; deltalog need not
+    if damage != "points nowhere":  # otherwise delta-spark may refuse the table, although deltalog reads it
         assert_same_rows(delta, path)

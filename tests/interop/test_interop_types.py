@@ -46,7 +46,7 @@ def test_partitions_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_partition_directories_of_both_engines(delta: DeltaSpark, tmp_path: Path) -> None:
-    """delta-spark appends into the partitions that deltalog made, and their values are the same values."""
+    """delta-spark appends to the partitions that deltalog has written, and writes the same partition values."""
     path = tmp_path / "table"
     rows = ROWS.select(PARTITIONABLE).append_column("id", pa.array([1, 2, 3]))
     table = DeltaTable.create(str(path), rows.schema, partition_by=PARTITIONABLE, data=rows)
