@@ -110,7 +110,7 @@ def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_a_table_without_the_feature_again(delta: DeltaSpark, tmp_path: Path) -> None:
-    """delta-spark 4.4.0 cannot drop the feature, but after deltalog has dropped it, uses the table like any other."""
+    """delta-spark 4.4.0 cannot drop the feature, but uses the table like any other once deltalog has dropped it."""
     path = tmp_path / "t"
     delta.sql(f"CREATE TABLE delta.`{path}` (x BIGINT, s STRUCT<y: BIGINT>, v STRING) USING delta CLUSTER BY (x)")
     insert(delta, path, 1)

@@ -71,8 +71,8 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
 def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """A log as clean-up by age can leave it: the commit of the checkpoint is deleted, and the answer is one of the
-    later versions."""
+    """A log as clean-up by age can leave it: the commit of the checkpoint is deleted, and only later versions can be
+    the answer."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     first = written.latest // 2

@@ -1,4 +1,4 @@
-"""Operations on rows under faults: the effect of each on the previous version's rows, and no other effect.
+"""Operations on rows under faults: each has exactly its effect on the rows of the previous version.
 
 A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.

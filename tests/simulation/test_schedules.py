@@ -60,7 +60,7 @@ def test_no_schedule_over_a_network_breaks_an_invariant(capsys, schedules):
 
 @pytest.mark.parametrize("seed", KEPT)
 def test_seeds_that_once_failed(seed):
-    """All of them came from schedules that write checkpoints."""
+    """All these seeds failed in schedules that write checkpoints."""
     result = run_schedule(seed, checkpoints=1.0)
     assert not result.violations, result.report()
 

@@ -1,4 +1,4 @@
-"""Vacuums under faults: nothing that a version within the retention needs is lost, and nothing else is left.
+"""Vacuums under faults keep all files that a version within the retention needs, and leave no others.
 
 A usual run takes 25 schedules, ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.

@@ -106,7 +106,7 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. ``told`` describes all of them when a test fails."""
+    """A table, the writes to it, and their settings. If a test fails, ``told`` describes all of them."""
 
     spark: Any
     path: str

@@ -117,7 +117,7 @@ def test_the_same_rows_changes_ids_and_metrics_as_by_deltalog(
         if "delta.enableChangeDataFeed" in properties:
             assert changes(ours) == changes(twin), (sets, where)
         found, wanted = (metrics(each, twin.version) for each in (path, str(tmp_path / "twin")))
-        # Later statements work on files that the two engines have written differently.
+        # Later statements change files that the two engines have written differently.
         names = [name for name in COUNTED if name in wanted and (sets, where) == STATEMENTS[0]]
         names += [name for name in ("numDeletedRows", "numUpdatedRows") if name in wanted]
         assert {name: found.get(name) for name in names} == {name: wanted[name] for name in names}, (sets, where)

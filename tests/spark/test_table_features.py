@@ -131,7 +131,7 @@ def test_one_file_with_two_deletion_vectors_is_refused(spark: Any, table: str) -
 def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     make(table, schema(id="long"), [("a b.parquet", {}, ids(1))])
     (Path(table) / "a b.parquet").unlink()
-    if IS_CONNECT:  # nothing but an action runs on the server
+    if IS_CONNECT:  # only an action runs on the server
         df = spark_ext.read(spark).load(table)
         with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
             df.collect()

@@ -35,7 +35,7 @@ class RoundStore(WrappedStore[LogStore]):
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
-        """``beside``: a store that also counts the requests of this one."""
+        """``beside``: a second store that also counts the requests of this one."""
         super().__init__(inner)
         self._beside = beside
         self.is_remote = self.lists_in_pages = True

@@ -1,7 +1,8 @@
 """A model of how verbs treat nested values, with rows as plain Python matched with a table by name. Uses neither Delta
 nor Arrow kernels.
 
-A schema here is one of Arrow, and a row what ``rows_by_id`` returns. Names are matched up to case, structs by fields.
+Schemas are Arrow schemas, and rows have the form that ``rows_by_id`` returns. Names are compared without case, and
+structs matched field by field.
 """
 
 from __future__ import annotations

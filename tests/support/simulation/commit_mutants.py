@@ -92,8 +92,8 @@ def takes_unknown_for_success(patch: Patch) -> None:
 
 @mutant("I2", "I6", "I7", remote=True)
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
-    """Needs a remote store: on others, checking the previous version refuses the next one, because the previous is
-    free."""
+    """Needs a remote store. On others the check of the previous version refuses the next commit, because the previous
+    version does not exist."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):

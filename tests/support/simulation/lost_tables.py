@@ -60,7 +60,7 @@ LOST_KINDS: Mapping[str, int] = {
     "property": 4,
 }
 _OTHER = pa.schema([pa.field("other", pa.string())])
-# Not LATE: a late request would arrive in the restored table.
+# Without LATE, because a late request would arrive in the restored table.
 _SURVIVED = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.OWN_EXISTS)
 
 
