@@ -257,7 +257,7 @@ def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
         table.drop_feature("deletionVectors")
     assert "delta.enableDeletionVectors" not in table.snapshot().metadata.configuration
     forget(store, table)
-    with pytest.raises(CallError, match="version 3"):  # its tombstone is in the checkpoint
+    with pytest.raises(CallError, match="version 3"):  # the checkpoint has the file's tombstone
         table.drop_feature("deletionVectors")
     table.append(rows(6))
     with table.transaction() as transaction:

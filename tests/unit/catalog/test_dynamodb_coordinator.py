@@ -284,7 +284,7 @@ def test_a_proposal_that_came_too_late_has_moved(place: Place, times: int) -> No
 
 
 def test_many_that_race_over_a_bad_line_get_one_winner_each(place: Place) -> None:
-    """Every second answer is lost: what the callers are told must be what is stored."""
+    """Every second answer is lost, and still each caller learns the outcome that is stored."""
     alone, count = threading.Lock(), iter(range(10**6))
     handles = [place.through, place.beside]
 
@@ -439,7 +439,7 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """It has no record of the transactions with parts."""
+    """The catalog of an earlier deltalog has no record of the transactions with parts."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))
@@ -461,7 +461,7 @@ def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(minista
 
 
 def test_a_cut_over_many_tables_is_of_one_instant(ministack: Server, name: str) -> None:
-    """They do not fit into one request: two passes must agree."""
+    """The tables do not fit into one request, so two passes must agree."""
     with proxied(ministack) as (proxy, through):
         catalog = DynamoDBCoordinator(name, through.options())
         for number in range(130):

@@ -42,7 +42,7 @@ def log_files(root: Path, ending: str) -> list[str]:
 def test_a_version_that_is_not_published_has_no_crc(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
-    """A reader of the files would find a .crc that is newer than the log."""
+    """Otherwise a reader by path would find a .crc that is newer than the log."""
 
     def fail(*arguments: Any) -> None:
         raise deltalog.StoreError("the disk is full")

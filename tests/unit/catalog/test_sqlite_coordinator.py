@@ -303,7 +303,7 @@ def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Pat
     with pytest.raises(CoordinatorError, match="Try again") as error:
         catalog.ratify(proposal({"id-1": 1}))
     assert not isinstance(error.value, OperationTimeoutError)
-    assert catalog.cut() == {"id-1": 0}  # readers do not wait
+    assert catalog.cut() == {"id-1": 0}  # reads do not wait for the lock
     holder.execute("ROLLBACK")
     assert catalog.ratify(proposal({"id-1": 1})) is RATIFIED
     holder.close()

@@ -338,7 +338,7 @@ def test_names_with_dots_do_not_mix_two_columns() -> None:
 
 
 def test_the_files_of_other_writers_have_their_own_statistics() -> None:
-    """Without statistics in the footer, none are written."""
+    """If the footer has no statistics, no statistics are written to the log."""
     assert column([1, 2], pa.int64(), write_statistics=False) == {"numRecords": 2}
 
 

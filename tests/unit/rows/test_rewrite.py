@@ -261,7 +261,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feature alone does not allow them either."""
+    """The table feature without the property does not make vectors either."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -283,7 +283,7 @@ def test_rows_that_vectors_deleted_are_not_moved() -> None:
 
 
 def test_bounds_stay_as_they_are_written() -> None:
-    """A parser would lose the digits of decimals beyond those of a double."""
+    """The statistics are copied as text, since a parser would round decimals to double precision."""
     store = memory()
     schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(38, 10))])
     wide = decimal.Decimal("1234567890123456789012345678.0123456789")
