@@ -374,7 +374,7 @@ def test_a_record_does_not_grow_by_calls_that_keep_no_part(place: Place) -> None
     for number in range(8):
         record = touched(record, 3000 + number)
         assert place.through.put_parts(record, {})
-    assert not place.through.put_parts(record, {})  # not the next one
+    assert not place.through.put_parts(record, {})  # the same record again
     assert size_of_record(place.server, place.name, "t") == before
     assert (place.beside.transaction("t"), place.beside.parts("t")) == (record, {"a": b"x"})
 
@@ -411,7 +411,7 @@ def test_a_transaction_with_too_many_changes_is_told_what_to_do_and_can_still_be
     )
     with pytest.raises(CallError, match=r"1041 times, .* Commit it, and continue in another"):
         catalog.put_parts(touched(record, 4000), {"b": b"y"})
-    assert not catalog.put_parts(touched(touched(record, 4000), 5000), {"b": b"y"})  # not the next one
+    assert not catalog.put_parts(touched(touched(record, 4000), 5000), {"b": b"y"})  # one change was skipped
     assert (catalog.transaction("t"), catalog.parts("t")) == (record, {"a": b"x"})
     assert catalog.put_parts(touched(record, 4000), {})
     assert catalog.replace(aborted(touched(record, 4000), "conflict: " + "x" * 10_000, 5000))

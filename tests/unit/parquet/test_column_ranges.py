@@ -57,7 +57,7 @@ def test_they_are_what_arrow_reads(options: Any, columns: list[str], groups: lis
         for _ in file.iter_batches(row_groups=groups, columns=columns) if columns else ():
             pass
     assert set(source.made) <= set(found)
-    # A column "a.b" has the same path as the field "b" of a struct "a"; its bytes are requested with the struct's.
+    # A column "a.b" has the same path as the field "b" of a struct "a"; its ranges are announced with the struct's.
     others = (
         {one for group in groups for one in column_ranges(footer, len(data), [group], ["a.b"])}
         if "a" in columns

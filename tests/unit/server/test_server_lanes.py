@@ -48,7 +48,7 @@ class World:
     async def end(self) -> list[Any]:
         self.release.set()
         found = await asyncio.gather(*self.calls, return_exceptions=True)
-        while self.lanes._lanes:  # abandoned calls
+        while self.lanes._lanes:  # these calls were abandoned
             await asyncio.sleep(0.01)
         self.lanes.close()
         return found

@@ -379,7 +379,7 @@ def test_no_permission(tmp_path):
     root = tmp_path / "table"
     for path in reversed([tmp_path, *tmp_path.parents]):
         if os.access(path, os.W_OK) and path.stat().st_uid == os.getuid() and len(path.parts) > 2:
-            path.chmod(path.stat().st_mode | 0o011)  # another user must be able to get there
+            path.chmod(path.stat().st_mode | 0o011)  # another user must be able to enter the directory
     store = LocalStore(root)
     store.put("_delta_log/secret", b"s")
     store.put("closed/a", b"s")

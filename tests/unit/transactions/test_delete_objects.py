@@ -131,7 +131,7 @@ def test_a_file_that_another_transaction_commits_while_it_is_looked_for_stays(ca
 
 @pytest.mark.parametrize("etag", [None, "0" * 32])
 def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
-    """Its deletion would be retried forever."""
+    """Otherwise the deletion of such a name would be retried forever."""
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager)
     name_objects(manager, transaction, ["day=1.parquet", "day=1/x/y.parquet"], etag)
@@ -188,7 +188,7 @@ def test_what_is_no_object_of_the_table_is_refused(manager, uri):
 
 @pytest.mark.parametrize("path", ["x" * 248 + ".parquet", "é" * 124 + ".parquet", f"day=1/{'x' * 256}/y.parquet"])
 def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
-    """Its deletion would fail forever, and the transaction would be kept forever."""
+    """Otherwise the object's deletion would fail forever, and its transaction would be kept forever."""
     manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
     transaction = manager.transaction()
     with pytest.raises(CallError, match="255 bytes"):

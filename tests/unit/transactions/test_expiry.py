@@ -1,4 +1,4 @@
-"""Transactions that are idle for too long, by clocks that jump."""
+"""Transactions that are idle for too long, on clocks that jump."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_first_read_of_another_table_is_activity_where_it_is_kept_only(clock
 
 
 def test_a_transaction_keeps_the_timeout_of_whoever_started_it(clock):
-    """Other managers have their own timeouts, for transactions they start."""
+    """Each manager has its own timeout, which applies to transactions that it starts."""
     patient = bank(clock=clock, idle_timeout=datetime.timedelta(hours=4))
     others = manager_of(patient.coordinator, clock)
     each, short = patient.transaction(), others.start_transaction()

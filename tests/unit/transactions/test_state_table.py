@@ -49,7 +49,7 @@ BEFORE = dict(zip(STATES, ("ACTIVE", "ACTIVE", "COMMIT_IN_PROGRESS", "COMMITTED"
 
 
 class Place:
-    """A transaction in a given state, which has appended a row if it could; and the calls."""
+    """A transaction in a given state, which has appended a row if its state allowed that; and the calls."""
 
     def __init__(self, state: str) -> None:
         self.clock = Clock()

@@ -235,7 +235,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
         table = transaction.table(A)
         table.append(accounts((9, 90)))
         manager.table(A).append(accounts((8, 80)))
-        late = manager.table(A).stage(accounts((4, 40)))  # on a version that the transaction does not see
+        late = manager.table(A).stage(accounts((4, 40)))  # based on a version that the transaction does not see
         inside = table.stage(accounts((5, 50)))
         table.commit_staged([staged, late, inside])
         for each in (staged, late, inside):

@@ -206,7 +206,7 @@ def test_a_log_that_no_longer_tells_what_came_since(url: str) -> None:
 
 @pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
 def test_isolation_levels(url: str, level: str) -> None:
-    """A blind append may be ordered later, and its rows stay."""
+    """At WriteSerializable a blind append may count as later than the write, so its rows stay."""
     table = DeltaTable.open(url)
     table.set_properties({"delta.isolationLevel": level})
     read = table.snapshot().scan().to_arrow()

@@ -82,7 +82,7 @@ def test_quantiles_cut_into_equal_parts() -> None:
 
 
 def test_bits_are_interleaved() -> None:
-    """The Z-values equal the bits of two numbers, interleaved without Arrow."""
+    """Compared with the bits of two numbers, interleaved in plain Python."""
     values = list(range(1 << 12))
     curve = Curve.from_samples([("a",), ("b",)], [pa.array(values), pa.array(values)])
     chance = random.Random(2)

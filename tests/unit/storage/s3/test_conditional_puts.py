@@ -238,7 +238,7 @@ def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(m
 def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     ministack: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread may run before the thread that was started for it."""
+    """The commit's thread may make the probe before the thread that was started for the probe."""
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()

@@ -1,4 +1,4 @@
-"""Which settings allow requests without botocore: only those where no source says otherwise."""
+"""Requests are sent without botocore only if no source of settings requires botocore."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_common_options_need_no_botocore(options: dict[str, Any]) -> None:
         {"key": "KEY"},
         {"token": "TOKEN"},
         {"key": "KEY", "secret": "SEC\nRET"},
-        {**KEYS, "profile": "p"},  # there is none here
+        {**KEYS, "profile": "p"},  # this machine has no such profile
         {**KEYS, "profile": 1},
         {**KEYS, "requester_pays": True},
         {**KEYS, "s3_additional_kwargs": {"ServerSideEncryption": "aws:kms"}},
