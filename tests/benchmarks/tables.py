@@ -105,7 +105,7 @@ class LongLog:
 
     name: str
     size: int
-    interval: int  # of its checkpoints; ten commits follow the last one
+    interval: int  # the interval of its checkpoints; ten commits follow the last one
 
     @property
     def description(self) -> str:

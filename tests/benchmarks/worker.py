@@ -31,9 +31,9 @@ class System(Protocol):
     ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
     system does not do it itself; ``commit`` adds one file. The others open the table themselves: ``resolve`` finds the
     version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads its files;
-    ``files`` loads those of the latest version, ``statistics`` with all their statistics parsed, ``prune`` only those
-    that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its time
-    and operation; ``checkpoint`` writes one of the latest version.
+    ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed, ``prune`` only
+    files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its
+    time and operation; ``checkpoint`` writes one of the latest version.
 
     ``rows`` are the rows of tables.small_batch in the system's own form, ``rows_of_log`` the rows of tables.log_batch;
     ``append`` commits them with a string that marks the commit, and raises an error listed in ``gave_up`` if it lost

@@ -1,8 +1,7 @@
 """The conformance corpus, for tables with and without in-commit timestamps.
 
-The corpus and its checker lie beside the checkout (``../shared``), or where DELTALOG_CORPUS and
-DELTALOG_CORPUS_CHECK say. Elsewhere these tests are skipped; with CI=true and the corpus beside the checkout
-they must run.
+The corpus and its checker are next to the checkout (``../shared``), or where DELTALOG_CORPUS and DELTALOG_CORPUS_CHECK
+say. Without them these tests are skipped; with CI=true and the corpus next to the checkout they must run.
 """
 
 from __future__ import annotations

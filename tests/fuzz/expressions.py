@@ -64,7 +64,7 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist([one, other, {"p": "a"}], SCHEMA)
 
 
-# ------------------------------------------------------------------------------------------------- texts
+# ------------------------------------------------------------------------------------------- expressions
 
 # Opening and closing strings, nested many times around an expression.
 _AROUND = [

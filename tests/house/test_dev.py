@@ -1,4 +1,4 @@
-"""dev.py: each suite is in one run, the tests named for a usual run exist, the lowest versions are those of
+"""dev.py: each suite is in one run, the tests named for a usual run exist, the lowest versions are the ones in
 pyproject.toml."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each extra installs what its modules need, and the quick tests need no more than their environment installs.
+"""Each extra installs what its modules need, and the environment of the quick tests installs all that they need.
 
 A child process sees the packages of one extra and no others of this environment, which may have them all.
 """

@@ -206,7 +206,7 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake's error names, all of which it is known to lack."""
+    """The features that deltalake's error names. It is known to lack all of them."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"

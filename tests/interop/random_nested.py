@@ -43,7 +43,8 @@ class Difference(AssertionError):
 
 
 def run_nested(delta: DeltaSpark, place: Path, seed: int, statements: int) -> collections.Counter[str]:
-    """Run the statements on new twins. Returns counts of what was run and refused. Raises Difference."""
+    """Run the statements on a new pair of identical tables. Returns how many statements ran and how many were refused.
+    Raises Difference."""
     run = _Run(delta, place, seed)
     try:
         run.live(statements)
@@ -83,7 +84,7 @@ class _Run:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of delta-spark's twin."""
+        """The schema of delta-spark's table."""
         return self.delta.table(self.theirs).schema
 
     # ------------------------------------------------------------------------------------------- statements
@@ -219,7 +220,7 @@ class _Run:
 
 
 def _has_struct_in_lists(kind: pa.DataType, in_list: bool = False) -> bool:
-    """Whether a list has lists or maps with structs in them."""
+    """Whether the type has a list of lists or maps that contain structs."""
     if pa.types.is_struct(kind):
         return in_list or any(_has_struct_in_lists(field.type) for field in fields_of(kind))
     if pa.types.is_map(kind):

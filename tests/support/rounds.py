@@ -28,7 +28,7 @@ _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store whose requests, like those of an object store, take one round each.
+    """A store whose requests take one round each, as with an object store.
 
     A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
     one per read outside the bytes read before. ``get_many`` sends 32 requests at a time, like the S3 store.

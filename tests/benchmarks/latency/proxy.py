@@ -1,9 +1,9 @@
 """A proxy that delays each request before it reaches the server, and records when it came and was answered.
 
 Rounds count what an operation waits for. A request that depends on another begins after that was answered, so
-``rounds`` is the largest number of requests no two of which overlap. Concurrent requests overlap, since each takes at
-least the delay, so they are one round, unless the client needs longer than the delay to send them; with a long delay
-the count does not depend on the speed of the machine.
+``rounds`` is the largest possible number of requests that do not overlap each other. Concurrent requests overlap, since
+each takes at least the delay, so they are one round, unless the client needs longer than the delay to send them; with a
+long delay the count does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Exchange:
 
 
 def rounds(exchanges: Iterable[Exchange]) -> int:
-    """The largest number of answered requests no two of which overlap."""
+    """The largest possible number of answered requests that do not overlap each other."""
     count, free_s = 0, float("-inf")
     for ended_s, begun_s in sorted((e.ended_s, e.begun_s) for e in exchanges if e.ended_s is not None):
         if begun_s >= free_s:

@@ -1,4 +1,4 @@
-"""Random nested schemas, their values, and sources whose fields differ from those of a table. No Delta, no Spark.
+"""Random nested schemas, their values, and sources whose fields differ from a table's. Needs neither Delta nor Spark.
 
 ::
 

@@ -278,7 +278,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
-# -------------------------------------------------------------------------------------- after and beside the commit
+# ------------------------------------------------------------------------------------ after and during the commit
 
 
 @mutant("I5")

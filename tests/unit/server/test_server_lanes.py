@@ -101,7 +101,7 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
         world = World()
         world.hang("bad", 16)
         await world.begin(4)
-        while world.lanes._lanes["bad"].slow < 4:  # a slow call beside "good" lowers the share of "bad" to 7
+        while world.lanes._lanes["bad"].slow < 4:  # a slow call of "bad" lowers its share next to "good" to 7
             await asyncio.sleep(0.01)
         assert await world.quick("good") == "done"
         with pytest.raises(BusyError):

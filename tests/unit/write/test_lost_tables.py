@@ -664,7 +664,7 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # 1 after the commit, 1 of the winner
+    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # one after it, one of the winner
 
 
 @pytest.mark.parametrize("passed_ms", [1_999, 2_000])

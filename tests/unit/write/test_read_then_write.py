@@ -147,7 +147,7 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     read = table.snapshot().scan().to_arrow()
     table.set_properties({"delta.checkpointInterval": "20"})
     others_append(url, day=1)
-    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides that of the rows
+    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides the rows' version
     assert ids(url) == [1, 2, 5, 9, 9]
 
 
