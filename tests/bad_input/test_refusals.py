@@ -451,7 +451,7 @@ def test_no_temporary_file_is_left_by_anything(root: Path) -> None:
 
 
 def test_every_error_is_one_of_ours(root: Path, tmp_path: Path) -> None:
-    """Arguments of any wrong type."""
+    """Calls with wrong arguments of every kind."""
     table = DeltaTable.open(root, environment=environment())
     calls: dict[str, Callable[[], Any]] = {
         "limit": lambda: table.history(0),

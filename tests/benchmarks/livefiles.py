@@ -131,7 +131,7 @@ def _texts(*parts: Any) -> pa.Array:
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number, always the same: two multiplicative hashes, written as text."""
+    """A UUID for each number, which is always the same: two multiplicative hashes, written as text."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -275,7 +275,7 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # In a separate process: neither this one nor a measured one has deltalog loaded.
+    # Done in a separate process, so that neither this process nor a measured one has loaded deltalog.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()
     _write_tail(table, log)

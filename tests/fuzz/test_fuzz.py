@@ -93,7 +93,7 @@ def test_most_cases_are_damaged_and_no_two_alike():
 
 
 def _mutant(monkeypatch, run):
-    """A target ``commit`` whose cases run this instead."""
+    """A replacement of the target ``commit`` whose cases run the given function."""
     mutant = replace(TARGETS["commit"], judge=lambda case, outcomes: run(case))
     monkeypatch.setitem(TARGETS, "commit", mutant)
 

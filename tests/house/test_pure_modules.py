@@ -132,7 +132,8 @@ def test_the_protocol_is_pure(name: str) -> None:
 
 
 def test_deciders_are_pure() -> None:
-    """The tests with faults are deterministic only if these are pure, so they must keep saying "Pure."."""
+    """The tests with faults are deterministic only if these modules are pure, so their docstrings must keep saying
+    "Pure."."""
     deciders = {"log.segment", "log.replay", "log.checksum", "commit.conflicts", "commit.validate", "catalog.records"}
     assert {f"deltalog.{each}" for each in deciders} <= set(PURE)
     assert set(PURE) >= BROKEN, "BROKEN names modules that do not say Pure."

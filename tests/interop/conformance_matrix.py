@@ -180,7 +180,7 @@ def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     for found in runs:
         reasons = Counter(_quoted(case["reason"]) for case in found["cases"] if case["outcome"] == SKIPPED)
         if reasons:
-            # The most frequent ones; every case has its reason in the file of outcomes.
+            # Only the most frequent reasons; the file of outcomes has the reason of every case.
             shown = "; ".join(f"{number} for {reason}" for reason, number in reasons.most_common(8))
             lines += [f"- {found['engine']}: {shown}" + (" and others." if len(reasons) > 8 else ".")]
     return [*lines, ""]
@@ -193,7 +193,7 @@ def _linked(case: Case) -> str:
 
 
 def _quoted(reason: str, most: int = 160) -> str:
-    """The reason of a run as code, cut to one line."""
+    """The reason of a run, marked as code and cut to one line."""
     text = reason.replace("`", "'")
     return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 

@@ -186,7 +186,7 @@ def test_a_v2_checkpoint_is_read_by_delta_spark_and_where_it_can_by_deltalake(
     assert hint is not None and hint[0] == table.version
     assert delta.checksum_defect(path) is None
     frame = delta.spark.read.format("delta").load(str(path)).where("id = 19")
-    assert frame.count() == 1 and len(frame.inputFiles()) < table.snapshot().num_files  # by its statistics
+    assert frame.count() == 1 and len(frame.inputFiles()) < table.snapshot().num_files  # by the file's statistics
     assert deltalake_rows(path) == plain_rows(delta.table(path))
     SparkWriter(delta).step(path, ("append", 50))
     assert table.append(batch(60)).version == 6

@@ -68,7 +68,7 @@ VERBS_WITHOUT_A_ROW = {
 
 
 def test_every_verb_of_a_table_is_swept():
-    """A new public method needs a row, or a reason."""
+    """A new public method needs a row in OPERATIONS, or a reason here why it has none."""
     swept = {name for operation in OPERATIONS for name in _names(operation.run)}
     members = {name: value for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items()}
     verbs = {name for name, value in members.items() if not name.startswith("_") and _is_verb(value)}

@@ -463,7 +463,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """As in delta-spark with its setting. An option takes precedence over the setting."""
+    """The same as in delta-spark with its setting. An option takes precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)

@@ -74,8 +74,8 @@ def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> An
 
 
 def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the used
-    columns of the data; None for all."""
+    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the columns of
+    the data that are used; None for all."""
     used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
     return pa.schema(_evolved(list(table), used))
 

@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
 
 Rows = frozenset[Row]
-EXTRA_FACTOR = 7  # the value of the column that comes and goes, if it exists: x times this
+EXTRA_FACTOR = 7  # if the extra column exists, its value is x times this
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and kind != "restore"  # the version changes whole files
+        moved = set(deleted) & set(inserted) and kind != "restore"  # the version removes or adds whole files
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
             wrong.append(f"version {version}: change types that a {kind} cannot have")

@@ -271,7 +271,7 @@ def test_files_with_new_deletion_vectors_keep_the_feature(store: Any) -> None:
 
     def purge() -> Any:
         done = table.optimize.purge().commits
-        with_vector(table)  # another writer
+        with_vector(table)  # commits as another writer
         return done
 
     with pytest.raises(FeatureDropIncompleteError, match=r"1 files have deletion vectors; .*optimize\.purge"):
@@ -339,7 +339,7 @@ def test_an_error_after_the_first_commit_says_that_it_was_made(store: Any) -> No
     assert str(error).startswith("Version 1 has unset delta.enableDeletionVectors, but the commit that drops the ")
     assert str(error).endswith(str(error.__cause__)) and isinstance(error.__cause__, CallError)
     assert table.version == 1 and info(store, 1)["operation"] == "UNSET TBLPROPERTIES"
-    with pytest.raises(CallError, match="version 0, which is still in the log") as again:  # nothing is left to unset
+    with pytest.raises(CallError, match="version 0, which is still in the log") as again:  # the property is unset already
         table.drop_feature("deletionVectors")
     assert again.value.outcome is Outcome.NOTHING_COMMITTED and table.version == 1
 
@@ -360,7 +360,7 @@ def test_the_outcome_is_what_is_in_the_log_wherever_the_store_fails() -> None:
     calls: list[Call] = []
     drop(FaultyStore(prepared(), calls.append))
     versions: dict[Outcome, set[int]] = {}
-    for first in (call.number for call in calls):  # it fails, like all later calls
+    for first in (call.number for call in calls):  # this call fails, like all later ones
         inner = prepared()
         try:
             drop(FaultyStore(inner, failing_from(first)))

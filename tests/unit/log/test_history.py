@@ -628,7 +628,7 @@ def test_versions_whose_commits_are_gone_are_read_again() -> None:
 
 @pytest.mark.parametrize("at_once", [100, 7])
 def test_a_time_is_not_resolved_in_a_gap_that_clean_up_makes(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is cleaned up while it is listed in parts, all at once or some commits before each part."""
+    """The log is cleaned up while it is listed in parts: all at once, or some commits before each part."""
     monkeypatch.setattr("deltalog.log.reader._VERSIONS_IN_PAGE", 10)
     monkeypatch.setattr("deltalog.log.reader.LIST_PAGE", 25)
 

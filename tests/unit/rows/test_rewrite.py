@@ -458,7 +458,7 @@ def test_a_delete_that_fails_leaves_no_file(properties: dict[str, str]) -> None:
     [
         (lambda t: t.append(arrow([(9, "a", 3, 1.0, None)])), ConcurrentAppendError),
         (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),  # by its statistics no row of it matches
-        (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # by its partition
+        (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # excluded by its partition
         (lambda t: t.delete("id = 1"), CommitConflictError),
         (lambda t: t.delete("id = 8"), None),
     ],

@@ -58,7 +58,7 @@ class World:
         return Process(self, dies_at, how)
 
     def look(self) -> None:
-        """A reader of the coordinator, at one instant, in its own process."""
+        """A reader that gets a consistent state from the coordinator, in its own process."""
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:

@@ -1,4 +1,4 @@
-"""Tables enter a catalog, leave it, and return; writes that bypass it; checkpoints."""
+"""Tables that enter a catalog, leave it and return; writes that bypass the catalog; checkpoints."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def end(manager, transaction_id, how):
 
 
 def pages(manager, asked, size, between=lambda number: None):
-    """All pages; the listing must end."""
+    """All pages of a listing, which must end."""
     token, found = None, []
     for number in range(200):
         page = manager.list_transactions(asked, size, token)

@@ -113,7 +113,7 @@ def test_what_another_was_told_is_kept_is_part_of_a_commit_that_had_found_nothin
 
 
 def test_a_commit_that_was_taken_back_and_made_by_another_is_not_taken_for_its_own(coordinator, here, there):
-    """Its own staged commit is not the ratified one, and must not be published instead."""
+    """The process's own staged commit is not the ratified one, and must not be published in its place."""
 
     def take_over():
         found = coordinator.transaction(transaction.id)

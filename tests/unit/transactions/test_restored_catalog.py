@@ -58,7 +58,7 @@ def transfer(manager, number=7):
 
 
 def reopened(restore, clock):
-    """Open the catalog again, without the warnings that it is behind."""
+    """Open the catalog again, and suppress the warnings that the catalog is behind."""
     warnings.simplefilter("ignore", CatalogBehindLogWarning)
     return manager_of(restore(), clock)
 

@@ -1,4 +1,4 @@
-"""Random histories, a backup at a random time, restored at a later one: every acknowledged write exists."""
+"""Random histories with a backup at a random time, restored at a later time: every acknowledged write exists."""
 
 from __future__ import annotations
 

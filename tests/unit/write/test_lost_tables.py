@@ -64,7 +64,7 @@ def _merge(table: DeltaTable) -> Any:
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-#: By name: what is prepared before the table is lost, and the call after it.
+#: By name: the preparation before the table is lost, and the call after the loss.
 VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
     "append": lambda table: lambda: table.append(rows(8)),
     "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),

@@ -371,7 +371,7 @@ def test_each_batch_is_a_commit_and_an_interrupted_run_keeps_what_it_did(monkeyp
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_call_of_the_store_fails_once(fault: Fault) -> None:
-    """Whatever fails and however, no row is lost, and a second run does the rest."""
+    """No row is lost, whatever fails and how, and a second run does the rest."""
     outcomes = set()
     for number in range(1, 400):
         inner = memory()
