@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """None: writes are judged by the log."""
+        """None, because the log shows whether writes were right."""
         return []
 
 

@@ -251,7 +251,7 @@ class Deltalake:
         return lambda: {**_summary(actions, "size_bytes")(), **_records(actions, "num_records")}
 
     def prune(self, root: str, low: int, high: int) -> Answer:
-        """It lists files by partition only; pyarrow filters by statistics."""
+        """deltalake lists files by partition only; pyarrow filters by statistics."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

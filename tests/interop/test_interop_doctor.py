@@ -117,7 +117,8 @@ def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path,
 
 
 def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path) -> None:
-    """What delta-spark writes is healthy: deletion vectors, row tracking, mapping, checkpoints, constraints, CDF."""
+    """Tables that delta-spark writes are healthy, also with deletion vectors, row tracking, mapping, checkpoints,
+    constraints and change data feeds."""
     path = tmp_path / "features"
     properties = {
         ENABLED: "true", "delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true",

@@ -121,7 +121,8 @@ def test_in_commit_timestamps_in_the_log(written: Written) -> None:
 
 
 def test_the_enablement_pair(delta: DeltaSpark, written: Written) -> None:
-    """Both engines leave the same pair: the last enabling commit's version and its timestamp, or none at all."""
+    """Both engines leave the same enablement pair, which is the last enabling commit's version and timestamp, or no
+    pair at all."""
     steps = [step[0] for step in written.shape.steps]
     pair = {k: v for k, v in delta.metadata(written.path)["configuration"].items() if "Enablement" in k}
     enablement = DeltaTable.open(str(written.path)).snapshot().enablement

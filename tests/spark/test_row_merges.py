@@ -251,7 +251,7 @@ WRONG: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
-    """Also in a table without rows, and if the clause applies to no row."""
+    """The error is also raised for a table without rows, and if the clause applies to no row."""
     on, clause, what = WRONG[wrong]
     for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
         path = str(tmp_path / str(number))

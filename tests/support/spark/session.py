@@ -173,7 +173,7 @@ def _start(builder: Any) -> Any:
 def _builder(conf: dict[str, str], remote: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
-    # What the caller's shell has set for other Spark work must not leak into the tests.
+    # Settings that the caller's shell has for other Spark work must not affect the tests.
     for name in _OF_OTHER_WORK:
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -339,7 +339,7 @@ def test_an_error_after_the_first_commit_says_that_it_was_made(store: Any) -> No
     assert str(error).startswith("Version 1 has unset delta.enableDeletionVectors, but the commit that drops the ")
     assert str(error).endswith(str(error.__cause__)) and isinstance(error.__cause__, CallError)
     assert table.version == 1 and info(store, 1)["operation"] == "UNSET TBLPROPERTIES"
-    with pytest.raises(CallError, match="version 0, which is still in the log") as again:  # the property is unset already
+    with pytest.raises(CallError, match="version 0, which is still in the log") as again:  # nothing is left to unset
         table.drop_feature("deletionVectors")
     assert again.value.outcome is Outcome.NOTHING_COMMITTED and table.version == 1
 

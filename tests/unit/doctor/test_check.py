@@ -21,7 +21,7 @@ BUILDERS = sorted({each.build for each in DAMAGES}, key=lambda build: build.__na
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each healthy table, built once."""
+    """The healthy tables, each built once."""
     root = tmp_path_factory.mktemp("healthy")
     for build in BUILDERS:
         build(root / build.__name__).flush()

@@ -379,7 +379,7 @@ def test_times_beyond_the_calendar_stay_readable() -> None:
     ],
 )
 def test_offsets_may_have_seconds(text: str, seconds: int) -> None:
-    """As Spark writes local mean times in statistics."""
+    """The offsets are as Spark writes local mean times in statistics."""
     assert timestamps.parse_iso(text).utcoffset() == datetime.timedelta(seconds=seconds)
 
 

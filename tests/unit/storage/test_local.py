@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """Without /proc, or without permission to link from it."""
+    """As on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):
@@ -487,7 +487,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatch):
-    """Without O_TMPFILE; nothing else is removed, neither links nor other tools' temporary files."""
+    """Temporary files as written without O_TMPFILE are removed; links and other tools' temporary files are not."""
     monkeypatch.setattr(fs, "_O_TMPFILE", 0)
     store, link = LocalStore(tmp_path), os.link
     store.put("_delta_log/x", b"")

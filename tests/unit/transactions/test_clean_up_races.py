@@ -299,7 +299,7 @@ def test_the_etag_is_that_of_the_object_when_it_is_deleted(etag):
 
 
 def test_files_that_a_transaction_wrote_and_another_adds_stay():
-    """Also files that deltalog wrote itself are looked up in the log before they are deleted."""
+    """Files that deltalog itself wrote are also looked up in the log before they are deleted."""
     world = World()
     first = world.manager.transaction()
     first.table(A).append(rows((5, 5)))

@@ -218,7 +218,8 @@ def test_a_conflict_names_the_other_commit_and_aborts_all(manager, clock):
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
 def test_write_skew_over_two_tables(manager, clock, isolation):
-    """Each reads both tables and writes one of them, which breaks the rule "A and B have no row 7 together"."""
+    """Each transaction reads both tables and writes one of them. Together they would break the rule that only one of A
+    and B may have the row 7."""
     other = other_of(manager, clock)
     first, second = manager.transaction(isolation=isolation), other.transaction(isolation=isolation)
     for transaction in (first, second):

@@ -140,7 +140,7 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
-    # As earlier versions of deltalog stored them.
+    # Stored as in earlier versions of deltalog.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
     kept = catalog.transaction(transaction.id)
     assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)

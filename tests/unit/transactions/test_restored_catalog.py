@@ -178,7 +178,7 @@ def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_other
 
 
 def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root):
-    """As left by an earlier deltalog that kept writing after a restore."""
+    """This is the state left by an earlier deltalog that kept writing after a restore."""
     store = open_store(f"{root}/a")
     head = kept.coordinator.head
     manager.table(A).append(rows((3, 3)))
@@ -405,7 +405,7 @@ def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
 
 
 def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
-    """As left by versions of deltalog that kept writing after a restore."""
+    """This is the state left by earlier versions of deltalog that kept writing after a restore."""
     unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")

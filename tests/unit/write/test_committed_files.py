@@ -159,7 +159,7 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
     staged = table.stage(rows(1, 2))
     with pytest.raises(CommitStateUnknownError) as unknown:
         table.commit_staged([staged])
-    # It may still land, so nothing is deleted before the outcome is known.
+    # The commit may still land, so nothing is deleted before the outcome is known.
     with pytest.raises(FilesCommittedError if fault is Fault.LOST_ACK else CommitStateUnknownError):
         table.discard_staged([staged])
     if fault is Fault.LOST_ACK:

@@ -112,7 +112,7 @@ def test_retrying_reads_again(url: str) -> None:
 
 
 def test_a_version_that_was_named_is_put_back(url: str) -> None:
-    """As in delta-spark: the rows of an old version do not depend on the latest one."""
+    """Rows of an old version may be written whatever was committed since, as in delta-spark."""
     table = DeltaTable.open(url)
     old = table.snapshot(version=1)
     at = table.snapshot(timestamp=old.timestamp_ms)

@@ -457,7 +457,7 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """As Spark's tasks do: serialized for another process, here by pickle."""
+    """The rewrite is serialized for another process, as for Spark's tasks; here with pickle."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()
