@@ -17,8 +17,8 @@ from hypothesis import settings  # noqa: E402
 from tests.support import usual_run  # noqa: E402
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
 
-# No test judges a time: a busy machine must not fail an example. Only --long looks for new examples: elsewhere the same
-# tree has the same ones.
+# Hypothesis has no deadline, because a busy machine must not fail an example. Only --long tries new examples; other
+# runs of the same tree have the same examples.
 settings.register_profile("deltalog", deadline=None, derandomize=True)
 settings.register_profile("deltalog --long", deadline=None)
 

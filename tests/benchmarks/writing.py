@@ -53,7 +53,7 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
             system.commit_adds(handle, given)
         clock.remember(system)
         committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-        shutil.rmtree(root)  # of few files, and large: first use of memory pages takes time too
+        shutil.rmtree(root)  # few, large files: the next run reuses their memory pages, whose first use takes time
         answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 

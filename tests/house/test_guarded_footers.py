@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = "deltalog/parquet/footers.py"
 READERS = {"ParquetFile", "ParquetDataset", "read_metadata", "read_schema", "read_table", "read_pandas", "dataset"}
-# Other modules that may, and why.
+# Other modules that may use these readers, and why.
 ALLOWED = {
     GUARD: "the guard",
     "deltalog/conformance/builder.py": "reads files that it wrote",

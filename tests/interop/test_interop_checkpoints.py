@@ -19,7 +19,7 @@ from tests.support.spark.log_files import commits, drop_below
 from tests.support.spark.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
 
 DAY_MS = 86_400_000
-# delta-spark refuses to travel past it otherwise.
+# Without a long retention delta-spark refuses to travel to old versions.
 NO_RETENTION_CHECK = {"delta.deletedFileRetentionDuration": "interval 10000 days"}
 
 SHAPES = {

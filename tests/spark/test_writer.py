@@ -323,7 +323,7 @@ def test_the_name_that_means_null_is_refused_as_a_value(spark: Any, table: str) 
     with pytest.raises(deltalog.SchemaMismatchError, match="as a partition value means NULL"):
         write(df).partitionBy("p").save(table)
     assert not os.path.exists(table)
-    write(df).save(table)  # in a data column the text has no special meaning
+    write(df).save(table)  # in a data column this string has no special meaning
     assert rows(spark_ext.read(spark).load(table)) == rows(df)
 
 

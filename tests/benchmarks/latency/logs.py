@@ -18,7 +18,7 @@ from tests.benchmarks.tables import commit_times
 
 TAIL = 10  # commits after the last checkpoint
 ROWS_OF_FILE = 100
-SAFE_MS = 4_000  # between the commits around a requested timestamp: S3 has file times in whole seconds
+SAFE_MS = 4_000  # the time between the commits around a requested timestamp, since S3 has file times in whole seconds
 COLUMNS = (("id", "long"),)
 
 

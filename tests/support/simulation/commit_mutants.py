@@ -330,7 +330,7 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
         return dataclasses.replace(real(self), transactions={})
 
     patch.setattr(CheckpointReader, "state", forget)
-    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # checksums would restore the ids
+    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # the checksums would restore the ids
 
 
 @mutant("I14", remote=True)

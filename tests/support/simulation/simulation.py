@@ -108,7 +108,7 @@ class Totals:
     reads: int = 0
     checkpoints: int = 0
     violations: int = 0
-    unknown_raised: int = 0  # CommitStateUnknownError, also if resolve() then found the outcome
+    unknown_raised: int = 0  # CommitStateUnknownError, even if resolve() then found the outcome
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     tables: collections.Counter[str] = field(default_factory=collections.Counter)

@@ -566,7 +566,7 @@ def test_an_answer_that_is_lost_makes_one_commit(fault: Fault, ict: bool) -> Non
     assert LogReader(inner).list_from().commits == (0, 1)
     assert ids(DeltaTable.open(inner)) == [1]
     tried = {put.data for put in store.puts if put.call.path == commit_path(1)}
-    assert len(tried) == 1  # the same bytes, whatever the clock shows by then
+    assert len(tried) == 1  # the bytes are the same, whatever the clock shows by then
 
 
 def test_an_unknown_outcome_that_another_writer_settles() -> None:
@@ -649,7 +649,7 @@ def test_attempts_end() -> None:
         table.append(rows(2))
     assert ids(DeltaTable.open(store)) == [1, 1, 1]
     new_data = [path for path in set(objects(store)) - before if path.endswith(".parquet")]
-    assert len(new_data) == 3  # the rivals' files; ours were deleted
+    assert len(new_data) == 3  # only the rivals' files are left; ours were deleted
 
 
 def test_a_torn_winner_is_named() -> None:

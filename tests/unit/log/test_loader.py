@@ -84,7 +84,7 @@ def test_versions_of_other_writers_are_read_from_their_commits_alone() -> None:
     assert snapshot.log.segment.checkpoint == fresh.log.segment.checkpoint
     with store.counted() as calls:
         assert sorted(snapshot.files()["path"].to_pylist()) == sorted(fresh.files()["path"].to_pylist())
-    assert calls.of("open_input") == 1  # calls of the new handle
+    assert calls.of("open_input") == 1  # the calls of the new handle
     assert (snapshot.num_files, snapshot.size_bytes) == (fresh.num_files, fresh.size_bytes)
     assert snapshot.in_commit_timestamp_ms == fresh.in_commit_timestamp_ms
 

@@ -187,7 +187,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
-        # Load the S3 client now, not within the one second of the next call.
+        # Load the S3 client now, because the next call has only one second.
         assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
         store.start()
         status, answer = server.ask("POST", "/GetTableObjects", bad)

@@ -478,7 +478,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
         store = LocalStore(root)
         for meta in store.list_from("_delta_log"):
             if meta.name.startswith(".") or meta.name == "x":
-                continue  # hidden names belong to no writer
+                continue  # hidden names are not files of a writer
             data = store.get(f"_delta_log/{meta.name}")
             assert len(data) == 1_000_000
             assert data == data[:10] * 100_000

@@ -284,7 +284,7 @@ def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path
     assert {f"object/{lost}/x.parquet", f"object/{lost}/y.parquet"} < catalog.parts(transaction.id).keys()
     other.drop_table(A)
     assert other.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
-    assert not any(lost in key for key in catalog.parts(transaction.id))  # the others are looked up again
+    assert not any(lost in key for key in catalog.parts(transaction.id))  # the other objects are looked up again
 
 
 def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():

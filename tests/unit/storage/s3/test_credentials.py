@@ -68,7 +68,7 @@ class Roles:
 def start(roles: Roles, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{roles.http.port}"
     if kind == "container":
-        # Clients of one process with equal variables share the credentials found, and so would the tests.
+        # Clients of one process share the credentials found for equal variables, and the tests must not share any.
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/role-{next(_NUMBERS)}")
     else:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)
