@@ -17,14 +17,14 @@ from hypothesis import settings  # noqa: E402
 from tests.support import usual_run  # noqa: E402
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
 
-# No test judges a time: a busy machine must not fail an example. Only --long looks for new examples: elsewhere the same
-# tree has the same ones.
+# Hypothesis has no deadline, because a busy machine must not fail an example. Only --long tries new examples; other
+# runs of the same tree have the same examples.
 settings.register_profile("deltalog", deadline=None, derandomize=True)
 settings.register_profile("deltalog --long", deadline=None)
 
 _COLLECTED = pytest.StashKey[int]()
 
-# A shell starts its background jobs with SIGINT ignored, and no test of an interrupt would ever see one.
+# A shell starts its background jobs with SIGINT ignored, and tests of interrupts would then never get one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -42,9 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Without ``--long``: none that is marked `long`, and of what is marked `sampled` each so many-th case. These are
-    cases that are much like others, in other shapes or on other servers. With ``--usual``, of the suites with a JVM
-    only what usual_run names."""
+    """Without ``--long``, leave out tests marked `long`, and keep only every n-th case of tests marked `sampled(n)`.
+    Such cases resemble others, with other table shapes or servers. With ``--usual``, keep only the tests that usual_run
+    names of the suites with a JVM."""
     is_long, is_usual, installs = (config.getoption(name) for name in ("long", "usual", "extras"))
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str:
-    """For dev.py, and to see that two runs have the same tests."""
+    """Print a line that dev.py reads, and that shows whether two runs have the same tests."""
     which = hashlib.sha256("\n".join(sorted(item.nodeid for item in items)).encode()).hexdigest()[:8]
     return f"selected {len(items)} of {config.stash[_COLLECTED]} tests, {which}"
 

@@ -1,4 +1,4 @@
-"""Bad input: refused with an error of its own, nothing half-written, nothing left behind.
+"""Bad input is refused with a specific error, and leaves nothing half-written or extra behind.
 
 Each error is a DeltaLogError, names the table, version or file, and says what to do.
 """
@@ -58,7 +58,7 @@ from tests.support.core import (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A table with in-commit timestamps, versions 0 to 3 at NOW + 1000 v."""
+    """A table with in-commit timestamps: versions v from 0 to 3, each at NOW + 1000 v."""
     clock = Clock()
     table = DeltaTable.create(tmp_path / "t", SCHEMA, properties=ICT, environment=environment(clock))
     for i in range(1, 4):
@@ -69,7 +69,7 @@ def root(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def unchanged(*roots: Path) -> Iterator[None]:
-    """Nothing below these directories comes, goes or changes."""
+    """Check that no file below these directories is added, removed or changed."""
 
     def look() -> list[tuple[list[str], dict[str, bytes]]]:
         return [
@@ -87,7 +87,7 @@ def unchanged(*roots: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refused(kind: type[DeltaLogError], *parts: str) -> Iterator[None]:
-    """Exactly this error, with each of these texts in its message."""
+    """Check that exactly this error is raised, with each of these strings in its message."""
     with pytest.raises(DeltaLogError) as caught:
         yield
     assert type(caught.value) is kind, repr(caught.value)
@@ -134,7 +134,7 @@ def test_a_damaged_commit_file(damage: str, version: int, root: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_commit_file_that_is_damaged_under_an_open_table(damage: str, root: Path) -> None:
-    """The version's checksum still tells the state; its rows are refused all the same, and nothing is added."""
+    """The state is still known from the version's checksum, but reads and writes of rows are refused."""
     change, says = DAMAGES[damage]
     file = commit_file(root, 2)
     file.write_bytes(change(file.read_bytes()))
@@ -361,7 +361,7 @@ FULL = """
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize(("verb", "limit"), [("append", 20_000), ("properties", 5_000), ("metadata", 50_000)])
 def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
-    """A data file, or the commit file itself, can grow no further."""
+    """A data file, or the commit file itself, would exceed the limit on file sizes."""
     with unchanged(root):
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(FULL), str(root), verb, str(limit)],
@@ -377,7 +377,7 @@ def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
 
 @contextlib.contextmanager
 def not_root() -> Iterator[None]:
-    """Permissions do not bind root: act as nobody meanwhile."""
+    """Act as the user nobody during the block, since permissions do not restrict root."""
     if os.geteuid() != 0:
         yield
         return
@@ -451,7 +451,7 @@ def test_no_temporary_file_is_left_by_anything(root: Path) -> None:
 
 
 def test_every_error_is_one_of_ours(root: Path, tmp_path: Path) -> None:
-    """Arguments of any wrong type."""
+    """Calls with wrong arguments of every kind."""
     table = DeltaTable.open(root, environment=environment())
     calls: dict[str, Callable[[], Any]] = {
         "limit": lambda: table.history(0),

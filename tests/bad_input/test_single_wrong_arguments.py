@@ -1,6 +1,6 @@
-"""One wrong argument at a time, in every public call: it succeeds, or it is a DeltaLogError; and the table opens after.
+"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table still opens.
 
-``inspect.signature`` says which methods and parameters there are, so that new ones are tried without a word here.
+The methods and parameters come from ``inspect.signature``, so new ones are tried without a change here.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ PROPERTIES = {
 
 
 class Text(str):
-    """Text of a subclass."""
+    """A subclass of str."""
 
 
 class Odd:
-    """Something whose text cannot be had either."""
+    """An object whose repr fails too."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -117,7 +117,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 @dataclass
 class World:
-    """A table of its own in each call that changes something."""
+    """A new table for each call that changes something."""
 
     root: Path
 
@@ -286,7 +286,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "files": lambda w: (w.table().changes(0).files, {}),
     },
 }
-# What a transaction is told, before a commit that must leave a table that opens.
+# Calls of a transaction before its commit; afterwards the table must still open.
 STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "add": lambda w: {"files": w.table().stage(ROWS).files[0], "known": False},
     "add_parquet_files": lambda w: {"files": []},
@@ -321,7 +321,7 @@ FUNCTIONS: dict[str, Callable[[World], Call]] = {
         {"variant": {"metadata": b"\1\0\0", "value": b"\0"}},
     ),
 }
-# What other parts of deltalog call, and no user: its arguments come from there.
+# Methods that only other parts of deltalog call, with arguments of their own.
 INTERNAL = {
     DeltaTable: {"__init__", "advance"},
     Snapshot: {"__init__", "as_time_travel"},
@@ -347,7 +347,7 @@ def _public(kind: type) -> set[str]:
     }
 
 
-# Of these, what has no call above is called with text for what it must have.
+# Methods of these classes without a call above get strings for their required parameters.
 OWNERS: dict[type, Callable[[World], Any]] = {
     DeltaTable: World.table,
     Snapshot: lambda w: w.table().snapshot(),
@@ -381,7 +381,8 @@ def test_nothing_is_listed_that_is_not_there() -> None:
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """In memory where there is such a place: syncing thousands of files to a disk would be most of the time."""
+    """A directory in memory if the system has one, because syncing thousands of files to a disk would take most of the
+    time."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
         yield Path(path)
 
@@ -401,13 +402,13 @@ def _parameters(call: Any, base: dict[str, Any]) -> list[str]:
 
 
 _SHARE = 3
-# Functions of the caller, whose own errors are the caller's.
+# Parameters for the caller's functions: the errors of these functions reach the caller unchanged.
 _OWN = {name: {"class", "function"} for name in ("work", "widens", "run_tasks")}
 _OPTIONS = tuple(deltalog.WriteOptions.__annotations__)
 
 
 class Sweep:
-    """Makes the calls, and remembers what came of them that should not."""
+    """Makes the calls, and records the wrong outcomes."""
 
     def __init__(self, template: Path, path: Path) -> None:
         self._template, self._path = template, path
@@ -509,7 +510,7 @@ def test_one_wrong_argument(
         warnings.simplefilter("ignore")
         for parameter in parameters:
             values = sorted(WRONG.keys() - _OWN.get(parameter, set()))
-            if not request.config.getoption("--long"):  # each value somewhere, and each parameter with some
+            if not request.config.getoption("--long"):  # each value for some parameter, and some values for each
                 values = values[len(label + parameter) % _SHARE :: _SHARE]
             for wrong in values:
                 sweep(label, make, parameter, wrong)

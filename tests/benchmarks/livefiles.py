@@ -1,8 +1,8 @@
 """Tables with many live files, generated column by column: a million add actions take seconds, not minutes.
 
-Only logs exist, as in tables.py. The columns are an id, a timestamp, a text, a price and a day, partitioned by region;
-the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from ``n *
-IDS`` on, so that a range of ids selects files.
+Only logs exist, as in tables.py. The columns are an id, a timestamp, a string, a price and a day, partitioned by
+region; the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from
+``n * IDS`` on, so that a range of ids selects files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REGIONS = 50
 PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
-ADDS = 50  # of each commit, if there is no checkpoint
+ADDS = 50  # adds in each commit, if there is no checkpoint
 REPLACES = 3  # in a table of changes, each third commit removes the previous file and records an application version
 ROW_GROUP = 200_000  # about the size of Spark's files of 128 MiB
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
@@ -131,7 +131,7 @@ def _texts(*parts: Any) -> pa.Array:
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number, always the same: two multiplicative hashes, written as text."""
+    """A UUID for each number, which is always the same: two multiplicative hashes, written as text."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -275,7 +275,7 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # In a separate process: neither this one nor a measured one has deltalog loaded.
+    # Done in a separate process, so that neither this process nor a measured one has loaded deltalog.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()
     _write_tail(table, log)

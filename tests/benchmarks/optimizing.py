@@ -2,8 +2,8 @@
 
 Each operation runs in a separate process on a fresh copy of a table. Printed are its wall and CPU time, its peak memory
 above that of the process before it, the number and size of the new files, and the bytes of the files that conditions on
-either of two columns keep afterwards. The systems must agree on the number and the sums of the rows. The memory of
-delta-spark is that of a JVM, and is not measured.
+either of two columns keep afterwards. The systems must agree on the number and the sums of the rows. delta-spark's
+memory belongs to a JVM, and is not measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 OPERATIONS = ("compact", "z-order")
 SYSTEMS = ("deltalog", "deltalake", "delta-spark")
-#: Medians of these are printed. CPU time is that of this process, not of a JVM.
+#: Medians of these are printed. CPU time covers this process, not a JVM.
 FIGURES = ("seconds", "processor_seconds", "peak_mib")
 _RANGE = 1_000_000
 #: Each condition is true for 1 % of the rows.
@@ -51,7 +51,7 @@ def _rows(first: int, count: int) -> pa.Table:
 
 
 def build(path: Path, files: int, rows_of_file: int) -> None:
-    """A table of so many files, in one commit."""
+    """A table of ``files`` files, in one commit."""
     from deltalog import DeltaTable
 
     table = DeltaTable.create(path, SCHEMA)

@@ -12,7 +12,8 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row group. ``tables``: the table of each system that takes part. ``call``: see worker.System."""
+    """One group of rows of the report. ``tables``: the table of each system that takes part. ``call``: see
+    worker.System."""
 
     key: str
     title: str
@@ -134,7 +135,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Groups of keys of measurements, each of twice the size of the previous one."""
+    """Groups of measurements, by their keys; in each group every size is twice the previous one."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

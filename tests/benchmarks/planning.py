@@ -31,7 +31,7 @@ from tests.benchmarks.actions import BEGIN_MS, ROWS, SIDECAR, SmallActions, text
 from tests.benchmarks.livefiles import CHECKPOINT, COLUMNS, IDS, REGIONS
 
 SYSTEMS = ("deltalog", "deltalake")
-# Statistics as JSON text; as structs beside the text, as in delta-spark's checkpoints; or as structs alone.
+# Statistics as JSON text; as text and structs, like delta-spark's checkpoints; or only as structs.
 FORMS = ("text", "both", "structs")
 CONDITIONS = ("ten", "region and tenth of ids", "region")
 SIDECAR_ROWS, GROUP_ROWS = 1_000_000, 200_000

@@ -1,4 +1,4 @@
-"""From the runs to figures: medians, ratios, facts, and the goals, met or not met."""
+"""Computes figures from the runs: medians, ratios, facts, and whether the goals are met."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
 
 
 def is_right(got: Any, right: Any) -> bool:
-    """Whether an answer agrees with the right one in all its fields."""
+    """Whether all fields of an answer agree with the right answer."""
     if not isinstance(got, dict):
         return bool(got == right)
     return bool(got) and all(name in right and right[name] == value for name, value in got.items())
@@ -257,7 +257,7 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 
 def most_reads(commits: int) -> int:
-    """The maximum of commits read to find one by its time: 8 a round, each of which leaves at most a fifth."""
+    """The most commits that are read to find one by its time: 8 in each round, which narrows the search to a fifth."""
     return 8 * math.ceil(math.log(commits, 5))
 
 
@@ -281,7 +281,7 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     ]
 
 
-# The requests that an append on a warm handle may send to a remote store. One of the PUTs is the .crc.
+# The requests that an append on a warm handle may send to a remote store. One of the PUTs writes the .crc.
 _APPEND_REQUESTS = {
     "append": {"data PUT": 1, "PUT": 2},
     "append after a lost race": {"data PUT": 1, "PUT": 3, "GET commit": 1},
@@ -403,7 +403,8 @@ _ENDS = ("slowest", "fastest")
 
 
 def markdown(plan: Sequence[Measurement], found: Sequence[Row]) -> str:
-    """A table for docs/benchmarks.md: deltalog's times, and those of the others as multiples (first / warm)."""
+    """A table for docs/benchmarks.md: deltalog's times, and the other systems' times as multiples of them (first /
+    warm)."""
     figures = Figures(found)
     others = (*PEERS, FLOOR)
     lines = [

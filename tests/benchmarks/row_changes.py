@@ -40,7 +40,7 @@ _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
-    """Rows with these numbers; the partition is the tenth of a thousand in which the number lies."""
+    """Rows with these numbers; the hundreds digit of the number is the partition."""
     ids = pa.array(numbers, pa.int64())
     hundreds = pc.divide(pc.subtract(ids, pc.multiply(pc.divide(ids, 1000), 1000)), 1000 // PARTITIONS)
     columns = [ids, hundreds.cast(pa.string()), pc.add(ids.cast(pa.float64()), add)]
@@ -168,7 +168,7 @@ def _child(system: str, operation: str, path: str, rows: int, small: str | None)
 
 
 def answer(path: str) -> list[float]:
-    """The number of rows, and the sums of two columns."""
+    """The number of rows, and the sum of each of two columns."""
     from deltalog import DeltaTable
 
     found = DeltaTable.open(path).snapshot().scan(["id", "v"]).to_arrow()

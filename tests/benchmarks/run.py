@@ -33,7 +33,7 @@ class Effort:
     jvm_processes: int = 1
     jvm_repeats: int = 3
     run_repeats: int = 2  # for measurements that are runs of many commits
-    jvm_share: int = 10  # of the commits of such a run, a JVM makes one in so many
+    jvm_share: int = 10  # a JVM makes only one tenth of the commits of such a run
     budget_s: float = 20.0  # no repeat begins after this; three repeats that take as long suffice
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.streaming SIZE_MIB``: streams one version of so many MiB to a disk in bounded memory.
+"""``python -m tests.benchmarks.streaming SIZE_MIB``: streams one version of this size to a disk in bounded memory.
 
 Prints JSON: seconds, and the peak of resident memory before and after. ``10240`` is the 10 GiB of the write contract;
 the tests use less. Each run is a separate process, since a peak never falls.

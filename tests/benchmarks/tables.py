@@ -100,12 +100,12 @@ class LogTable:
 
 @dataclass(frozen=True)
 class LongLog:
-    """A log of so many commits that it is written as compactly as possible: adds with the statistics of one column, and
-    one ``.crc`` for many versions, by hard links; the last version has its own."""
+    """A log with so many commits that it has to be written compactly: adds with the statistics of one column, and one
+    ``.crc`` for many versions, by hard links; the last version has its own."""
 
     name: str
     size: int
-    interval: int  # of its checkpoints; ten commits follow the last one
+    interval: int  # the interval of its checkpoints; ten commits follow the last one
 
     @property
     def description(self) -> str:
@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """None: writes are judged by the log."""
+        """None, because the log shows whether writes were right."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""The quick run of the transaction benchmark: its commits exist, and cost the calls that the docs state."""
+"""The quick run of the transaction benchmark: its commits exist, and take as many calls as the docs state."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def one_writer(catalog: Catalog, effort: Effort, report: Report) -> None:
         for title, work in kinds.items():
             begun = time.perf_counter()
             work()
-            if number:  # the first one opens what the others find open
+            if number:  # the first run opens files and connections that the later ones reuse
                 seconds[title].append(time.perf_counter() - begun)
     for title, work in kinds.items():
         before = catalog.coordinator.calls

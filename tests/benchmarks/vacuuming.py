@@ -1,10 +1,10 @@
 """Vacuum compared with deltalake and delta-spark: ``python -m tests.benchmarks.vacuuming [--files N] [--quick]``.
 
-A table of so many empty files in 100 partitions, a tenth of them removed before the retention, and a tenth named by no
-version. A dry run and a deleting run are made in separate processes, with the table opened. Their wall time, their CPU
-time and their peak memory above that of the process before them are printed. The systems must name, and delete, the
-same number of files. On Spark (``local[2]``), in sessions that have read the table's log, the CPU time includes the
-JVM, whose memory is not measured; delta-spark deletes by tasks, which is not its default.
+A table of N empty files in 100 partitions: a tenth of them were removed before the retention, and no version names
+another tenth. A dry run and a deleting run are made in separate processes, with the table opened. Their wall time,
+their CPU time and their peak memory above that of the process before them are printed. The systems must name, and
+delete, the same number of files. On Spark (``local[2]``), in sessions that have read the table's log, the CPU time
+includes the JVM, whose memory is not measured; delta-spark deletes by tasks, which is not its default.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _paths(kind: int, count: int) -> Iterator[str]:
 
 
 def counts(files: int) -> dict[int, int]:
-    """The number of files of each kind: live, removed, and named by no version."""
+    """The number of files of each kind: live, removed, and not named by any version."""
     return {0: files - 2 * (files // 10), 1: files // 10, 2: files // 10}
 
 
 def build(path: Path, files: int) -> None:
-    """A table of so many files below its root."""
+    """A table with ``files`` files below its root."""
     from deltalog import DeltaTable
 
     log = path / "_delta_log"

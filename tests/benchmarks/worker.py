@@ -1,8 +1,8 @@
 """One measurement of one system in a separate process: ``python -m tests.benchmarks.worker SPEC.json``.
 
-The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON file
-beside it: seconds to import (or start) the system, the first call, the repeats, and the answers. Only the standard
-library is imported before the clock runs.
+The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON file in
+the same directory: seconds to import (or start) the system, the first call, the repeats, and the answers. Only the
+standard library is imported before the clock runs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class System(Protocol):
     ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
     system does not do it itself; ``commit`` adds one file. The others open the table themselves: ``resolve`` finds the
     version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads its files;
-    ``files`` loads those of the latest version, ``statistics`` with all their statistics parsed, ``prune`` only those
-    that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its time
-    and operation; ``checkpoint`` writes one of the latest version.
+    ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed, ``prune`` only
+    files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its
+    time and operation; ``checkpoint`` writes one of the latest version.
 
-    ``rows`` are those of tables.small_batch in the system's own form, ``rows_of_log`` of tables.log_batch; ``append``
-    commits them with a text that marks the commit, and raises one of ``gave_up`` if it lost too many races.
-    ``commit_adds`` commits what ``adds`` returned for bodies of add actions.
+    ``rows`` are the rows of tables.small_batch in the system's own form, ``rows_of_log`` the rows of tables.log_batch;
+    ``append`` commits them with a string that marks the commit, and raises an error listed in ``gave_up`` if it lost
+    too many races. ``adds`` converts bodies of add actions, and ``commit_adds`` commits the result.
     """
 
     gave_up: tuple[type[Exception], ...]
@@ -251,7 +251,7 @@ class Deltalake:
         return lambda: {**_summary(actions, "size_bytes")(), **_records(actions, "num_records")}
 
     def prune(self, root: str, low: int, high: int) -> Answer:
-        """It lists files by partition only; pyarrow filters by statistics."""
+        """deltalake lists files by partition only; pyarrow filters by statistics."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -460,7 +460,7 @@ class Floor:
         return bytes(sink.getvalue())
 
     def append(self, handle: Any, rows: Any, tag: str) -> None:
-        """Write the bytes of a Parquet file and those of a commit."""
+        """Write the bytes of a Parquet file, and the bytes of a commit."""
         root = os.path.dirname(handle[0])
         _durable(f"{root}/{tag}.parquet", rows)
         _fsync_directory(root)
@@ -580,7 +580,7 @@ def _rows(chunks: list[Any]) -> Answer:
 def _peak_mib(process: int) -> float:
     """The peak memory of a process so far; nan if the system is not Linux.
 
-    Not ru_maxrss, which begins with that of the parent.
+    Not ru_maxrss, which begins with the parent's peak.
     """
     status = Path(f"/proc/{process}/status")
     if not status.exists():
@@ -597,8 +597,7 @@ def _iso(timestamp_ms: int) -> str:
 
 
 class Clock:
-    """Collects the wall and CPU seconds of calls. CPU seconds are those of this process with its threads, not of a
-    JVM."""
+    """Collects the wall and CPU seconds of calls. CPU seconds cover this process with its threads, not a JVM."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -698,7 +697,7 @@ def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[A
             clock.remember(system)
             got = answer()
             del answer  # the next call needs the memory of this one
-        except Exception as error:  # a refusal is an answer, and a wrong one here
+        except Exception as error:  # a refusal counts as an answer, and is wrong here
             got = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
         answers.append({"right": question["right"], "got": got})
     return answers

@@ -1,7 +1,7 @@
 """Appends, many writers, and commits of many actions: the worker's part of the measurements that write.
 
-Each measured run has its own copy of the table, beside the original and so on the same disk. Times are seconds for one
-commit: those of a run divided by its commits. Only the standard library is imported at the top.
+Each measured run has its own copy of the table, next to the original and thus on the same disk. Times are seconds per
+commit: the time of a run divided by its number of commits. Only the standard library is imported at the top.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
             system.commit_adds(handle, given)
         clock.remember(system)
         committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-        shutil.rmtree(root)  # of few files, and large: first use of memory pages takes time too
+        shutil.rmtree(root)  # few, large files: the next run reuses their memory pages, whose first use takes time
         answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 
@@ -236,7 +236,7 @@ def _copy(spec: dict[str, Any]) -> str:
 
 
 def _tag(writer: int, number: int) -> str:
-    """A unique text in a commit, to find it."""
+    """A unique string that a commit records, to find it later."""
     return f"writer-{writer}-commit-{number}"
 
 

@@ -1,4 +1,4 @@
-"""Concurrency of the write contract: a linear history, conflicts, retries, and many writers that stage for one
+"""Concurrency in the write contract: a linear history, conflicts, retries, and many writers that stage files for one
 commit."""
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """This is the difference between append and the transaction."""
+    """Unlike a transaction, append succeeds although others have committed."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 

@@ -42,7 +42,7 @@ def streamed(table: DeltaTable) -> None:
         writer.commit()
 
 
-# The contract allows 4 requests, one more for the comparison with the parent, and 2 P + 3 for P partitions.
+# The contract allows 4 requests, 5 with the comparison with the parent, and 2 P + 3 for P partitions.
 WARM: dict[str, tuple[pa.Schema | None, dict[str, Any], Any, int]] = {
     "write": (SCHEMA, {}, lambda table: Dataset(table).write(rows(1)), 1),
     "write to 5 partitions": (
@@ -72,7 +72,7 @@ def test_a_warm_write_puts_its_data_its_commit_and_its_checksum_and_looks_before
             table.flush()
         assert calls.of("open_output") == files
         assert calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-        assert calls.of("head") == 2  # of the parent: beside the data, and after the commit in the background
+        assert calls.of("head") == 2  # of the parent: during the upload, and in the background after the commit
         assert calls.of() == files + 4, calls
 
 

@@ -1,8 +1,7 @@
 """The conformance corpus, for tables with and without in-commit timestamps.
 
-The corpus and its checker lie beside the checkout (``../shared``), or where DELTALOG_CORPUS and
-DELTALOG_CORPUS_CHECK say. Elsewhere these tests are skipped; with CI=true and the corpus beside the checkout
-they must run.
+The corpus and its checker are next to the checkout (``../shared``), or where DELTALOG_CORPUS and DELTALOG_CORPUS_CHECK
+say. Without them these tests are skipped; with CI=true and the corpus next to the checkout they must run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BESIDE = ROOT.parent / "shared"
 CORPUS = Path(os.environ.get("DELTALOG_CORPUS", BESIDE / "corpus"))
 CHECKER = Path(os.environ.get("DELTALOG_CORPUS_CHECK", BESIDE / "tools" / "corpus_check.py"))
 
-# Checks that do not pass yet, as (table, group): why. An entry that passes must go.
+# Checks that do not pass yet, as (table, group), and why. An entry whose check passes must be removed.
 NOT_YET: dict[tuple[str, str], str] = {}
 GROUPS = {"log", "files", "rows", "time_travel"}
 

@@ -133,7 +133,7 @@ def test_help_names_the_extra_and_java() -> None:
 
 
 def test_the_example_uses_documented_names_only() -> None:
-    """Of deltalog the top level alone, whose attributes are its public names."""
+    """The example imports only the top level of deltalog, which has the public names."""
     files = [*(ROOT / "examples").rglob("*.py")]
     imports = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if "import" in line]
     own = [line for line in imports if re.match(r" *(from|import) (deltalog|spark_ext)\b", line)]

@@ -1,4 +1,4 @@
-"""Every way by which a foreign Parquet file enters deltalog or spark_ext, with each step's outcome as a value."""
+"""Every way for a foreign Parquet file to enter deltalog or spark_ext, with each step's outcome as a value."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def _table(has_foreign: bool) -> Files:
 
 
 def with_foreign(kind: str) -> tuple[Files, list[str]]:
-    """A table, and beside it the file to damage."""
+    """A table, and next to it the file to damage."""
     return {**_table(has_foreign=False), FOREIGN: foreign(kind)}, [FOREIGN]
 
 
 @functools.cache
 def with_checkpoint() -> tuple[Files, list[str]]:
-    """A table with a checkpoint, which is the file to damage."""
+    """A table with a checkpoint; the checkpoint is the file to damage."""
     store = store_of(_table(has_foreign=False))
     DeltaTable.open(store, environment=_environment(2)).checkpoint()
     return {path: data for path, (data, _) in store._objects.items()}, [CHECKPOINT]
@@ -124,7 +124,7 @@ def _enter_files(data: bytes, files: Files, step: Any, stack: contextlib.ExitSta
 
 
 def _first_rows(table: DeltaTable) -> None:
-    """A footer may claim any number of rows: a reader takes as many as it wants."""
+    """Read the first rows only, since a footer may claim any number of rows."""
     left = 100_000
     for batch in table.snapshot().scan().batches():
         batch.validate()

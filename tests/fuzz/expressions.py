@@ -1,6 +1,5 @@
-"""Hostile expressions, and every entrance that accepts text: from callers, foreign logs and remote callers.
-
-The answer to a text is a result or a DeltaLogError, in bounded time and memory. tests/interop compares the meaning of
+"""Hostile expressions, and every entrance that accepts them as text: from callers, foreign logs and remote callers.
+Each must return a result or raise a DeltaLogError, in bounded time and memory. tests/interop compares the meaning of
 expressions with Spark.
 """
 
@@ -65,9 +64,9 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist([one, other, {"p": "a"}], SCHEMA)
 
 
-# ------------------------------------------------------------------------------------------------- texts
+# ------------------------------------------------------------------------------------------- expressions
 
-# Opening and closing texts, nested many times around something.
+# Opening and closing strings, nested many times around an expression.
 _AROUND = [
     ("struct(", ")"), ("array(", ")"), ("map(1, ", ")"), ("(", ")"), ("cast(s as array<", ">)"),
     ("case when q then ", " end"), ("not ", ""), ("- ", ""), ("upper(", ")"), ("i in (", ")"), ("coalesce(i, ", ")"),
@@ -78,7 +77,7 @@ _AROUND = [
     ("filter(items, x -> ", ")"), ("(s || ", ")"), ("concat_ws(", ", s, s, s)"), ("((((", "))))"),
     ("case i when 1 then 2 else ", " end"), ("/*", "*/"),
 ]  # fmt: skip
-# Repeated in sequence.
+# Strings that are repeated in sequence.
 _CHAINS = [
     " or q", " and not q", " + 1", " || s", ".x", "[0]", "::string", ", 1", " = 1", " in (1)", " is null", "'a'",
     " - interval 1 day", "/**/", "--\n", "\\", "'", '"', "`", " 1 day", " like '%'", " when q then 1", ";", "\u00e4",
@@ -195,7 +194,7 @@ def _append_filled(table: DeltaTable) -> Any:
 
 
 def _by_spark_ext(text: str) -> Any:
-    """What spark_ext parses in a condition and in statements, before Spark sees them."""
+    """What spark_ext itself parses in conditions and statements before it passes them to Spark."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     from spark_ext.parse import queries, table_references
@@ -270,7 +269,7 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """The outcome of a text at an entrance: "=" or the code of a DeltaLogError. Raises any other error."""
+    """The outcome of an expression at an entrance: "=" or the code of a DeltaLogError. Raises any other error."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -282,5 +281,5 @@ def enter(entrance: str, data: bytes) -> dict[str, str]:
 
 
 def as_file(text: str) -> bytes:
-    """The text as the bytes of a case."""
+    """The expression as the bytes of a case."""
     return text.encode("utf-8", "surrogatepass")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.fuzz.mutations import damage_bytes
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-# A struct is a list of [number, type, value], a list [type, items].
+# A struct is a list of [number, type, value]; a list is [type, items].
 Struct = list[list[Any]]
 
 
@@ -124,7 +124,7 @@ def _deep_columns(footer: bytes, random: Random) -> bytes:
 
 
 def _long_paths(footer: bytes, random: Random) -> bytes:
-    """Many columns below long names: the paths together have the size of the product."""
+    """Many columns below long names, so that the total size of the paths is the product of both."""
     columns, names = random.choice(((900, 1_000), (20_000, 4_000), (20_000, 20_000)))
     above = [element(b"n" * names, 1) for _ in range(40)]
     above[-1][-1][2] = columns
@@ -138,7 +138,7 @@ def _schema_twice(footer: bytes, random: Random) -> bytes:
 
 
 def _many_rows(footer: bytes, random: Random) -> bytes:
-    """Rows that no column has."""
+    """A number of rows that no column contains."""
     rows = random.choice((2**37, 2**62, -1))
     groups: list[Struct] = [[[1, LIST, [STRUCT, []]], [2, I64, 0], [3, I64, rows]]]
     return encoded(_file([element(b"r", 0)], rows, groups))

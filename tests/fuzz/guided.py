@@ -22,7 +22,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_guided(target: str, seconds: float, first_seed: int) -> int:
-    """Fuzz one target for so long, in a process that imports deltalog instrumented. Returns 0 if nothing was found."""
+    """Fuzz one target for ``seconds``, in a process that imports deltalog instrumented. Returns 0 if nothing was
+    found."""
     if importlib.util.find_spec("atheris") is None:
         print("atheris is not installed: pip install atheris (Linux, CPython to 3.13).", file=sys.stderr)
         return 2

@@ -155,7 +155,7 @@ def odd_value(random: Random) -> Any:
 
 
 def mutate_tree(value: Any, random: Random) -> Any:
-    """The same tree with one place changed; descends into texts that hold JSON."""
+    """The same tree with one place changed; descends into strings that hold JSON."""
     places = _places(value)
     if not places:
         return odd_value(random)
@@ -246,7 +246,7 @@ def _near(value: Any, random: Random) -> Any:
 
 
 def mutate_json_text(text: str, random: Random) -> str:
-    """JSON text with one place changed, or damaged blindly."""
+    """JSON text with one place changed, or with random bytes damaged."""
     if random.random() < 0.15:
         return damage_bytes(text.encode(), random).decode("utf-8", "replace")
     try:
@@ -256,7 +256,7 @@ def mutate_json_text(text: str, random: Random) -> str:
 
 
 def mutate_json_lines(data: bytes, random: Random) -> bytes:
-    """A file of JSON lines (or of one): damaged by structure, as text, or blindly."""
+    """A file of JSON lines, or of a single one, with its structure, its text or random bytes damaged."""
     draw = random.random()
     if draw < 0.25:
         return damage_bytes(data, random)

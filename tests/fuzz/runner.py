@@ -23,7 +23,7 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 WORKER = ("-X", "faulthandler", "-m", "tests.fuzz.worker")
-# The longest silence. It ends only workers that sleep forever; computation is limited by its CPU time.
+# The longest silence of a worker. It ends only workers that sleep forever; CPU time limits the others.
 MAX_WALL_SECONDS = 120.0
 MAX_START_SECONDS = 600.0
 

@@ -21,7 +21,7 @@ from tests.fuzz.parquet import damage_parquet
 from tests.fuzz.tables import LAST, LOG, Files, commit_path
 from tests.fuzz.usage import PREDICATES, Outcomes, observe
 
-# Returns the violation in the outcomes of a case, or None.
+# A function that returns the violation in the outcomes of a case, or None.
 Judge = Callable[["Case", Outcomes], "str | None"]
 
 
@@ -95,14 +95,14 @@ def truth(target: str, table: str) -> Outcomes:
 
 
 def _unchanged(case: Case, outcomes: Outcomes) -> str | None:
-    """Every answer is that of the undamaged table: the file is only a hint."""
+    """Every answer must equal the answer of the undamaged table, since the file is only a hint."""
     expected = truth(case.target, case.table)
     wrong = {step: answer for step, answer in outcomes.items() if expected.get(step) != answer}
     return f"changed: {wrong}" if wrong else None
 
 
 def _true_or_refused(*steps: str) -> Judge:
-    """These answers (all if none are named) are those of the undamaged table, or an error."""
+    """These answers (by default all) must equal the answers of the undamaged table, or be errors."""
 
     def judge(case: Case, outcomes: Outcomes) -> str | None:
         expected = truth(case.target, case.table)
@@ -215,8 +215,8 @@ def _other_partition(values: Any, random: Random) -> Any:
 
 
 def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
-    """Unsound statistics prove nothing, so the rows are those without statistics. If other data was damaged too, other
-    rows may be right."""
+    """Unsound statistics prove nothing, so the rows must be the same as without statistics. If other data was damaged
+    too, other rows may be right."""
     try:
         damaged = _statistics_of(case.files[case.path])
         rest = _without_statistics(case.files[case.path])
@@ -274,7 +274,7 @@ def _leaves(node: Any, path: tuple[str, ...], found: set[tuple[str, ...]]) -> No
 
 @dataclass(frozen=True)
 class Entrances(Target):
-    """Texts of expressions instead of damaged tables; ``tables`` are the entrances."""
+    """A target of expressions instead of damaged tables; ``tables`` are the entrances."""
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
         return expressions.enter(case.table, case.files[case.path]), None

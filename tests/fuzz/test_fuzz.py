@@ -1,9 +1,9 @@
 """Damaged tables: only DeltaLogErrors, no wrong answer if the right one is known, no crash, no hang, no memory
 exhaustion.
 
-Each target has so many cases (``--long``: ten times as many), two targets at a time, from DELTALOG_FUZZ_FIRST_SEED (0)
-on; with DELTALOG_FUZZ_SECONDS, each has as many as fit in that time. A failing case prints the command that repeats it;
-add its seed to seeds.txt.
+Each target has a fixed number of cases (``--long``: ten times as many), two targets at a time, from
+DELTALOG_FUZZ_FIRST_SEED (0) on; with DELTALOG_FUZZ_SECONDS, each has as many as fit in that time. A failing case prints
+the command that repeats it; add its seed to seeds.txt.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_no_damage_gets_through(target, reports, capsys):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_tells_the_same_history(shape):
-    """The oracles rely on it: the answers are the same for every shape of the log."""
+    """The oracles rely on answers that are the same for every shape of the log."""
     assert observe(SHAPES[shape]()) == observe(tables.plain())
 
 
@@ -93,7 +93,7 @@ def test_most_cases_are_damaged_and_no_two_alike():
 
 
 def _mutant(monkeypatch, run):
-    """A target ``commit`` whose cases run this instead."""
+    """A replacement of the target ``commit`` whose cases run the given function."""
     mutant = replace(TARGETS["commit"], judge=lambda case, outcomes: run(case))
     monkeypatch.setitem(TARGETS, "commit", mutant)
 
@@ -139,7 +139,7 @@ worker.work(**json.loads(sys.argv[1]))
 )
 @pytest.mark.parametrize("kept", [[], [2, 9]], ids=["new", "kept"])
 def test_a_worker_that_dies_is_pinned_on_its_seed_and_replaced(deed, says, kept, monkeypatch):
-    """The seeds after it run all the same."""
+    """The seeds after a failing one run all the same."""
     monkeypatch.setattr(runner, "WORKER", ("-c", WORKER.format(deed=deed)))
     monkeypatch.setattr(runner, "MAX_WALL_SECONDS", 20.0)
     monkeypatch.setattr(runner, "kept_seeds", lambda target: kept)
@@ -171,5 +171,5 @@ def test_the_guided_run():
 
 def test_the_truth_is_not_empty():
     for target in TARGETS.values():
-        for table in () if isinstance(target, targets.Entrances) else target.tables:  # texts have no table
+        for table in () if isinstance(target, targets.Entrances) else target.tables:  # expressions have no table
             assert targets.truth(target.name, table)["open"] == "="

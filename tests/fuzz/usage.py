@@ -17,7 +17,7 @@ from deltalog.storage.memory import MemoryStore
 from tests.fuzz.tables import NOW, Files
 
 _MANY = 10_000
-# A DeltaLogError's code, or "=" and a digest of the answer.
+# By step: a DeltaLogError's code, or "=" and a digest of the answer.
 Outcomes = dict[str, str]
 PREDICATES = (
     "TRUE",

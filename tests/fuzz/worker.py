@@ -22,8 +22,8 @@ MAX_MAPPED_BYTES = 2 << 30
 
 
 def work(target: str, kept: Sequence[int], following: int, seconds: float, most: int | None) -> None:
-    """Run the ``kept`` seeds whatever the time, then the seeds from ``following`` on for ``seconds`` or ``most``
-    cases."""
+    """Run all ``kept`` seeds, then the seeds from ``following`` on until ``seconds`` are over or ``most`` cases have
+    run."""
     import pyarrow as pa
 
     pa.set_cpu_count(2)

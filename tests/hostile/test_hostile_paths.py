@@ -283,7 +283,8 @@ CDC = {"partitionValues": {"p": "1"}, "size": 10, "dataChange": False}
 def test_no_hostile_path_leaves_its_table(
     arenas: list[Arena], listener: Proxy, capsys: pytest.CaptureFixture[str], is_long: bool
 ) -> None:
-    """On S3 one table for each path takes long: every sixth path is tested there, all with --long."""
+    """One table for each path takes long on S3, so only every sixth path is tested there, and all of them with
+    --long."""
     tally = Tally()
     counts = []
     for arena in arenas:
@@ -303,7 +304,7 @@ def test_no_hostile_path_leaves_its_table(
 
 
 def test_the_witnesses_see_what_is_outside(arenas: list[Arena], listener: Proxy) -> None:
-    """A reader that checks no paths would be noticed on every store."""
+    """On every store the test notices a reader that does not check paths."""
     local, in_memory, on_s3 = arenas
     assert isinstance(local, LocalArena) and isinstance(on_s3, S3Arena)
     with local.watched() as outside:

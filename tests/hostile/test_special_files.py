@@ -1,4 +1,4 @@
-"""Pipes and devices in place of a table's files cause an error at once, and never a reader that waits forever."""
+"""Pipes and devices in place of a table's files cause an error at once; no reader waits forever."""
 
 from __future__ import annotations
 

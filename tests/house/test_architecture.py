@@ -1,8 +1,8 @@
-"""The tree in docs/architecture.md is a reliable map: it has every package, names only existing modules, and marks pure
-ones. A new module needs no line there.
+"""The tree in docs/architecture.md has every package, names only existing modules, and marks pure modules. New modules
+do not need a line there.
 
-A line of it: module names or one package, separated by two spaces; three or more spaces; a description. ``(pure)`` at
-its end applies to all modules of the line, or of the package.
+A line of the tree has module names or one package, separated by two spaces; three or more spaces; a description.
+``(pure)`` at its end applies to all modules of the line, or of the package.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_no_module_is_on_the_map_twice() -> None:
 
 @pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
 def test_the_map_marks_the_modules_whose_docstrings_say_pure(package: str) -> None:
-    """Checked for the modules that it names; where it marks a package, for all modules in it."""
+    """Check the modules that the tree names, and all modules of the packages that it marks."""
     found = modules(package)
     tree = dict(entries(TREE))
     marked = {path for path in found for depth in range(1, len(path) + 1) if tree.get(path[:depth])}

@@ -1,4 +1,4 @@
-"""dev.py: each suite is in one run, the tests named for a usual run exist, the lowest versions are those of
+"""dev.py: each suite is in one run, the tests named for a usual run exist, the lowest versions are the ones in
 pyproject.toml."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> No
     )
 
 
-# The Spark tests of a usual run, whatever else it leaves out.
+# The features whose Spark tests a usual run must contain.
 FEATURES = {
     "append", "overwrite", "replaceWhere", "delete", "update", "merge", "SQL: rows", "SQL: tables", "SQL: queries",
     "stream source", "stream sink", "optimize", "vacuum", "restore", "clone", "convert", "create", "replace",
@@ -57,7 +57,8 @@ def test_a_usual_run_has_each_verb_and_feature_with_spark() -> None:
 
 @pytest.mark.parametrize("module", sorted({entry.partition("::")[0] for entry in ENTRIES}))
 def test_tests_of_a_usual_run_exist(module: str) -> None:
-    """Their parametrized cases are known only after collection; pytest then refuses unknown cases."""
+    """Checks test functions only: parametrized cases are known only after collection, when pytest refuses unknown
+    ones."""
     tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
     there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     named = {entry.partition("::")[2].partition("[")[0] for entry in ENTRIES if entry.startswith(f"{module}::")}

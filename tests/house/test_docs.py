@@ -96,7 +96,8 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_files_and_does_not_link_to_them() -> None:
-    """It is also the package's page, where a relative link leads nowhere: paths are code, and exist."""
+    """The README is also the page of the package on PyPI, where relative links lead nowhere, so it writes paths as
+    code."""
     text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []
     paths = re.findall(r"`((?:[\w-]+/)*[\w-]+\.md)`", text)
@@ -105,5 +106,5 @@ def test_the_readme_names_files_and_does_not_link_to_them() -> None:
 
 
 def test_some_example_runs() -> None:
-    """The pages have examples, and the fences are found."""
+    """The regular expression finds the examples of the pages."""
     assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3

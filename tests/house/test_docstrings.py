@@ -70,7 +70,7 @@ PLAIN = frozenset(
 
 
 def source_of(name: str) -> str:
-    """The source of a module, without importing it: packages of an extra may not be installed."""
+    """The source of a module, found without importing it, since packages of an extra may not be installed."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ CLASSES = [
 
 
 def drawn() -> dict[str, tuple[str | None, str | None]]:
-    """From each name in the drawing to its parent and to the built-in error in brackets."""
+    """By name in the drawing: the parent, and the built-in error in brackets."""
     assert errors.__doc__ is not None
     found: dict[str, tuple[str | None, str | None]] = {}
     above: list[str] = []

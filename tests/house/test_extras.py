@@ -1,4 +1,4 @@
-"""Each extra installs what its modules need, and the quick tests need no more than their environment installs.
+"""Each extra installs what its modules need, and the environment of the quick tests installs all that they need.
 
 A child process sees the packages of one extra and no others of this environment, which may have them all.
 """
@@ -16,7 +16,7 @@ from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
 from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
-# Further packages of the quick environment, so that these are checked wherever the tests run.
+# Further packages of the quick environment; with them the check is the same in every environment.
 ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 
@@ -32,7 +32,7 @@ def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
 
 
 def test_a_package_that_is_missing_is_noticed() -> None:
-    """The child does not see other packages of this environment: here pytest, and those of the command line."""
+    """The child does not see other packages of this environment, here pytest and the packages of the command line."""
     done = run_with("deltalog", "imports", "cli")
     assert done.returncode == 1 and "cli does not install typer" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "calls", "cli")
@@ -42,7 +42,8 @@ def test_a_package_that_is_missing_is_noticed() -> None:
 
 
 def test_a_module_needs_what_the_modules_that_it_imports_need() -> None:
-    """Other packages bring some of what a module needs: those for gs:// and az:// have urllib3, but no botocore."""
+    """A package that a module needs may also come with another extra: the packages for gs:// and az:// bring urllib3,
+    but not botocore."""
     known, seen = set(modules()), 0
     for name in known:
         for other in imported_at_once(name) & known:
@@ -64,7 +65,7 @@ def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # n
 
 @pytest.mark.long  # 20 seconds; as in .github/workflows/tests.yml
 def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
-    """mypy must ignore that other imported packages are absent."""
+    """mypy must not report that other imported packages are absent."""
     installed = modules_of(closure(QUICK)[0])
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     [ignored] = re.findall(r"^module = \[([^\]]*)\]\nignore_missing_imports = true", pyproject, re.M)

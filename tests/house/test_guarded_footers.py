@@ -1,5 +1,5 @@
-"""Only one module opens Parquet files, and it limits the harm of their footers: no other module uses pyarrow's readers
-or asks an unchecked footer for the metadata of a column chunk."""
+"""Only one module opens Parquet files and limits the harm that their footers can do. No other module uses pyarrow's
+readers or asks an unchecked footer for the metadata of a column chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = "deltalog/parquet/footers.py"
 READERS = {"ParquetFile", "ParquetDataset", "read_metadata", "read_schema", "read_table", "read_pandas", "dataset"}
-# Other modules that may, and why.
+# Other modules that may use these readers, and why.
 ALLOWED = {
     GUARD: "the guard",
     "deltalog/conformance/builder.py": "reads files that it wrote",

@@ -1,6 +1,5 @@
-"""Imports are at the top of a module, and not for type checkers only.
-
-An exception that is no longer needed fails the test.
+"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. An exception that is no longer needed fails
+the test.
 """
 
 from __future__ import annotations

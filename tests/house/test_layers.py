@@ -58,7 +58,7 @@ def strings(contract: str, key: str) -> list[str]:
 
 
 def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
-    """By package: the name of its contract, its layers from the top, and the modules that need no layer."""
+    """For each package: the name of its contract, its layers from the top, and the modules that do not need a layer."""
     found = {}
     for contract in contracts():
         if 'type = "layers"' in contract and re.search(r"^exhaustive = true$", contract, re.M):
@@ -94,7 +94,8 @@ def imported(tree: ast.Module, package: str) -> set[str]:
 
 
 def advice(module: str, imports: dict[str, set[str]], layers: list[list[str]]) -> str:
-    """Where in a contract to place a module that has no layer: above all that it imports, below all that import it."""
+    """Where in a contract to place a module that has no layer: above the modules that it imports, below the modules
+    that import it."""
     below = [number for number, line in enumerate(layers) if imports[module] & set(line)]
     above = [n for n, line in enumerate(layers) if any(module in imports.get(name.split(".")[0], ()) for name in line)]
     last, first = min(below, default=len(layers)), max(above, default=-1)

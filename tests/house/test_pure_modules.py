@@ -1,7 +1,7 @@
 """A module whose docstring says "Pure." has no clock, no disk, no network, no threads and no randomness.
 
 The contract follows from the docstrings: a module that says "Pure." is checked, and may import only modules that say so
-too. A function whose docstring says "Pure." may use only pure names of what its module imports.
+too. A function whose docstring says "Pure." may use only pure names of the modules imported by its own module.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def test_the_protocol_is_pure(name: str) -> None:
 
 
 def test_deciders_are_pure() -> None:
-    """The tests with faults are deterministic only if these are pure, so they must keep saying "Pure."."""
+    """The tests with faults are deterministic only if these modules are pure, so their docstrings must keep saying
+    "Pure."."""
     deciders = {"log.segment", "log.replay", "log.checksum", "commit.conflicts", "commit.validate", "catalog.records"}
     assert {f"deltalog.{each}" for each in deciders} <= set(PURE)
     assert set(PURE) >= BROKEN, "BROKEN names modules that do not say Pure."

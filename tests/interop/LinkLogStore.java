@@ -14,10 +14,11 @@ import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * delta-spark's log store for a local disk that other processes write to as well.
+ * A log store of delta-spark for a local disk to which other processes write as well.
  *
- * <p>Its own one looks whether a commit is there and then renames, which replaces a commit that another process made
- * in between. Here the commit is linked to its name, which fails when the name is taken: as deltalog does it.
+ * <p>delta-spark's own log store checks that a commit does not exist and then renames, which replaces a commit that
+ * another process made in between. This one links the commit to its name, as deltalog does, which fails if the name is
+ * taken.
  *
  * <p>Put it on the class path and set {@code spark.delta.logStore.file.impl=deltalog.LinkLogStore}.
  */

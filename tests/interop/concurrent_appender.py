@@ -1,4 +1,5 @@
-"""One process that appends to a table beside others: ``python concurrent_appender.py ENGINE TABLE NUMBER DIRECTORY``.
+"""One process that appends to a table concurrently with others: ``python concurrent_appender.py ENGINE TABLE NUMBER
+DIRECTORY``.
 
 It writes ``ready-NUMBER`` into DIRECTORY and starts when ``go`` exists. A commit adds ROWS unique rows and identifies
 its writer in its metadata; acknowledged commits are written to ``acknowledged-NUMBER``, one per line. delta-spark makes

@@ -75,7 +75,7 @@ def head(
 
 
 def commit(root: Path, version: int, lines: Sequence[Line], time_ms: int | None = None) -> Path:
-    """A commit; ``time_ms``: the modification time of its file."""
+    """Write a commit; ``time_ms``: the modification time of its file."""
     file = root / "_delta_log" / f"{version:020d}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))

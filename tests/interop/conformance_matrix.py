@@ -44,7 +44,7 @@ _CONF = {
 
 
 def engine_of(name: str) -> Engine:
-    """An engine, those of Spark in a session of the tests."""
+    """An engine; Spark engines get a session of the tests."""
     if name not in SPARK:
         return load_engine(name)
     from spark_ext.conformance import DeltaSparkEngine, SparkExtEngine
@@ -106,7 +106,7 @@ def chosen(name: str, patterns: str | None, only_new: bool) -> list[Case]:
 
 
 def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
-    """Run an engine in this process, and keep the results, with the kept ones of cases that are not run."""
+    """Run an engine in this process, and store its results with the kept results of the other cases."""
     cases = chosen(name, patterns, only_new)
     if not cases:
         return
@@ -180,7 +180,7 @@ def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     for found in runs:
         reasons = Counter(_quoted(case["reason"]) for case in found["cases"] if case["outcome"] == SKIPPED)
         if reasons:
-            # The most frequent ones; every case has its reason in the file of outcomes.
+            # Only the most frequent reasons; the file of outcomes has the reason of every case.
             shown = "; ".join(f"{number} for {reason}" for reason, number in reasons.most_common(8))
             lines += [f"- {found['engine']}: {shown}" + (" and others." if len(reasons) > 8 else ".")]
     return [*lines, ""]
@@ -193,7 +193,7 @@ def _linked(case: Case) -> str:
 
 
 def _quoted(reason: str, most: int = 160) -> str:
-    """The reason of a run as code, cut to one line."""
+    """The reason of a run, marked as code and cut to one line."""
     text = reason.replace("`", "'")
     return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 

@@ -40,7 +40,7 @@ UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
 UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
-# What it cannot append for another reason: the error, and what the page says.
+# Tables to which deltalake cannot append for another reason: the error, and what the page says.
 UNAPPENDED = {
     "Partitions of every type, dates and timestamps among them": (
         "Failed to parse value '-12345678.-90' as 'decimal(10,2)'",
@@ -177,7 +177,7 @@ def _carried_on(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpa
 
 
 def _read_by_deltalake(table: DeltaTable, path: Path) -> str:
-    """The rows by its query engine, which reads more than its reader for pyarrow."""
+    """The rows read by deltalake's query engine, which supports more features than its reader for pyarrow."""
     ours = table.snapshot().scan().to_arrow()
     columns = ", ".join(f'"{name}"' for name in ours.column_names)
     try:
@@ -191,7 +191,7 @@ def _read_by_deltalake(table: DeltaTable, path: Path) -> str:
 
 
 def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
-    """It appends a row to a copy of the table, and deltalog reads that."""
+    """deltalake appends a row to a copy of the table, and deltalog reads the copy."""
     table = DeltaTable.open(str(copy))
     ours = table.snapshot().scan().to_arrow()
     reason, text = UNAPPENDED.get(feature.name, (None, ""))
@@ -206,7 +206,7 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake's error names, all of which it is known to lack."""
+    """The features that deltalake's error names. It is known to lack all of them."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"

@@ -1,4 +1,4 @@
-"""delta-spark and spark_ext change twins of a table with nested columns by the same random statements.
+"""delta-spark and spark_ext run the same random statements on identical tables with nested columns.
 
     python -m tests.interop.random_nested --seeds 0:100            # 5 statements each
     python -m tests.interop.random_nested --seeds 17 --statements 8
@@ -43,7 +43,8 @@ class Difference(AssertionError):
 
 
 def run_nested(delta: DeltaSpark, place: Path, seed: int, statements: int) -> collections.Counter[str]:
-    """Run the statements on new twins. Returns counts of what was run and refused. Raises Difference."""
+    """Run the statements on a new pair of identical tables. Returns how many statements ran and how many were refused.
+    Raises Difference."""
     run = _Run(delta, place, seed)
     try:
         run.live(statements)
@@ -83,7 +84,7 @@ class _Run:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of delta-spark's twin."""
+        """The schema of delta-spark's table."""
         return self.delta.table(self.theirs).schema
 
     # ------------------------------------------------------------------------------------------- statements
@@ -122,8 +123,9 @@ class _Run:
         return f"MERGE {evolution}INTO {{t}} t USING {VIEW} src ON t.id = src.id {' '.join(clauses)}"
 
     def assigned(self, own: pa.Schema, source: pa.Schema) -> Iterator[str]:
-        """Assignments of values of the source, which may lack them, to columns and fields, which may not be there: then
-        without an alias, since delta-spark looks for such names in the source."""
+        """Assignments from the source to columns and fields of the table. The source may lack the value, the table may
+        lack the column or field; names that the table lacks have no alias, since delta-spark looks them up in the
+        source."""
         candidates = [*_paths(own), *_paths(source)]
         known = {_low(path) for path in _paths(own)}
         for path in self.separate(candidates, 2):
@@ -135,7 +137,8 @@ class _Run:
             yield f"{_dotted(path)} = {self.value(own, path)}"
 
     def value(self, own: pa.Schema, path: Sequence[str]) -> str:
-        """Null, the same value, or for a struct one of some of its fields, perhaps with another one."""
+        """Null, the unchanged value, or, for a struct, a struct of some of its fields, perhaps with an additional
+        field."""
         kind, chosen = _type(own, path), self.chance.random()
         if not pa.types.is_struct(kind) or chosen < 0.2:
             return "NULL" if chosen < 0.5 else f"t.{_dotted(path)}"
@@ -165,7 +168,7 @@ class _Run:
         return f"UPDATE {{t}} t SET {sets} WHERE id % 3 = {self.chance.randint(0, 2)}"
 
     def insert(self) -> str:
-        # One kind at a time: delta-spark takes fields by their positions where several are different.
+        # One kind of difference at a time: with several, delta-spark matches fields by position.
         self.source(self.chance.choice(("missing", "extra")))
         evolution = self.chance.choice(("", "WITH SCHEMA EVOLUTION "))
         return f"INSERT {evolution}INTO {{t}} BY NAME SELECT * FROM {VIEW}"
@@ -217,7 +220,7 @@ class _Run:
 
 
 def _has_struct_in_lists(kind: pa.DataType, in_list: bool = False) -> bool:
-    """Whether a list has lists or maps with structs in them."""
+    """Whether the type has a list of lists or maps that contain structs."""
     if pa.types.is_struct(kind):
         return in_list or any(_has_struct_in_lists(field.type) for field in fields_of(kind))
     if pa.types.is_map(kind):

@@ -1,4 +1,5 @@
-"""Random tables for ``random_verbs``: columns, values, conditions, and a model of the rows that knows no Delta."""
+"""Random tables for ``random_verbs``: columns, values, conditions, and a model of the rows that does not depend on
+Delta."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ STRUCT = pa.struct([("a", pa.int32()), ("b.c", pa.string())])
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: in SQL, in Arrow, the values that occur, and how one is written in SQL."""
+    """A type: its name in SQL and in Arrow, the values that occur, and how a value is written in SQL."""
 
     sql: str
     arrow: pa.DataType
     values: tuple[Any, ...]
     literal: Callable[[Any], str]
-    width: int | None = None  # of char(n), which readers see padded
+    width: int | None = None  # the n of char(n), whose values readers see padded
 
     def stored(self, value: Any) -> Any:
-        """The value as it is read back."""
+        """The value as readers return it."""
         return value.ljust(self.width) if self.width and value is not None else value
 
 
@@ -165,7 +166,7 @@ def _leaf(chance: random.Random, column: Column, state: State) -> Condition:
     value = chance.choice([each for each in column.of.values if each == each])
     text = (
         column.of.literal(value) if isinstance(value, (str, dt.date)) else str(value)
-    )  # what both take, without casts
+    )  # a literal that both engines take without a cast
     # Spark: NaN equals itself and is above all other numbers.
     return chance.choice([
         null, there,

@@ -183,7 +183,7 @@ def test_changes_are_signed_as_delta_spark_signs_them(delta: DeltaSpark, tmp_pat
 def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters with their JSON read, without the metadata of columns, which has ids and random names.
 
-    deltalog writes each as text; delta-spark writes numbers, flags and null as they are.
+    deltalog writes each parameter as a string; delta-spark writes numbers, flags and null as they are.
     """
 
     def read(value: Any) -> Any:

@@ -19,7 +19,7 @@ from tests.support.spark.log_files import commits, drop_below
 from tests.support.spark.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
 
 DAY_MS = 86_400_000
-# delta-spark refuses to travel past it otherwise.
+# Without a long retention delta-spark refuses to travel to old versions.
 NO_RETENTION_CHECK = {"delta.deletedFileRetentionDuration": "interval 10000 days"}
 
 SHAPES = {
@@ -78,7 +78,7 @@ def test_a_log_that_begins_at_a_checkpoint(
 def test_statistics_survive_a_deltalog_checkpoint(
     delta: DeltaSpark, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
-    """delta-spark skips files by the statistics in the checkpoint: all except the one that it needs."""
+    """delta-spark uses the statistics in the checkpoint to skip all files except the one that it needs."""
     path = tmp_path / "table"
     table = DeltaTable.create(str(path), SCHEMA, partition_by=partition_by, properties={})
     for start in range(0, 40, 10):
@@ -186,7 +186,7 @@ def test_a_v2_checkpoint_is_read_by_delta_spark_and_where_it_can_by_deltalake(
     assert hint is not None and hint[0] == table.version
     assert delta.checksum_defect(path) is None
     frame = delta.spark.read.format("delta").load(str(path)).where("id = 19")
-    assert frame.count() == 1 and len(frame.inputFiles()) < table.snapshot().num_files  # by its statistics
+    assert frame.count() == 1 and len(frame.inputFiles()) < table.snapshot().num_files  # by the file's statistics
     assert deltalake_rows(path) == plain_rows(delta.table(path))
     SparkWriter(delta).step(path, ("append", 50))
     assert table.append(batch(60)).version == 6
@@ -216,7 +216,8 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits of two months and a checkpoint, then a commit of today, which removes everything beyond the retention."""
+    """Commits of two months and a checkpoint, then a commit of today, whose clean-up removes everything beyond the
+    retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS
@@ -278,5 +279,5 @@ def test_a_bad_last_checkpoint_misleads_neither(
     table = DeltaTable.open(str(path))
     assert table.version == 5
     assert plain_rows(table.snapshot().scan().to_arrow()) == shape.model()[-1]
-    if damage != "points nowhere":  # there delta-spark may refuse; deltalog need not
+    if damage != "points nowhere":  # otherwise delta-spark may refuse the table, although deltalog reads it
         assert_same_rows(delta, path)

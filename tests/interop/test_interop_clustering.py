@@ -43,7 +43,8 @@ def optimized(delta: DeltaSpark, path: Path, full: str = "") -> tuple[int, int]:
 def same(delta: DeltaSpark, path: Path, count: int) -> None:
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
-    # A commit after several of delta-spark may have no .crc: what its handle has read does not give the totals.
+    # A commit after several commits of delta-spark may have no .crc, if the totals do not follow from what its handle
+    # has read.
     assert found.num_rows == count and {each.rule for each in table.check(deep=True).findings} <= {"crc-missing"}
     assert plain_rows(delta.spark.read.format("delta").load(str(path)).toArrow()) == plain_rows(found)
 
@@ -109,7 +110,7 @@ def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_a_table_without_the_feature_again(delta: DeltaSpark, tmp_path: Path) -> None:
-    """delta-spark 4.4.0 cannot drop the feature, and uses the table without it as any other."""
+    """delta-spark 4.4.0 cannot drop the feature, but uses the table like any other once deltalog has dropped it."""
     path = tmp_path / "t"
     delta.sql(f"CREATE TABLE delta.`{path}` (x BIGINT, s STRUCT<y: BIGINT>, v STRING) USING delta CLUSTER BY (x)")
     insert(delta, path, 1)

@@ -1,4 +1,5 @@
-"""Tables that deltalog converts and clones, and manifests that it writes, beside delta-spark's; read by deltalake."""
+"""Tables that deltalog converts and clones, and manifests that it writes, compared with delta-spark's, and read by
+deltalake."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def ours(table: DeltaTable) -> list[list[Any]]:
 
 
 def parsed(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Operation parameters, some of which delta-spark writes as JSON values and some as text."""
+    """Operation parameters; delta-spark writes some of them as JSON values and others as strings."""
 
     def value(text: Any) -> Any:
         try:
@@ -119,7 +120,7 @@ def test_clones_are_read_and_carried_on(
     assert ours(clone) == plain_rows(delta.table(path)) == rows
     if properties is ICT:
         lake = deltalake.DeltaTable(str(path))
-        if shallow:  # deltalake appends absolute paths to the table's root, also those of delta-spark's clones
+        if shallow:  # deltalake appends absolute paths to the table's root, in delta-spark's clones too
             with pytest.raises(FileNotFoundError, match="not found"):
                 lake.to_pyarrow_table()
         else:

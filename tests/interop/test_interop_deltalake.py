@@ -1,6 +1,7 @@
-"""deltalog and deltalake (delta-rs) on the same tables. No JVM here; what delta-spark wrote is read elsewhere.
+"""deltalog and deltalake (delta-rs) on the same tables. These tests need no JVM; other tests read what delta-spark
+wrote.
 
-delta-rs writes no table that has in-commit timestamps, so the tables written in turn have none.
+delta-rs does not write to tables with in-commit timestamps, so tables that both write have none.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path,
 
 
 def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path) -> None:
-    """What delta-spark writes is healthy: deletion vectors, row tracking, mapping, checkpoints, constraints, CDF."""
+    """Tables that delta-spark writes are healthy, also with deletion vectors, row tracking, mapping, checkpoints,
+    constraints and change data feeds."""
     path = tmp_path / "features"
     properties = {
         ENABLED: "true", "delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true",
@@ -147,7 +148,8 @@ def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
 def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, tmp_path: Path, zone: str) -> None:
-    """Statistics have local mean time, whose offset has seconds; and times that UTC has in the year 0 or 10000."""
+    """Statistics contain local mean times, whose offsets have seconds, and times that fall into the year 0 or 10000 in
+    UTC."""
     path, setting = tmp_path / "old", "spark.sql.session.timeZone"
     before = delta.spark.conf.get(setting)
     delta.spark.conf.set(setting, zone)
@@ -175,7 +177,7 @@ def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, t
         assert scan.to_arrow()["id"].to_pylist() == [number] and scan.files().num_rows == 1, text
 
 
-# What a restore crosses: statements before the restored version, and after it.
+# Changes that a restore undoes: statements before the restored version, and statements after it.
 CROSSED = {
     "the start of column mapping": (
         "",
@@ -209,7 +211,7 @@ def test_a_restore_has_no_error(delta: DeltaSpark, tmp_path: Path, crossed: str)
         delta.sql(f"ALTER TABLE delta.`{path}` {change}")
         assert_no_error(path)
     changed = DeltaTable.open(path).version
-    # delta-spark refuses to restore deletion vectors where they are off now.
+    # delta-spark refuses to restore deletion vectors if they are disabled now.
     for version in (1,) if crossed == "the end of deletion vectors" else (2, 1, changed):
         delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
         assert_no_error(path)
@@ -243,7 +245,7 @@ def assert_no_error(path: Path) -> None:
 
 @pytest.mark.long
 def test_identity_columns_and_iceberg_compatibility_have_no_finding(delta: DeltaSpark, tmp_path: Path) -> None:
-    """What delta-spark generates, and what it writes for Iceberg, keeps to the rules."""
+    """The values that delta-spark generates, and what it writes for Iceberg, satisfy the rules."""
     path = tmp_path / "identity"
     delta.sql(
         f"CREATE TABLE delta.`{path}` (id LONG GENERATED ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3), "

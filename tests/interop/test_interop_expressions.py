@@ -39,7 +39,8 @@ def compared(spark: Any, expressions: list[str]) -> list[str]:
     named = [f"{text} AS c{number}" for number, text in enumerate(expressions)]
     frame = spark.sql(f"SELECT row, {', '.join(named)} FROM edges")
     types = StructType.from_json(frame.schema.json())
-    # What two columns share would be computed once for all rows, even behind a condition of each.
+    # Spark would compute an expression that two columns share for all rows, even if each column uses it under a
+    # condition.
     spark.conf.set("spark.sql.subexpressionElimination.enabled", "false")
     try:
         theirs = frame.toArrow().sort_by("row")

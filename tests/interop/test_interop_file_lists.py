@@ -1,4 +1,5 @@
-"""The lists of files in `.crc`: delta-spark compares each of deltalog's with its own replay, and continues them."""
+"""The lists of files in `.crc`: delta-spark compares each list that deltalog writes with its own replay, and continues
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def crc_of(path: Path) -> Path:
 
 
 def listed(path: Path) -> list[dict[str, Any]] | None:
-    """The list of the latest version; None where it has none."""
+    """The list of the latest version; None if its .crc has no list."""
     found: list[dict[str, Any]] | None = json.loads(crc_of(path).read_text(encoding="utf-8")).get("allFiles")
     return found
 
@@ -42,7 +43,8 @@ def put_list(path: Path, adds: list[dict[str, Any]] | None) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A table and changes of it, each verified. ``is_listed``: whether its files are listed."""
+    """A table and changes to it, with the list verified after each change. ``is_listed``: whether its files are
+    listed."""
 
     steps: tuple[Callable[[DeltaTable], Any], ...]
     create: dict[str, Any] = field(default_factory=dict)
@@ -129,7 +131,7 @@ def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name
 
 @pytest.mark.parametrize("shallow", [False, True])
 def test_clones(delta: DeltaSpark, tmp_path: Path, shallow: bool) -> None:
-    """The paths of a shallow clone are absolute, and have several forms: no list."""
+    """The paths of a shallow clone are absolute and can be spelled in several ways, so there is no list."""
     source = DeltaTable.create(str(tmp_path / "source"), SCHEMA, data=batch(0, 9))
     path = tmp_path / "clone"
     clone = source.clone(str(path), shallow=shallow)
@@ -191,7 +193,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
 
 @pytest.mark.parametrize("name", [None, *DIFFERENCES])
 def test_the_verification_can_fail(delta: DeltaSpark, tracked: tuple[Path, list[Any]], name: str | None) -> None:
-    """Files without tags are the case in which delta-spark's own lists fail once they are read from a file."""
+    """delta-spark's own lists fail the verification if files have no tags and the list is read from a .crc."""
     path, (add,) = tracked
     other = add if name is None else DIFFERENCES[name](add)
     assert (other == add) is (name is None)

@@ -48,7 +48,7 @@ def test_detail(delta: DeltaSpark, path: str, tmp_path: Path, clustered: bool) -
         delta.spark.sql(f"create table delta.`{path}` (id long, s struct<a: int>) using delta cluster by (s.a, id)")
     theirs, ours = delta.spark.sql(f"describe detail delta.`{path}`"), spark_ext.detail(delta.spark, path)
     assert ours.schema == theirs.schema
-    # With in-commit timestamps, delta-spark has the file's time here.
+    # With in-commit timestamps, delta-spark returns the file's time in this column.
     assert _known(ours, clustered) == _known(theirs, clustered)
 
 

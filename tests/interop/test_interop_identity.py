@@ -1,4 +1,4 @@
-"""Identity columns: delta-spark continues the values that deltalog wrote, and deltalog those of delta-spark."""
+"""Identity columns: delta-spark continues the values that deltalog wrote, and the reverse."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, rend
 from tests.support.spark import DeltaSpark
 
 WRITES_PAGE = os.environ.get(WRITE) == "1"
-# They read, or are how another verb comes about.
+# These methods only read, or are steps of other verbs.
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",
     "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas",
 }  # fmt: skip
-# test_interop_contract.py has them; test_interop_catalog_managed.py has what peers make of a table of a catalog.
+# These are in test_interop_contract.py. How peers handle a table of a catalog is in test_interop_catalog_managed.py.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
 # Variants are written from Spark: tests/spark/test_variants.py.
@@ -56,7 +56,7 @@ class _Line(str):
 
 
 def verbs_of_a_table() -> set[str]:
-    """The public methods of DeltaTable, those that it inherits too."""
+    """The public methods of DeltaTable, including inherited ones."""
     members = {name for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items() if callable(value)}
     return {name for name in members if not name.startswith("_")}
 

@@ -1,4 +1,5 @@
-"""MERGE by deltalog and by delta-spark, of twins of one table: the same rows, changes, row ids and history."""
+"""Run the same MERGE with deltalog and delta-spark on identical tables; rows, changes, row ids and history must
+match."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.twins import CHANGES, MODES, SCHEMA, VECTORS, check_commits, twins
 
 LAYOUTS: Mapping[str, tuple[str, ...]] = {"partitioned": ("p",), "plain": ()}
-# test_interop_spark_rows.py merges where rows are moved.
+# Merges that move rows are in test_interop_spark_rows.py.
 USUAL = ("vectors, changes, ids, by name", "partitioned")
 # Without partitions one case is enough: no mode depends on them.
 CASES = [

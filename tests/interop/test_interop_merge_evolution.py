@@ -1,4 +1,4 @@
-"""Merges that add columns, by deltalog and by delta-spark, of twins of one table: the same rows and the same schema."""
+"""Merges that add columns, with deltalog and delta-spark on identical tables; rows and schemas must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The programs that tests/spark/test_moved.py moves to spark_ext give the same answers with delta-spark as they are."""
+"""Unchanged, the programs that tests/spark/test_moved.py migrates to spark_ext give the same answers with
+delta-spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that deltalog optimizes, read at every version by delta-spark and deltalake, and optimized by these."""
+"""Tables that deltalog has optimized: delta-spark and deltalake read every version, and optimize the tables again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_version_has_the_same_rows(
 
 
 def test_the_history_is_that_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
-    """The same parameters and metrics, and the same rows in files, for the same table."""
+    """On the same table both engines have the same parameters and metrics, and put the same rows into files."""
     found = []
     for name in ("ours", "theirs"):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""A few of the tables of ``random_nested``; more with ``--long``, and any number by its own command."""
+"""A few of the tables of ``random_nested``; more with ``--long``, and its own command runs any number."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def rewritten(path: Path, properties: dict[str, str], partition_by: tuple[str, .
 
 
 def check_same(delta: DeltaSpark, table: DeltaTable, path: Path) -> None:
-    """The rows, and the changes that led to them."""
+    """The rows, and the change data feed."""
     assert plain_rows(table.snapshot().scan().to_arrow()) == plain_rows(delta.table(path))
     assert plain_rows(table.changes(0).to_arrow()) == plain_rows(delta.changes(path))
 
@@ -181,7 +181,7 @@ def test_deltalake_reads_what_is_left(tmp_path: Path, partition_by: tuple[str, .
         theirs = deltalake.DeltaTable(str(path), version=version).to_pyarrow_table().select(SCHEMA.names)
         assert plain_rows(theirs) == plain_rows(table.snapshot(version).scan().to_arrow()), version
     if partition_by:
-        return  # deltalake looks for changes under paths as the log has them, with their escapes
+        return  # deltalake opens change files by their paths as in the log, with the escapes
     feed: Any = deltalake.DeltaTable(str(path)).load_cdf(starting_version=0)
     names = [*SCHEMA.names, "_change_type", "_commit_version"]
     theirs = pa.table(feed.read_all()).select(names)

@@ -34,7 +34,8 @@ def test_history_and_time_travel(delta: DeltaSpark, written: Written) -> None:
 
 
 def test_spark_read_with_timestamp_as_of(delta: DeltaSpark, written: Written) -> None:
-    """A sample through the reader itself, rows compared; the other tests ask its history manager."""
+    """Compares the rows that delta-spark's reader returns for a sample of times; the other tests query its history
+    manager."""
     table = DeltaTable.open(str(written.path))
     times = [entry.timestamp_ms for entry in table.history()]
     middle = times[len(times) // 2]
@@ -53,7 +54,7 @@ def test_spark_read_with_timestamp_as_of(delta: DeltaSpark, written: Written) ->
 def test_time_travel_after_a_copy_that_changed_every_file_time(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """What `cp` or a download leaves: files newer than every in-commit timestamp, here also in reverse order."""
+    """The file times after `cp` or a download: newer than every in-commit timestamp, and here also in reverse order."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     newest = max(get_mtimes(copy).values())
@@ -70,7 +71,8 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
 def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """What clean-up by age can leave: the commit of the checkpoint is gone; later versions are candidates."""
+    """A log as clean-up by age can leave it: the commit of the checkpoint is deleted, and only later versions can be
+    the answer."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     first = written.latest // 2
@@ -105,7 +107,8 @@ def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> Non
 
 
 def test_in_commit_timestamps_in_the_log(written: Written) -> None:
-    """Read with json alone: present exactly in the commits made while enabled, and strictly increasing."""
+    """Read with json alone, in-commit timestamps are present exactly in the commits made while enabled, and strictly
+    increasing."""
     stamps = in_commit_timestamps(written.path)
     on = written.shape.ict
     expected_on = [on]
@@ -118,7 +121,8 @@ def test_in_commit_timestamps_in_the_log(written: Written) -> None:
 
 
 def test_the_enablement_pair(delta: DeltaSpark, written: Written) -> None:
-    """Both engines leave the same pair: the last enabling commit's version and its timestamp, or none at all."""
+    """Both engines leave the same enablement pair, which is the last enabling commit's version and timestamp, or no
+    pair at all."""
     steps = [step[0] for step in written.shape.steps]
     pair = {k: v for k, v in delta.metadata(written.path)["configuration"].items() if "Enablement" in k}
     enablement = DeltaTable.open(str(written.path)).snapshot().enablement
@@ -152,7 +156,7 @@ def test_deltalake_reads_the_same_rows(written: Written) -> None:
 
 
 def test_filters_in_spark_find_the_rows(delta: DeltaSpark, written: Written) -> None:
-    """delta-spark skips files by their statistics: a wrong bound, or a wrong partition value, would lose them."""
+    """delta-spark skips files by their statistics, so a wrong bound or partition value would lose rows."""
     frame = delta.spark.read.format("delta").load(str(written.path))
     rows = DeltaTable.open(str(written.path)).snapshot().scan().to_arrow().sort_by("id").to_pylist()
     for row in rows[:2] + rows[-3:]:

@@ -1,4 +1,5 @@
-"""In sessions with unusual settings, the same write by spark_ext and delta-spark has the same effect on twins."""
+"""In sessions with unusual settings, the same write by spark_ext and delta-spark has the same effect on identical
+tables."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ OF_OVERWRITES: dict[str, tuple[Any, ...]] = {
     "replaceWhere": ("p = 'a'", "p in ('a', 'c')", "id >= 2", "id <> 2", "p = 'a' or id > 2", "id = 9 and p is null"),
     "overwriteSchema": ("true",),
 }
-# What spark_ext refuses to combine, though delta-spark lets one of the two win.
+# Options that spark_ext refuses to combine; in delta-spark one takes precedence.
 ALONE = ("partitionOverwriteMode", "replaceWhere", "overwriteSchema")
 
 
@@ -66,7 +67,7 @@ def case(seed: int) -> dict[str, Any]:
         options[name] = rng.choice(OF_OVERWRITES[name])
         if name == "overwriteSchema":
             options.pop("mergeSchema", None)
-    if mode != "overwrite":  # delta-spark asks for it in all modes, where it does nothing
+    if mode != "overwrite":  # delta-spark checks this setting in all modes, although it has no effect in the others
         settings.pop(DELTA + "dynamicPartitionOverwrite.enabled", None)
     columns = rng.choice(("9L id, 'a' p", "9L id, 'a' p, 'new' extra", "9L id, cast(null as string) p"))
     partitioned = rng.random() < 0.75
@@ -96,7 +97,8 @@ def outcome(spark: Any, table: str, writer: Any, given: dict[str, Any], save: st
     info = deltalog.DeltaTable.open(table).history(1)[0]
     found = rows(spark.read.format("delta").load(table))
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if not k.startswith("delta.inCommit")}
-    # A failed write of delta-spark has used up the session's txnVersion; one of spark_ext may be repeated under it.
+    # A failed write of delta-spark uses up the session's txnVersion; a failed write of spark_ext can be repeated with
+    # it.
     unset = None if failed else left
     return failed, sorted(map(str, found)), snapshot.schema.names, snapshot.partition_columns, properties, (
         snapshot.version - before, info.user_metadata, snapshot.transaction_version("job"), unset,

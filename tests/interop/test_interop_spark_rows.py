@@ -1,4 +1,4 @@
-"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on twins of one table lead to the same
+"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on identical tables lead to the same
 rows, change feeds, row ids, operations and metrics."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ METRICS = {
 @pytest.mark.parametrize(
     ("properties", "partition_by"),
     [
-        # test_interop_merge.py has the vectors in a usual run.
+        # In a usual run test_interop_merge.py covers deletion vectors.
         pytest.param(*shape, id=name, marks=() if name == "moved, changes" else pytest.mark.long)
         for name, shape in SHAPES.items()
     ],

@@ -1,5 +1,5 @@
-"""Writes of spark_ext and delta-spark in one session: the same verbs have the same effect, and tables with features of
-delta-spark keep them."""
+"""Writes of spark_ext and delta-spark in one session: the same verbs have the same effect, and tables keep the table
+features that delta-spark has enabled."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_statistics_are_those_of_delta_spark(delta: DeltaSpark, tmp_path: Path) 
     for ours, theirs in zip(bodies(without), bodies(having), strict=True):
         theirs.pop("tightBounds", None)
         assert ours["numRecords"] == theirs["numRecords"] and ours["nullCount"] == theirs["nullCount"]
-        # delta-spark cuts the fractions of a millisecond off, and readers add one; ours is rounded up.
+        # delta-spark truncates fractions of a millisecond, and its readers add one; deltalog rounds up.
         for body in (ours, theirs):
             body["maxValues"]["t"] = body["maxValues"]["t"][:19]
             body["minValues"]["t"] = body["minValues"]["t"][:19]

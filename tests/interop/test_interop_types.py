@@ -46,7 +46,7 @@ def test_partitions_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_partition_directories_of_both_engines(delta: DeltaSpark, tmp_path: Path) -> None:
-    """delta-spark appends into the partitions that deltalog made, and their values are the same values."""
+    """delta-spark appends to the partitions that deltalog has written, and writes the same partition values."""
     path = tmp_path / "table"
     rows = ROWS.select(PARTITIONABLE).append_column("id", pa.array([1, 2, 3]))
     table = DeltaTable.create(str(path), rows.schema, partition_by=PARTITIONABLE, data=rows)
@@ -78,7 +78,8 @@ def test_statistics_do_not_lose_rows_in_delta_spark(delta: DeltaSpark, tmp_path:
 
 
 def test_no_row_is_lost_where_columns_share_a_dotted_path(delta: DeltaSpark, tmp_path: Path) -> None:
-    """delta-spark skips by statistics of the log, and Spark by those of footers and by dictionaries."""
+    """delta-spark skips files by the statistics in the log, and Spark by the statistics and dictionaries in Parquet
+    files."""
     path, values = tmp_path / "table", [1.0, 2.0, float("nan")]
     schema = pa.schema(
         [

@@ -1,4 +1,5 @@
-"""UPDATE by deltalog and by delta-spark, of twins of one table: the same rows, changes, row ids and history."""
+"""Run the same UPDATE with deltalog and delta-spark on identical tables; rows, changes, row ids and history must
+match."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def by_delta_spark(delta: DeltaSpark, path: Path, hours: int, mode: str) -> set[
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     rows = delta.sql(f"VACUUM delta.`{path}` {mode} RETAIN {hours} HOURS DRY RUN").collect()
     found = [row["path"].removeprefix("file:").removeprefix(f"{path}/") for row in rows]
-    assert len(found) < 1000  # of which it lists no more
+    assert len(found) < 1000  # it never lists more than 1000 paths
     return {name for name in found if not (path / name).is_dir()}
 
 
@@ -75,7 +75,7 @@ def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["deleted_by_vectors", "spark_overwritten"])
 def test_delta_spark_reads_what_tasks_leave(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """All versions within the retention of a vacuum by Spark's tasks."""
+    """After a vacuum by Spark's tasks, delta-spark reads all versions within the retention."""
     path = tmp_path / "t"
     make(name, delta, path)
     table = DeltaTable.open(str(path))

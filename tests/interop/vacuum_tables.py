@@ -30,7 +30,7 @@ TEMPORARY = "deltalog deletes its own temporary files, which delta-spark ignores
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"
 REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM)
 
-REMOVED_CHECKSUMS = "*.crc"  # of files that delta-spark wrote, and a commit removed
+REMOVED_CHECKSUMS = "*.crc"  # checksums of files that delta-spark wrote and a commit removed
 
 Builder = Callable[[DeltaSpark, Path], None]
 NO_DIFFERENCES: Mapping[str, str] = {}
@@ -49,7 +49,7 @@ class Case:
 
     @property
     def lite_ours(self) -> Mapping[str, str]:
-        """By the log alone deltalog finds the checksums of removed files only."""
+        """A vacuum by the log alone finds only the checksums of removed files."""
         return {pattern: why for pattern, why in self.ours.items() if pattern == REMOVED_CHECKSUMS}
 
 
@@ -91,7 +91,7 @@ def created(path: Path, *properties: dict[str, str], by: tuple[str, ...] = ()) -
 
 
 def spark_table(delta: DeltaSpark, path: Path, properties: str = "", by: str = "") -> str:
-    """The same by delta-spark. Returns its name in SQL."""
+    """The same table, created by delta-spark. Returns its name in SQL."""
     name = f"delta.`{path}`"
     options = f" PARTITIONED BY ({by})" if by else ""
     options += f" TBLPROPERTIES ({properties})" if properties else ""
@@ -103,7 +103,7 @@ def spark_table(delta: DeltaSpark, path: Path, properties: str = "", by: str = "
 
 
 def stray(path: Path, *names: str) -> None:
-    """Files that no version names."""
+    """Write files that no version names."""
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(b"stray")

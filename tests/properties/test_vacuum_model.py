@@ -1,7 +1,6 @@
-"""Vacuum compared with a model: random tables, random unrelated files beside them, random times.
-
-The model replays the JSON of the log by itself. No file that a version within the retention needs may be deleted, and
-every other old file must be.
+"""Vacuum compared with a model: random tables, random unrelated files in their directories, random times. The model
+replays the JSON of the log by itself. No file that a version within the retention needs may be deleted, and every other
+old file must be.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log, which the writers intended and the watcher saw too."""
+    """The history with other bytes in the log; the writers intended these bytes, and the watcher saw them too."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history

@@ -1,4 +1,5 @@
-"""Two writers append at once: every interleaving with few switches, and every single fault with fewer switches.
+"""Two writers append at once: every interleaving with few switches between them, and every single fault with even
+fewer.
 
 A usual run lets the writers switch three times, and once around a fault; ``--long`` four times, and twice.
 """
@@ -59,7 +60,7 @@ def test_a_broken_writer_is_found(monkeypatch):
 
     monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
-    assert bad and "I5" in bad[0]  # an own commit with a lost answer looks like a rival's with the same file
+    assert bad and "I5" in bad[0]  # it mistakes its commit, whose answer was lost, for a rival's
 
 
 def test_parts_for_several_processes_are_all_of_it(one_fault_and_switch):

@@ -33,7 +33,7 @@ def test_killed_and_stopped_writers_on_local_disk(tmp_path, capsys):
     records.mkdir()
     report = run_kills(str(tmp_path / "table"), records, kills=KILLS, seed=1, stop_seconds=0.5)
     shown(report, capsys, "local disk")
-    # Schedules that did not exercise something prove nothing about it.
+    # Fails if the kills did not exercise something, since they would prove nothing about it.
     assert report.killed >= KILLS
     assert min(report.kills["timed"], report.kills["at a point"]) >= KILLS / 5
     assert report.kills["stopped"] >= KILLS / 50

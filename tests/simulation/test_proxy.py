@@ -24,7 +24,8 @@ from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_S
 
 SERVERS = os.environ.get("DELTALOG_PROXY_SERVERS", "ministack").split(",")
 MINE = [7, 8]
-# The committer must not see faults of these requests: the commit settles itself, and the others are not part of it.
+# The committer must not notice faults of these requests: it determines the outcome of the commit itself, and the other
+# files are not part of it.
 ALWAYS_COMMITTED = {"PUT of the commit", "PUT of the checkpoint", "PUT of _last_checkpoint", "PUT of the .crc"}
 
 

@@ -1,4 +1,4 @@
-"""Operations on rows under faults: the effect of each on the previous version's rows, and no other effect.
+"""Operations on rows under faults: each has exactly its effect on the rows of the previous version.
 
 A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
@@ -42,7 +42,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG)))
 def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
     totals = run_and_print(capsys, "row schedules", schedules, run_row_schedule)
-    # Schedules that did not exercise something prove nothing about it.
+    # Fails if the schedules did not exercise something, since they would prove nothing about it.
     assert schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
     often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")

@@ -34,7 +34,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 10)
 def test_no_schedule_breaks_an_invariant(capsys, schedules):
     totals = run_and_print(capsys, "schedules", schedules, run_schedule)
-    # Schedules that did not exercise something prove nothing about it.
+    # Fails if the schedules did not exercise something, since they would prove nothing about it.
     assert schedules >= 100
     for fault in Fault:
         assert totals.faults[fault] >= schedules / 40, f"too few faults of the kind {fault}"
@@ -60,7 +60,7 @@ def test_no_schedule_over_a_network_breaks_an_invariant(capsys, schedules):
 
 @pytest.mark.parametrize("seed", KEPT)
 def test_seeds_that_once_failed(seed):
-    """All of them came from schedules that write checkpoints."""
+    """All these seeds failed in schedules that write checkpoints."""
     result = run_schedule(seed, checkpoints=1.0)
     assert not result.violations, result.report()
 

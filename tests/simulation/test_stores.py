@@ -1,4 +1,4 @@
-"""The stores of the test kit: what they pass on, what they break, what they count."""
+"""The test kit's stores: which calls they pass on, which they break, and what they count."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_an_endless_client_is_stopped():
 
 
 def test_a_thread_of_a_client_does_not_take_a_turn():
-    """It runs while others have turns, and calls the store at every moment between two turns."""
+    """The thread runs during the turns of other clients, and may call the store at any moment."""
     scheduler, asked = Scheduler(1, max_steps=50_000), list[bool]()
 
     def ask(ended: threading.Event) -> None:

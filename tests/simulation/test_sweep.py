@@ -51,24 +51,24 @@ def test_names_are_unique():
 
 
 VERBS_WITHOUT_A_ROW = {
-    "transaction",  # its calls are those of the operations of the transaction
+    "transaction",  # makes only the store calls of the operations in the transaction
     "create_transaction",
-    "drop_feature",  # two commits, where an operation here is one
-    "create_for_blobs",  # create, with columns of its own
+    "drop_feature",  # makes two commits, but an operation here makes one
+    "create_for_blobs",  # the same as create, with fixed columns
     "discard_staged",  # deletes files that nobody reads
-    "open_blob",  # a snapshot, and one read
+    "open_blob",  # takes a snapshot, and reads one file
     "advance",  # registers a snapshot, without a store call
     "check",  # reads only
     "stream",  # reads only
-    "to_pyarrow_table",  # a snapshot, and its rows
+    "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
-    "flush",  # waits for the calls of others
+    "flush",  # waits for calls that others have started
     "vacuum",  # two commits; tests/unit/maintenance/vacuum/test_vacuum.py and test_vacuum_lite.py kill it at each call
 }
 
 
 def test_every_verb_of_a_table_is_swept():
-    """A new public method needs a row, or a reason."""
+    """A new public method needs a row in OPERATIONS, or a reason here why it has none."""
     swept = {name for operation in OPERATIONS for name in _names(operation.run)}
     members = {name: value for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items()}
     verbs = {name for name, value in members.items() if not name.startswith("_") and _is_verb(value)}

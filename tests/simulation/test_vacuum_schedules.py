@@ -1,4 +1,4 @@
-"""Vacuums under faults: nothing that a version within the retention needs is lost, and nothing else is left.
+"""Vacuums under faults keep all files that a version within the retention needs, and leave no others.
 
 A usual run takes 25 schedules, ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
@@ -22,8 +22,8 @@ KEPT = [86]  # a full vacuum recorded commits whose tombstones it had kept, sinc
 def test_nothing_needed_is_deleted_and_nothing_else_is_left(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "vacuum schedules", schedules, run_vacuum_schedule)
-    # Schedules that did not exercise something prove nothing about it. A vacuum counts as an operation without a
-    # commit, like a checkpoint, and there are few of these.
+    # Fails if the schedules did not exercise something, since they would prove nothing about it. A vacuum counts as an
+    # operation without a commit, like a checkpoint, and there are few of these.
     assert totals.errors[""] >= 2 * schedules
     # Most faults hit one of the many checks of the table, which can only fail before taking effect; some faults are too
     # rare for a usual run.

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def versions_in_the_report(record_testsuite_property: Any) -> None:
-    """For the page of Spark versions."""
+    """Record the version and mode in the report, for the page of Spark versions."""
     record_testsuite_property("pyspark", version("pyspark"))
     record_testsuite_property("python", platform.python_version())
     packages = ("pandas", "numpy", "pyarrow")

@@ -1,4 +1,4 @@
-"""Tables with more files than Spark lists without a job. The cases run on classic Spark and on Spark Connect."""
+"""Tables with so many files that Spark lists them in a job. The cases run on classic Spark and on Spark Connect."""
 
 from __future__ import annotations
 

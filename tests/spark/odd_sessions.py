@@ -97,7 +97,7 @@ _COLUMNS = {
 _TEXTS = ("a", "A", "a/b c=%20é", " x", "x ", "1", "true", "2026-01-01", "null", None)
 _DATES = (dt.date(2026, 3, 29), dt.date(1500, 2, 28), dt.date(9999, 12, 31), dt.date(1969, 12, 31), None)
 _DECIMALS = (Decimal("0.00"), Decimal("-1.25"), Decimal("99999999.99"), Decimal("0.10"), None)
-# Around changes of clocks and calendars, in microseconds since 1970.
+# Times around changes of clocks and calendars, in microseconds since 1970.
 _MICROS = (0, -1, 1793511000123456, 1793514600123456, -14831769600000001, 253402300799999999, None)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -106,7 +106,7 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. ``told`` describes all of them when a test fails."""
+    """A table, the writes to it, and their settings. If a test fails, ``told`` describes all of them."""
 
     spark: Any
     path: str

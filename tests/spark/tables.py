@@ -88,7 +88,8 @@ def make(
     partition_by: Sequence[str] = (),
     named_in_log: Mapping[str, str] | None = None,
 ) -> None:
-    """A table whose files have exactly these relative paths. ``named_in_log``: other values of add.path."""
+    """A table whose files have exactly these relative paths. ``named_in_log``: the values of add.path that differ from
+    the path."""
     named = named_in_log or {}
     transaction = deltalog.DeltaTable.create_transaction(table, schema, partition_by=partition_by)
     for path, values, data in files:

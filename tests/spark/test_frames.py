@@ -47,7 +47,7 @@ def test_history(spark: Any, table: str) -> None:
 
 
 def test_history_of_commits_by_others(spark: Any, table: str) -> None:
-    make_raw(table, [field("id", "long")], [])  # its commit has no commitInfo at all
+    make_raw(table, [field("id", "long")], [])  # the commit of this version has no commitInfo at all
     job = {"jobId": "7", "runId": 8, "jobName": None}
     info = {"operation": "X", "operationParameters": {"a": ["b", 1], "c": None, "d": "é"}, "job": job}
     append_raw(table, 1, {"commitInfo": {**info, "notebook": {"notebookId": "n"}, "userId": 5, "clusterId": "c"}})

@@ -33,7 +33,7 @@ def test_loading_runs_no_job_and_leaves_nothing(spark: Any, table: str, scratch:
 def test_where_spark_does_not_see_the_list(
     spark: Any, table: str, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the JVM had another /tmp."""
+    """Make the JVM appear to have another /tmp."""
     make_flat(table)
     uri = paths.uri
     monkeypatch.setattr(paths, "uri", lambda path: uri(path.replace(str(scratch), "/not-there")))

@@ -12,7 +12,7 @@ import spark_ext
 from tests.spark.tables import action, rows, versions
 
 WIDENING = {"delta.enableTypeWidening": "true"}
-# (type before, type of the data): which types delta-spark widens when it merges schemas, and which not.
+# (the table's type, the data's type): which pairs delta-spark widens when it merges schemas, and which it does not.
 WIDENED = [
     ("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("float", "double"), ("date", "timestamp_ntz"),
     ("decimal(5,2)", "decimal(10,4)"),

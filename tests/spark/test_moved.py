@@ -1,4 +1,5 @@
-"""Programs for delta-spark run on spark_ext after one import is changed, some with calls changed as docs/spark.md says.
+"""Programs for delta-spark run on spark_ext after a change of one import, some also after changes of calls as in
+docs/spark.md.
 
 tests/interop/test_interop_moved.py runs the same programs with delta-spark.
 """

@@ -39,7 +39,8 @@ def values(table: str, spark: Any, *columns: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_update_all_keeps_the_fields_that_the_source_lacks(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """Also if the source's struct is null. Structs in lists and maps are replaced, without those fields."""
+    """Fields are kept even if the source's struct is null. Structs in lists and maps are replaced, and lose those
+    fields."""
     target = made(spark, table, **properties)
     source = spark.sql(
         "SELECT id, if(id = 2, NULL, named_struct('deep', named_struct('V', 20), 'A', id * 10)) AS S, "
@@ -130,7 +131,7 @@ def test_fields_are_found_by_name_and_cast_at_every_depth(spark: Any, table: str
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """In structs, lists, lists of lists and maps. The new fields are null in the other rows of the file."""
+    """Fields are added in structs, lists, lists of lists and maps. They are null in the other rows of the file."""
     struct = "named_struct('a', 1)"
     query = f"SELECT id, {struct} AS s, array(array({struct})) AS l, map('k', {struct}) AS m"
     target = made(spark, table, f"{query} FROM range(1, 3)", **properties)

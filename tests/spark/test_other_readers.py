@@ -88,7 +88,7 @@ def test_tables_with_the_directories_of_earlier_versions(spark: Any, table: str)
 
 
 def test_a_file_that_cannot_be_moved_stays(spark: Any, table: str, tmp_path: Path) -> None:
-    """The log may refer to it under any path."""
+    """The log may refer to a data file under any path."""
     other = tmp_path / "other"
     other.mkdir()
     df = spark.sql("select 1L id, 1 p union all select 2L, 2 union all select 3L, 3")

@@ -58,7 +58,7 @@ def test_a_setting_does_not_change_the_table(spark: Any, table: str, key: str, v
 
 
 def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: str) -> None:
-    """Hadoop's other algorithm moves the files of a task at its end, even if another attempt follows."""
+    """Hadoop's other algorithm moves a task's files when the task ends, even if another attempt follows."""
 
     def look(number: int) -> str:
         """Fail the second task after the first one has ended."""
@@ -179,7 +179,7 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
 
 @pytest.mark.classic("Spark Connect has one SparkSession object for a session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What Spark 3.5 to 4.1 need, on the Spark that is here.
+    # Take the path for Spark 3.5 to 4.1 on the installed Spark.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Writes of rows that were read from the same table: commits of others since the read are kept, or are conflicts."""
+"""Writes of rows that were read from the same table: commits of others since the read are kept, or cause a conflict."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files that are rewritten from one scan of changed and unchanged rows: which expressions are evaluated for which rows,
-and when one scan is not enough."""
+"""Files rewritten with one scan for changed and unchanged rows: which expressions are evaluated for which rows, and
+when one scan is not enough."""
 
 from __future__ import annotations
 
@@ -119,12 +119,13 @@ def test_matched_rows_that_no_clause_changes_are_not_inserted(spark: Any, table:
     assert rows(target.toDF()) == [(6, None), (6, 6), (7, -7), (8, -8), (9, -9)]
 
 
-# Properties or columns of a table, what is set, and the values of its second column in the rows 2 and 3.
+# Columns of a table, an ALTER statement, the assignments, and the resulting values of the second column in rows 2 and
+# 3.
 OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
 }
-# Values that are cast, by one scan.
+# Assignments that cast values; one scan is enough for them.
 CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
     "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
     "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),
@@ -174,7 +175,7 @@ def test_a_source_with_other_rows_in_between_is_noticed(
 def test_a_source_with_as_many_other_rows_in_between_is_noticed(
     spark: Any, table: str, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows are selected by the condition a second time, not by the positions that were found."""
+    """The second query selects rows by the condition again, not by the positions that were found."""
     target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
     before = data_files(table)
     found, staged = merging._Plan.found, merging._Plan.stage
@@ -199,7 +200,7 @@ def test_a_source_with_as_many_other_rows_in_between_is_noticed(
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_conditions_that_may_have_another_value_in_another_query(spark: Any, table: str, vectors: str) -> None:
-    """In a second query rand() selects other rows, so the positions that were found are used."""
+    """In a second query rand() would select other rows, so it uses the positions that were found."""
     target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
     target.update("id > 0 AND rand() < 0.5", {"n": "-1"})
     merge = target.merge(spark.range(8).alias("s"), "t.id = s.id")

@@ -117,7 +117,7 @@ def test_the_same_rows_changes_ids_and_metrics_as_by_deltalog(
         if "delta.enableChangeDataFeed" in properties:
             assert changes(ours) == changes(twin), (sets, where)
         found, wanted = (metrics(each, twin.version) for each in (path, str(tmp_path / "twin")))
-        # Later statements work on files that the two engines have written differently.
+        # Later statements change files that the two engines have written differently.
         names = [name for name in COUNTED if name in wanted and (sets, where) == STATEMENTS[0]]
         names += [name for name in ("numDeletedRows", "numUpdatedRows") if name in wanted]
         assert {name: found.get(name) for name in names} == {name: wanted[name] for name in names}, (sets, where)
@@ -217,7 +217,7 @@ def test_wrong_calls(spark: Any, table: str, sets: dict[str, Any], what: str) ->
 
 
 def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_path: Path) -> None:
-    """Also in a table without rows, and if no row satisfies the condition."""
+    """The error is also raised for a table without rows, and if no row satisfies the condition."""
     for number, start in enumerate((0, 6)):
         path = str(tmp_path / str(number))
         spark_ext.write(spark.sql(f"SELECT id, named_struct('a', id) AS s FROM range({start}, 6)")).save(path)

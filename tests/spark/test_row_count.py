@@ -1,4 +1,4 @@
-"""The rows that a job counted and the rows in its files must be the same."""
+"""The number of rows that a job counted must equal the number of rows in its files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Damage = Callable[[list[Path]], None]
 
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
-    """Damages the files of the next job after its end, by a function."""
+    """Applies a function to the files of the next job after it ends, to damage them."""
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:
@@ -140,7 +140,7 @@ def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.
 def _never_told(count: Any, frame: Any) -> Any:
     from pyspark.sql import functions as F
 
-    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # of a job that never runs
+    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # the job of this observation never runs
     return frame
 
 

@@ -60,7 +60,7 @@ def metrics(table: str) -> dict[str, int]:
     return {name: int(value) for name, value in info["operationMetrics"].items()}
 
 
-# The rows of the source, and the clauses by both builders.
+# The rows of the source, and the clauses written for the builders of both engines.
 Step = tuple[tuple[int, int, int], Callable[[Any], Any], Callable[[Any], Any]]
 STEPS: Mapping[str, Step] = {
     "upsert": (
@@ -232,7 +232,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     assert versions(table) == [0]
 
 
-# Clauses that are wrong whatever the rows, and the errors.
+# Clauses that are wrong for any rows, and their errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
@@ -251,7 +251,7 @@ WRONG: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
-    """Also in a table without rows, and if the clause applies to no row."""
+    """The error is also raised for a table without rows, and if the clause applies to no row."""
     on, clause, what = WRONG[wrong]
     for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
         path = str(tmp_path / str(number))
@@ -270,8 +270,8 @@ def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path:
 def test_clauses_for_rows_without_a_source_see_the_table_alone(
     spark: Any, table: str, properties: dict[str, str], matched: str
 ) -> None:
-    """Names that both sides have refer to the table's column. Neither the condition nor the value is evaluated for
-    matched rows, for which both would fail."""
+    """A name that occurs on both sides refers to the table's column. The condition and the value are not evaluated for
+    matched rows, for which they would fail."""
     target = simple(spark, table, **properties)
     result = spark_ext.sql(
         spark,

@@ -29,7 +29,7 @@ time.sleep(600)
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for temporary files that was not searched yet."""
+    """A directory for temporary files that has not been searched for leftovers yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "_searched", set())
     return tmp_path

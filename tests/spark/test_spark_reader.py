@@ -228,7 +228,7 @@ def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table:
     df = read(spark).load(table)
     assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
     plan = explained(df.where("p = 3"), capsys)
-    # There is one scan per partition value outside the tree; Spark drops those for other values.
+    # There is one scan for each partition value outside the tree; Spark drops the scans of other values.
     assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
     assert plan.count("MapInArrow") == 1
 
@@ -439,11 +439,11 @@ def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
 def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
     root = Path(spark_ext.__file__).parent
     for source in root.glob("*.py"):
-        if source.name == "conformance.py":  # which drives delta-spark too
+        if source.name == "conformance.py":  # the adapter of the conformance kit, which drives delta-spark too
             continue
         text = source.read_text(encoding="utf-8")
         words = ["py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext"]
-        if source.name == "bytes_job.py":  # which describes its jobs in classic sessions
+        if source.name == "bytes_job.py":  # this module describes its jobs in classic sessions
             words.remove("sparkContext")
         assert not any(word in text for word in words), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

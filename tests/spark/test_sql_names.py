@@ -191,7 +191,7 @@ def test_a_registered_table_that_is_gone(spark: Any, catalog: Path, tmp_path: Pa
         manager.drop_table("gone")
 
 
-# --- which words are table names, compared with Spark's parser
+# --- table names in statements, compared with Spark's parser
 
 _STATEMENTS = [
     "select a, b.c from t1 a join s.t2 on a.x = t2.y, t3 where exists (select 1 from t4) order by a, t5",

@@ -119,7 +119,7 @@ def test_random_queries(spark: Any, paths: list[str]) -> None:
         try:
             expected = [str(row) for row in spark.sql(text.format(*whole), used).collect()]
         except Exception:
-            continue  # a name that means two columns, say
+            continue  # an ambiguous column name, for example
         found = spark_ext.sql(spark, text.format(*(f"deltalog.`{path}`" for path in paths)), used)
         assert sorted(map(str, found.collect())) == sorted(expected), text
         compared += 1

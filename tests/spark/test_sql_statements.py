@@ -71,7 +71,7 @@ def _by_spark(spark: Any, text: str) -> str | None:
     kinds, name = ["?"] * len(text), ""
     for token in lexer.getAllTokens():
         name = lexer.getVocabulary().getSymbolicName(token.getType())
-        if name in ("UNRECOGNIZED", "HENT_END"):  # the latter: the end of a hint, which no text here has
+        if name in ("UNRECOGNIZED", "HENT_END"):  # HENT_END ends a hint; no statement here has one
             return None
         for at in range(token.getStartIndex(), min(token.getStopIndex() + 1, len(text))):
             kinds[at] = _KINDS.get(name, "c")

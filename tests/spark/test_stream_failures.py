@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-# Each step once, by an error and by a kill.
+# The runs fail at each step, once with an error and once with a kill. A usual run takes one of them.
 RUNS, USUAL = 16, 7
 
 

@@ -107,7 +107,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
     run(source, table)
     assert ids(table) == [0, 1]
     assert [batch for _, batch in recorded(table)] == [0, 1]
-    if step != "before the commit":  # there the driver could not even open the table: vacuum removes what is left
+    if step != "before the commit":  # at that step the driver cannot open the table, and leftovers stay
         assert len(data_files(table)) == deltalog.DeltaTable.open(table).snapshot().num_files
 
 

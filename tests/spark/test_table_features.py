@@ -131,7 +131,7 @@ def test_one_file_with_two_deletion_vectors_is_refused(spark: Any, table: str) -
 def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     make(table, schema(id="long"), [("a b.parquet", {}, ids(1))])
     (Path(table) / "a b.parquet").unlink()
-    if IS_CONNECT:  # nothing but an action runs on the server
+    if IS_CONNECT:  # only an action runs on the server
         df = spark_ext.read(spark).load(table)
         with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
             df.collect()
@@ -463,7 +463,7 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """As in delta-spark with its setting. An option takes precedence over the setting."""
+    """The same as in delta-spark with its setting. An option takes precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)

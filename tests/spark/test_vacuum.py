@@ -28,7 +28,8 @@ ON_EXECUTORS = {EXECUTORS: "true"}
 
 @pytest.fixture
 def t(spark: Any, table: str, tmp_path: Path) -> str:
-    """Three appends to four partitions, the first one removed, and files that are not the table's, all of them old."""
+    """Three appends to four partitions, of which the first was removed, and files that do not belong to the table; all
+    files are old."""
     for start in (0, 10, 20):
         frame = spark.range(start, start + 10).selectExpr("id", "id % 4 AS p").coalesce(1)
         spark_ext.write(frame).mode("append").partitionBy("p").save(table)
@@ -112,7 +113,7 @@ def test_jobs_say_what_they_do(spark: Any, t: str) -> None:
 
 
 def by_tasks(spark: Any, t: str, change: Any, **options: Any) -> deltalog.VacuumReport:
-    """A vacuum without retention whose tasks run ``change`` of their function."""
+    """A vacuum without retention whose tasks run the function ``change(function)`` in place of their own."""
     run = _runner(spark, t, parallelism(spark))
     table = deltalog.DeltaTable.open(t)
     return table.vacuum(

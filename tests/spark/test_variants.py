@@ -1,4 +1,5 @@
-"""Variants written natively and by tasks: Spark and deltalog read them, copies keep them, and none is shredded."""
+"""Variants written natively and by tasks are readable for Spark and deltalog, are kept by copies, and are not
+shredded."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 @pytest.fixture(params=[LocalJob, TaskJob], ids=["natively", "by tasks"])
 def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The job that writes the files; tasks too, on the local disk."""
+    """The kind of job that writes the files; on the local disk tasks are used only here."""
     monkeypatch.setattr(spark_ext.writing.save, "job_of", lambda url: request.param(paths.checked_root(url, None)))
     return request.param
 

@@ -158,7 +158,7 @@ def test_no_file_with_a_row_is_left_out(spark: Any, table: str, zone: str, seed:
         number = log_counts.num_records(snapshot, [text])
         assert number in (None, sum(each[f"c{at}"] for each in matched)), text
         counted += number is not None
-    # The conditions are such that pruning is complete for many of them.
+    # For many of these conditions pruning finds exactly the right files.
     assert pruned > 15 and counted > 5
     assert any("DATE" in text or "TIMESTAMP" in text for text in conditions)
 

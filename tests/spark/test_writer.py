@@ -323,7 +323,7 @@ def test_the_name_that_means_null_is_refused_as_a_value(spark: Any, table: str) 
     with pytest.raises(deltalog.SchemaMismatchError, match="as a partition value means NULL"):
         write(df).partitionBy("p").save(table)
     assert not os.path.exists(table)
-    write(df).save(table)  # in a data column the text has no special meaning
+    write(df).save(table)  # in a data column this string has no special meaning
     assert rows(spark_ext.read(spark).load(table)) == rows(df)
 
 
@@ -386,7 +386,7 @@ def test_session_settings_do_not_reach_the_files(spark: Any, table: str) -> None
 def test_settings_on_the_session_where_spark_takes_no_options(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What Spark 3.5 to 4.1 need, on the Spark that is here.
+    # Take the path for Spark 3.5 to 4.1 on the installed Spark.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     key = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(key, "TIMESTAMP_MILLIS")
@@ -658,5 +658,5 @@ def test_an_append_sends_one_statement_beside_its_job(spark: Any, table: str, mo
 
     monkeypatch.setattr(type(spark), "sql", counted)
     assert spark_ext.write(spark.range(2)).mode("append").save(table).version == 1
-    asked = [each for each in sent if each != "SET"]  # by which Spark Connect before 4.2 lists its settings
+    asked = [each for each in sent if each != "SET"]  # Spark Connect before 4.2 lists its settings with SET
     assert len(asked) == 1 and asked[0].startswith("explain extended")

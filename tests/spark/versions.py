@@ -1,10 +1,10 @@
-"""What of spark_ext works with which Spark, as the page docs/spark-versions.md.
+"""The page docs/spark-versions.md: which parts of spark_ext work with which version of Spark.
 
     python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
     python -m tests.spark.versions        # the page alone, from the reports of the last runs
 
 Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. Their results are
-kept in version_results.json, so that a run of one version leaves those of the others on the page. A report with a
+kept in version_results.json, so that a run of one version leaves the results of the others on the page. A report with a
 failed test takes that version and mode off the page.
 """
 
@@ -26,9 +26,10 @@ REPORTS = ROOT / "build" / "spark-versions"
 RESULTS = Path(__file__).with_name("version_results.json")
 MODES = ("classic", "connect")
 NONE = "–"
-# Where a test has looked for what it skipped without: a path of one machine.
+# The path at which a skipped test looked for a requirement, which depends on the machine.
 _LOCATION = re.compile(r" \(looked for [^)]*\)")
-# The rows of the page, and the tests of each: the first pattern that is found in "module::test" counts.
+# The rows of the page with patterns of their tests; a test belongs to the first row whose pattern occurs in
+# "module::test".
 ROWS: Sequence[tuple[str, str]] = (
     ("Variants", r"variant"),
     ("Deletion vectors", r"vector|deleted"),
@@ -83,7 +84,7 @@ class Run:
     date: str
     passed: collections.Counter[str] = field(default_factory=collections.Counter)
     skipped: collections.Counter[str] = field(default_factory=collections.Counter)
-    reasons: dict[str, set[str]] = field(default_factory=dict)  # why tests were skipped: names of the tests
+    reasons: dict[str, set[str]] = field(default_factory=dict)  # names of the skipped tests by reason
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Run:
@@ -153,7 +154,7 @@ def _cell(passed: int, skipped: int) -> str:
 
 
 def _reasons(runs: Sequence[Run]) -> list[str]:
-    """One line for every reason: where it applies, and to how many tests."""
+    """A line for each reason to skip tests: for which versions and modes, and how many tests."""
     places: dict[str, list[str]] = collections.defaultdict(list)
     tests: dict[str, set[str]] = collections.defaultdict(set)
     for run in runs:

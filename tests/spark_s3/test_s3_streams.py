@@ -113,7 +113,7 @@ def test_foreach_batch_writes_each_batch_once(spark: Any, place: Place, tmp_path
 
 @_as_format
 def test_streams_have_the_settings_of_the_session(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With table and checkpoint on S3 and without options, whatever credentials the environment has."""
+    """With table and checkpoint on S3 and without options, the environment's credentials do not matter."""
     source = deltalog.DeltaTable.create(place.url + "/source", _COLUMNS, data=_data(1, 2), **place.options)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-another-service")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-another-service")

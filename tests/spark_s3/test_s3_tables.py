@@ -170,7 +170,7 @@ def test_what_tasks_wrote_before_their_job_failed_is_removed(spark: Any, place: 
 
         yield from batches
         if TaskContext.get().partitionId() == 2:
-            time.sleep(2)  # the others have ended
+            time.sleep(2)  # the other tasks have ended
             raise RuntimeError("the last task")
 
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id as p").schema)
@@ -333,8 +333,8 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
 
 
 def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In ranges of keys, and in batches. A refused request ends the vacuum, and another vacuum continues. With many
-    files, tasks do the work by default."""
+    """Tasks list ranges of keys and delete in batches. A refused request ends the vacuum, and another vacuum continues.
+    With many files, tasks do the work by default."""
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
     table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
     for start in (0, 3, 6, 9):

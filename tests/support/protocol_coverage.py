@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "protocol-coverage.md"
 CASES_PAGE = ROOT / "docs" / "conformance-cases.md"
 COMMAND = "python -m tests.support.protocol_coverage"
 _PACKAGES = ("deltalog", "spark_ext")
-# These test requirements rather than implement them, and are on the page through their rules and cases.
+# These modules test requirements rather than implement them; the page has their rules and cases instead.
 _TESTING = ("deltalog/doctor/", "deltalog/conformance/")
 
 

@@ -1,6 +1,6 @@
 """Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
 
-tests/house/test_protocol_coverage.py fails if a section with a note has all of these.
+tests/house/test_protocol_coverage.py fails if a section has a note although nothing is missing.
 """
 
 from __future__ import annotations

@@ -28,14 +28,14 @@ _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store whose requests, like those of an object store, take one round each.
+    """A store whose requests take one round each, as with an object store.
 
     A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
     one per read outside the bytes read before. ``get_many`` sends 32 requests at a time, like the S3 store.
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
-        """``beside``: a store that also counts the requests of this one."""
+        """``beside``: a second store that also counts the requests of this one."""
         super().__init__(inner)
         self._beside = beside
         self.is_remote = self.lists_in_pages = True

@@ -232,18 +232,18 @@ ENTRIES = frozenset(entry for entries in USUAL_RUN.values() for entry in entries
 
 
 def is_limited(node_id: str) -> bool:
-    """Whether a test belongs to a suite of which a usual run has a part."""
+    """Whether a test belongs to a suite that a usual run contains only in part."""
     return node_id.startswith(tuple(f"{suite}/" for suite in SUITES))
 
 
 def entry_of(node_id: str) -> str | None:
-    """The entry that has a test."""
+    """The entry to which a test belongs."""
     module, test = node_id.partition("::")[0], node_id.partition("[")[0]
     return next((each for each in (node_id, test, module) if each in ENTRIES), None)
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """Entries of the modules of these tests that name none of them."""
+    """Entries for the modules of these tests that do not match any of the tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -1,5 +1,5 @@
-"""What each version of a table needs, by the JSON of its log alone: the judge of vacuums. It shares no code with them,
-but for the names of deletion vectors."""
+"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The code is
+independent of theirs, except for the names of deletion vectors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from deltalog.protocol.deletion_vectors import relative_path
 
 
 class VacuumModel:
-    """``live`` and ``changes``: by version, the files of the rows, and of its change feed. ``removed``: those that it
-    removed, vectors included. ``tombstones``: by path, the latest time of a removal; ``times``: of versions."""
+    """By version: ``live``, the files with its rows; ``changes``, the files of its change feed; ``removed``, the files
+    that it removed; ``times``, its time. By path: ``tombstones``, the latest time of a removal. Vector files are
+    included."""
 
     def __init__(self, log: Mapping[int, bytes]) -> None:
         self.live: dict[int, set[str]] = {}
@@ -41,21 +42,21 @@ class VacuumModel:
             self.live[version] = set().union(*files.values())
 
     def since(self, version: int) -> set[str]:
-        """What a version and all later ones need."""
+        """The files that a version and all later ones need."""
         later = [each for each in self.live if each >= version]
         return set().union(*(self.live[v] for v in later), *(self.changes[v] for v in later if v > version))
 
     def needed(self, cutoff_ms: int) -> set[str]:
-        """What must stay at a cut-off."""
+        """The files that a vacuum with this cut-off must keep."""
         unexpired = {path for path, time_ms in self.tombstones.items() if time_ms > cutoff_ms}
         return unexpired | self.since(self.current(cutoff_ms))
 
     def current(self, cutoff_ms: int) -> int:
-        """The version at a time; the first one before all."""
+        """The version that was current at a time; version 0 for earlier times."""
         return max((v for v in self.live if self.times[v] <= cutoff_ms), default=0)
 
     def removed_before(self, cutoff_ms: int) -> set[str]:
-        """What the commits up to a cut-off removed, or wrote for their change feeds."""
+        """The files that commits up to a cut-off removed, or wrote for their change feeds."""
         before = [v for v in self.live if v <= self.current(cutoff_ms) and self.times[v] <= cutoff_ms]
         return {path for v in before for path in self.removed[v] | self.changes[v]}
 

@@ -1,4 +1,4 @@
-"""Tables for the unit tests of vacuum, full and by the log alone."""
+"""Tables for the unit tests of full and lite vacuums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Results show the operation and its figures, however many files they name, and lists of results convert to tables."""
+"""Results show the operation and its figures, however many files they name. Lists of results can be converted to
+tables."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_each_class_with_a_text_of_its_own_has_it_before_it_is_made() -> None:
     for each in found:
         try:
             made = each.__new__(each)
-        except TypeError:  # an object that is created at once, such as a tuple
+        except TypeError:  # types such as tuple cannot be created without their values
             continue
         assert isinstance(repr(made), str), each
 

@@ -192,7 +192,7 @@ def test_a_handle_sees_what_others_did() -> None:
 
 @pytest.mark.parametrize("commits", [0, 1, 3, 5])
 def test_a_table_that_was_made_anew_behind_a_handle_is_not_torn(commits: int, tmp_path: Path) -> None:
-    """The old handle must not write its next version, or rows of its old schema, to the new table's log."""
+    """The old handle must not write its next version to the new table's log, nor rows of its old schema."""
     old = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment())
     for i in range(3):
         old.append(rows(i))
@@ -313,8 +313,8 @@ def test_the_cost_of_the_latest_snapshot(counted: tuple[CountingStore, DeltaTabl
     DeltaTable.open(store, environment=environment(Clock(NOW + 20_000))).append(rows(10))
     with store.counted() as calls:
         assert table.snapshot().version == 10
-    # Whether there is a next version, one after it, and a checkpoint of it; and, before and after the commit is read,
-    # whether the known version still belongs to this table.
+    # The heads look for the next version, for one after it, and for its checkpoint, and check, before and after the
+    # commit is read, that the known version still belongs to this table.
     assert calls.of("head") == 6 and calls.of("get") == 1 and calls.of() == 7
 
 
@@ -330,7 +330,7 @@ def test_the_cost_of_an_old_snapshot(counted: tuple[CountingStore, DeltaTable]) 
     with store.counted() as calls:
         again = table.snapshot(4)
         assert again.files().equals(snapshot.files())
-    assert summary(calls) == {"head": 2}  # handles in use are shared
+    assert summary(calls) == {"head": 2}  # a snapshot in use is returned again
 
 
 def test_the_cost_of_a_snapshot_at_a_time(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -354,7 +354,7 @@ def test_the_cost_of_files(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         snapshot.files()
     assert calls.of("get", "*.json") == 10  # one for each commit without a checkpoint
-    assert calls.of("head") == 1 and calls.of() == 11  # whether it is still the same table
+    assert calls.of("head") == 1 and calls.of() == 11  # checks that it is still the same table
     with store.counted() as calls:
         snapshot.files()
     assert calls.of() == 0
@@ -367,7 +367,7 @@ def test_the_cost_of_files_after_a_checkpoint(counted: tuple[CountingStore, Delt
     with store.counted() as calls:
         assert snapshot.files().num_rows == 9
     assert calls.of("open_input", "*.checkpoint.parquet") == 1
-    assert calls.of("head") == 1 and calls.of() == 2  # whether it is still the same table
+    assert calls.of("head") == 1 and calls.of() == 2  # checks that it is still the same table
 
 
 def test_the_cost_of_a_checkpoint(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -386,7 +386,7 @@ def test_the_cost_of_changing_properties(verb: str, counted: tuple[CountingStore
             table.set_properties({"owner": "me"})
         else:
             table.disable_in_commit_timestamps()
-    # To refresh, before the commit, after it, and before and after a checkpoint.
+    # The heads: for the refresh, before the commit, after it, and before and after a checkpoint.
     assert calls.of("put_if_absent", "*.json") == 1 and calls.of("head") == 2 + 1 + 2 + 2
 
 

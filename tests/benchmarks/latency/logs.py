@@ -1,7 +1,7 @@
 """The objects of the measured tables, built in memory: logs with one small add file for each commit.
 
-There is a checkpoint every so many commits, the last one ten commits before the end, and a ``.crc`` for each version as
-deltalog writes it.
+Checkpoints are a fixed number of commits apart, the last one ten commits before the end, and each version has a
+``.crc`` as deltalog writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.benchmarks.tables import commit_times
 
 TAIL = 10  # commits after the last checkpoint
 ROWS_OF_FILE = 100
-SAFE_MS = 4_000  # between the commits around a requested timestamp: S3 has file times in whole seconds
+SAFE_MS = 4_000  # the time between the commits around a requested timestamp, since S3 has file times in whole seconds
 COLUMNS = (("id", "long"),)
 
 
@@ -52,7 +52,7 @@ class Log:
 
     @property
     def checkpoint_bytes_at_most(self) -> int:
-        """An upper bound for the checkpoint before the requested version."""
+        """An upper bound for the size of the checkpoint before the requested version."""
         return 1_000 * 20 + self.asked()[0] * 100
 
 

@@ -1,4 +1,4 @@
-"""Which operations are measured, on which tables, and how many rounds each may take."""
+"""The measured operations, their tables, and how many rounds each may take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEER = "deltalake"
 SMALL_FILES = 34
 HISTORY = 20
 PARALLEL = 32  # concurrent requests
-AT_ONCE_BYTES = 64 << 20  # of a checkpoint
+AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested at once
 CATALOG = "dynamodb:latency-catalog"
 MANAGED = ("b.one", "b.two", "b.three")
 
@@ -39,7 +39,7 @@ class Operation:
     compared phase."""
 
     key: str
-    length: str  # of the log, as text
+    length: str  # the length of the log, as text
     call: str
     arguments: Mapping[str, Mapping[str, Any]]
     phases: tuple[Phase, ...]
@@ -69,7 +69,7 @@ def _of_log(ours: Log, theirs: Log) -> list[Operation]:
     tail = math.ceil(ours.tail_of_asked / PARALLEL)
     checkpoint = math.ceil(ours.checkpoint_bytes_at_most / AT_ONCE_BYTES)
     opening = Phase("open", "first open of a process", 3, faster=False)
-    first = Phase("open", "open", faster=False, is_shown=False)  # as in the first operation
+    first = Phase("open", "open", faster=False, is_shown=False)  # measured as in the first operation
     return [
         Operation(
             f"latency:open:{length}", commits, "open", both(), (opening, Phase("again", "open, S3 client loaded", 3)),

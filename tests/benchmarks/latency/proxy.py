@@ -1,9 +1,9 @@
 """A proxy that delays each request before it reaches the server, and records when it came and was answered.
 
 Rounds count what an operation waits for. A request that depends on another begins after that was answered, so
-``rounds`` is the largest number of requests no two of which overlap. Concurrent requests overlap, since each takes at
-least the delay, so they are one round, unless the client needs longer than the delay to send them; with a long delay
-the count does not depend on the speed of the machine.
+``rounds`` is the largest possible number of requests that do not overlap each other. Concurrent requests overlap, since
+each takes at least the delay, so they are one round, unless the client needs longer than the delay to send them; with a
+long delay the count does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CONNECTION_ERRORS = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrun
 class Exchange:
     """A request and its answer. ``kind``: GET, HEAD, LIST, PUT, DELETE; POST for the rest of S3; DynamoDB.
 
-    ``begun_s``: when its first bytes came, ``ended_s``: when its answer was passed on (None: not yet); both by
-    time.monotonic, which all processes of a machine share.
+    ``begun_s``: when its first bytes came, ``ended_s``: when its answer was passed on (None: not yet); both on the
+    clock time.monotonic, which all processes of a machine share.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Exchange:
 
 
 def rounds(exchanges: Iterable[Exchange]) -> int:
-    """The largest number of answered requests no two of which overlap."""
+    """The largest possible number of answered requests that do not overlap each other."""
     count, free_s = 0, float("-inf")
     for ended_s, begun_s in sorted((e.ended_s, e.begun_s) for e in exchanges if e.ended_s is not None):
         if begun_s >= free_s:
@@ -200,7 +200,7 @@ def _kind_and_key(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """A longest chain of requests, as ``rounds`` counts them: it shows where the time of an operation went."""
+    """One of the longest chains of requests that ``rounds`` counts, which shows where the time of an operation went."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:

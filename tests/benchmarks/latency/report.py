@@ -1,4 +1,4 @@
-"""From the measured phases to a table, and the goals, met or not met."""
+"""Makes a table from the measured phases, and judges whether the goals are met."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _counts(line: Line) -> str:
 
 def _cells(plan: Sequence[Operation], found: Sequence[Line]) -> Iterator[tuple[str, ...]]:
     """A row for each phase: requests and rounds with the longest delay, seconds with each delay, and the peer's time as
-    a multiple, alone and with the opening before it."""
+    a multiple of deltalog's, for the phase alone and together with the opening before it."""
     table = Table(found)
     for operation in plan:
         for phase in operation.phases:

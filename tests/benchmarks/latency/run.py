@@ -24,9 +24,9 @@ START_S = 300.0
 
 @dataclass(frozen=True)
 class Measured:
-    """One phase in one process. ``requests``: those that came until it returned, by kind; ``new``: how many of them
-    were the first of a connection. ``rounds``: of the requests answered by then. ``chain``: one chain of that length,
-    as kind, key, and milliseconds from the start to its request and its answer."""
+    """One phase in one process. ``requests``: by kind, how many came before it returned; ``new``: how many of them were
+    the first on their connection. ``rounds``: counted over the requests answered by then. ``chain``: one chain of that
+    length, as kind, key, and milliseconds from the start to its request and its answer."""
 
     key: str
     system: str

@@ -61,7 +61,7 @@ class Deltalog:
         yield "call", lambda: [entry.version for entry in self.table.history(limit)]
 
     def append(self, url: str) -> Phases:
-        row = self.row()  # the first one of a process imports pandas
+        row = self.row()  # in each process, making the first row imports pandas
         yield "open", lambda: self._open(url)
         for name in ("call", "again", "third"):
             yield name, lambda: self.table.append(row).version
@@ -102,7 +102,8 @@ class Deltalog:
         yield "prepare", lambda: self._prepare(catalog, many, files, tables, place)
 
     def _prepare(self, catalog: str, many: dict[str, bool], files: int, tables: list[str], place: str) -> int:
-        """``many``: tables of one commit with ``files`` small files, and whether they have in-commit timestamps."""
+        """``many``: the tables that have one commit of ``files`` small files, and whether they have in-commit
+        timestamps."""
         schema = self.pa.schema([("part", self.pa.int64()), ("id", self.pa.int64())])
         rows = self.pa.table({"part": list(range(files)), "id": list(range(files))}, schema=schema)
         for url, ict in many.items():

@@ -1,4 +1,4 @@
-"""Merges, updates and deletes: the same statement by both systems, each call on a fresh copy of a table."""
+"""Merges, updates and deletes: both systems run the same statement, each call on a fresh copy of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import spark_ext
 from tests.benchmarks.spark.tables import Shape
 
 VECTORS = "delta.enableDeletionVectors"
-# The statement for the second part of a key. ``{few}``: the rows of a merge, 1 % of the table's.
+# The statements, keyed by the second part of a measurement's key. ``{few}``: the rows of a merge, 1 % of the table's.
 _MERGE = (
     "merge into {{table}} as t using (select {source} as id from range({{few}})) as s on t.id = s.id "
     "when matched then update set value = -1 "

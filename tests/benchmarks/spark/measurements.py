@@ -49,7 +49,7 @@ KEYS = (
     "vectors:sum",
     *(f"{way}:{what}" for way in ("changes", "rewrites") for what in STATEMENTS),
 )  # fmt: skip
-# These take many minutes, and run only on request.
+# These measurements take many minutes, and run only on request.
 RARE = ("files100k:sum",)
 _MUCH_FASTER = 3.0
 _LOAD_LIMIT_S = 3.0
@@ -146,7 +146,7 @@ def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measure
     }
     if what == "load":
         calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
-        # As above: delta-spark then has the schema of the version, but not its files.
+        # Files are read only by the first action, as above; until then delta-spark has only the schema of the version.
         return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "count":
         query = f"select count(*) from {{}} timestamp as of '{when}'"

@@ -35,7 +35,7 @@ Builder = Callable[[Path], pa.Table]
 class Feature:
     """A row of the matrix.
 
-    ``spark``: what delta-spark then does to the table; ``refused``: what it must refuse, with which error.
+    ``spark``: what delta-spark then does to the table; ``refused``: what delta-spark must refuse, and the error.
     ``changes_from``: the first version with a change data feed; ``row_ids``: whether rows are tracked; ``checksum``:
     whether there is a ``.crc`` (docs/log-files.md says when there is none).
     """
@@ -89,7 +89,7 @@ def without(rows: pa.Table, *ids: int) -> pa.Table:
 
 
 def as_partitioned(rows: pa.Table) -> pa.Table:
-    """The rows as a table partitioned by place has them: an empty string is null."""
+    """The rows as read from a table partitioned by place, where an empty string becomes null."""
     place = pc.if_else(pc.equal(rows["place"], ""), None, rows["place"])
     return rows.set_column(rows.schema.get_field_index("place"), "place", place)
 

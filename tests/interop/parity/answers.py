@@ -12,7 +12,7 @@ from tests.interop.parity.tables import DELTA_SPARK, OK, SPARK_EXT, Table
 from tests.support.spark.log_files import actions, commits
 
 FACETS = ("errors", "rows", "schema", "history", "log")
-# Of commitInfo: what names the engine, the time, or the run.
+# Fields of commitInfo that name the engine, the time, or the run.
 _OWN = {"engineInfo", "timestamp", "txnId", "inCommitTimestamp", "isolationLevel", "readVersion", "operation"}
 ABSENT = "absent"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

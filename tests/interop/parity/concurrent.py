@@ -1,4 +1,5 @@
-"""Another writer commits while the job of a write runs. deltalog is that writer, in a task of the job."""
+"""Another writer commits while the job of a write runs. A task of the job commits with deltalog, in place of that
+writer."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

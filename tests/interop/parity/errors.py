@@ -81,7 +81,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
 _MEANING = {name: means for means, names in MEANINGS.items() for name in names}
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_.]+)?\]")
 UNKNOWN = "unknown"
-# What a message says that delta-spark does not have.
+# Messages without a counterpart in delta-spark.
 _LOST = re.compile(r"Cannot find main error class '([A-Z0-9_]+)'")
 _MODE = re.compile(r"does not support (Update mode)")  # Spark, for a sink in Python
 _OWN = re.compile(r"deltalog\.errors\.(\w+)")  # in the text of an error of a Python data source

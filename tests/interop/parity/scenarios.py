@@ -109,8 +109,8 @@ def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table
 
 
 def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
-    """Declare scenarios of SQL statements. ``cases``: from names to one or more statements. DIFFERS of the calling
-    module has the reasons of differences."""
+    """Declare scenarios of SQL statements. ``cases``: one or more statements by name. DIFFERS in the calling module has
+    the reasons for differences."""
     module = sys._getframe(1).f_globals
     for name, given in cases.items():
         listed = (given,) if isinstance(given, str) else given

@@ -25,7 +25,7 @@ def _stream(name: str, *start: str, differs: str | None = None, times: list[str]
 
 
 def _changed(name: str, start: tuple[str, ...], *changes: str, differs: str | None = None, **options: str) -> None:
-    """A query that reads a table, is continued after a change, and is restarted once if it fails."""
+    """A query that reads a table, goes on after the table has changed, and is restarted once if it fails."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:

@@ -13,7 +13,7 @@ from tests.spark.streams import finish
 
 
 def read(table: Table, *, checkpoint: str = "checkpoint", schema: str | None = None, **options: Any) -> None:
-    """Run a query from the table; the rows of each batch that has some are kept. A second run with the same
+    """Run a query from the table, and keep the rows of each batch that is not empty. A second run with the same
     ``checkpoint`` goes on."""
     table.do(functools.partial(_read, table, checkpoint, schema, options))
 
@@ -36,7 +36,7 @@ def _beside(table: Table, name: str) -> Path:
 
 
 class Input:
-    """A table of delta-spark that queries into the scenario's table read, one file a batch."""
+    """The input of queries that write the scenario's table: a table of delta-spark, read one file per batch."""
 
     def __init__(self, table: Table, columns: str = "(id bigint, s string)") -> None:
         self._table = table
@@ -67,7 +67,7 @@ class Input:
         self._table.do(run)
 
     def each(self, batch: Callable[[Any, int], None]) -> None:
-        """Run a query that calls ``batch`` for each."""
+        """Run a query that calls ``batch`` for each micro-batch."""
         writer = self._stream().writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(_beside(self._table, "checkpoint")))
         finish(writer.trigger(availableNow=True).start())

@@ -88,7 +88,8 @@ class Table:
     # ------------------------------------------------------------------------------- set-up, by delta-spark
 
     def start(self, *statements: str, times: Sequence[str] = ()) -> None:
-        """A table that delta-spark makes, ``{t}`` in the statements. ``times``: those of its versions, in UTC."""
+        """Create the table with statements of delta-spark, ``{t}`` for the table. ``times``: the times of its versions,
+        in UTC."""
         self.place.copy_of(statements, self.path)
         for commit, text in zip(commits(self.path).values(), times, strict=False):
             moment = dt.datetime.fromisoformat(text).replace(tzinfo=dt.timezone.utc).timestamp()
@@ -136,7 +137,7 @@ class Table:
         self.write(rows, "overwrite", **more)
 
     def run(self, *statements: str, keeps: bool = True) -> None:
-        """Run statements of the engine's own SQL, with ``{t}`` for the table, and record their results."""
+        """Run statements with the engine's own SQL, with ``{t}`` for the table, and record their results."""
         for statement in statements:
             text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))
@@ -185,7 +186,7 @@ class Table:
 
 
 def _rows(df: Any) -> list[Any]:
-    """The rows, variants as JSON."""
+    """The rows, with variants as JSON."""
     variants = [field.name for field in df.schema if field.dataType.typeName() == "variant"]
     return plain_rows(df.withColumns({name: F.to_json(name) for name in variants}).toArrow())
 

@@ -108,7 +108,7 @@ class RoundsToSeconds(DeltalogEngine):
 
 @caught_by("ict-late-*")
 class IgnoresTheEnablement(DeltalogEngine):
-    """Considers all commits, with their in-commit timestamp or otherwise their file time."""
+    """Considers all commits, using their in-commit timestamp if they have one, and otherwise their file time."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:

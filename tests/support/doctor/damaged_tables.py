@@ -343,7 +343,7 @@ def ict_of(path: Path, version: int) -> int:
 
 
 def copied_earlier(version: int) -> Callable[[Path], None]:
-    """Damage: replace the in-commit timestamp of a commit by that of two versions earlier."""
+    """Damage: give a commit the in-commit timestamp of the commit two versions earlier."""
     return lambda path: set_ict(version, ict_of(path, version - 2))(path)
 
 

@@ -22,7 +22,7 @@ def table() -> str:
 
 
 def rendered(text: str) -> str:
-    """Replace the rules on the page by those of the registry."""
+    """Write the rules of the registry into the page."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table()}\n{END}{rest.partition(END)[2]}"
 

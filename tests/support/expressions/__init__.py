@@ -213,7 +213,7 @@ to_timestamp(day) | to_timestamp(wall) | to_timestamp('2024-02-29 10:00:00.5') |
 null
 """
 
-# Expressions that fail for a row in both.
+# Expressions that fail for a row both in deltalog and in Spark.
 FAILING = """
 items[0] | items[5] | more[-1] | element_at(more, 9) | element_at(more, 0) | cast(s as double) | cast(s as boolean)
 cast(s as decimal(3,1)) | cast('1000' as decimal(3,1)) | cast(s as timestamp) | money = 'x'
@@ -226,7 +226,7 @@ to_date('2024-02-30', 'yyyy-MM-dd') | to_timestamp('2024-01-01 24:00:00', 'yyyy-
 to_date(code, 'yyyyMMdd') | round(127Y, -1) | cast(99999 as decimal(3,1))
 """
 
-# Unsupported expressions, with a word of the error message.
+# Unsupported expressions, each with a word from the error message.
 REFUSED = {
     "soundex(s)": "soundex",
     "rand() > 0": "rand",

@@ -1,5 +1,5 @@
-"""Random tables and predicates by seed, to compare a scan with data skipping, the same condition on all rows, and
-Spark."""
+"""Random tables and predicates by seed. They compare a scan with data skipping, an evaluation of the condition on all
+rows, and Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NAMES = ["a", "b", "a.b", ".x", "A_b", "order", "a.b.c", "Ünï", "x`y", "1st"]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column in predicates: its text, its kind, and whether it is nested in a struct."""
+    """A column in predicates: how it is written, its kind, and whether it is nested in a struct."""
 
     text: str
     kind: str

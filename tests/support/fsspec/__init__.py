@@ -1,4 +1,4 @@
-"""fsspec backends like those of third parties: a correct one, and several incorrect ones."""
+"""fsspec backends as third parties may write them: a correct one, and several incorrect ones."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class StaleFileSystem(HonestFileSystem):
 
 
 class AsyncHonestFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """An asynchronous wrapper of a correct backend, like those of cloud services."""
+    """An asynchronous wrapper of a correct backend, like the backends of cloud services."""
 
     protocol = "async-honest"
     cachable = False

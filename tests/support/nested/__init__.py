@@ -1,4 +1,4 @@
-"""Random nested schemas, their values, and sources whose fields differ from those of a table. No Delta, no Spark.
+"""Random nested schemas, their values, and sources whose fields differ from a table's. Needs neither Delta nor Spark.
 
 ::
 
@@ -10,8 +10,8 @@
     rows_by_id(table)                                     # plain rows that can be compared with ==
     evolved(schema, source.table.schema)                  # and fitted, updated: what verbs should make of both
 
-The same seed gives the same values. Tables of Arrow go to both packages as they are: deltalog takes them, and Spark
-does by ``createDataFrame``; ``rows_by_id`` takes ``DataFrame.toArrow()`` too.
+The same seed gives the same values. Both packages take the Arrow tables unchanged, Spark through ``createDataFrame``;
+``rows_by_id`` also takes the result of ``DataFrame.toArrow()``.
 """
 
 from __future__ import annotations

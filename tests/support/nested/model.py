@@ -1,7 +1,8 @@
 """A model of how verbs treat nested values, with rows as plain Python matched with a table by name. Uses neither Delta
 nor Arrow kernels.
 
-A schema here is one of Arrow, and a row what ``rows_by_id`` returns. Names are matched up to case, structs by fields.
+Schemas are Arrow schemas, and rows have the form that ``rows_by_id`` returns. Names are compared without case, and
+structs matched field by field.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> An
 
 
 def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the used
-    columns of the data; None for all."""
+    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the columns of
+    the data that are used; None for all."""
     used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
     return pa.schema(_evolved(list(table), used))
 

@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Source:
-    """Rows whose columns differ from those of a table by ``changes``, which may be empty."""
+    """Rows whose columns differ from a table's by ``changes``, which may be empty."""
 
     table: pa.Table
     changes: tuple[Change, ...]

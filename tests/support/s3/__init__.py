@@ -47,7 +47,7 @@ class Server:
 
     def bucket(self) -> str:
         """A new bucket of its own."""
-        from deltalog.storage.s3.store import S3Store  # here: s3fs takes a second that most test runs need not wait
+        from deltalog.storage.s3.store import S3Store  # here: s3fs takes a second, and most tests do not need it
 
         name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
         S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
@@ -253,7 +253,7 @@ class Proxy:
             connection.close()
 
     def send_half(self, request: Request) -> None:
-        """Let the server have the head and half of the body of a request, and then the end of the connection."""
+        """Send the server the head and half of the body of a request, and then close the connection."""
         assert self._server is not None
         with socket.create_connection(("127.0.0.1", self._server.port), timeout=60) as connection:
             head = [f"{request.method} {request.target} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
@@ -287,7 +287,8 @@ def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
 
 @pytest.fixture(scope="session")
 def one_at_a_time(moto: Server) -> Iterator[Server]:
-    """moto checks conditions and writes in two steps, which S3 and DynamoDB never do: one request after the other."""
+    """Send one request after the other, since moto, unlike S3 and DynamoDB, checks a condition and writes in two
+    steps."""
     alone = threading.Lock()
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:

@@ -1,4 +1,4 @@
-"""DynamoDB tables on the servers, read without deltalog, and clocks that a test moves."""
+"""DynamoDB tables on the local servers, accessed without deltalog, and clocks that a test moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 
 _NUMBERS = itertools.count(1)
-WALL = 4_000_000_000  # servers do delete what has expired by their own clock
+WALL = 4_000_000_000  # the servers delete items that have expired by their own clock
 
 
 def new_table(server: Server, kind: str) -> str:

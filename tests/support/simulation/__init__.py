@@ -7,7 +7,7 @@
 - ``transaction_judge``: judges their logs and the reported outcomes.
 - ``exhaustive``: every interleaving of two writers.
 - ``sweep``, ``sweep_operations``, ``sweep_bench``: every store call of every operation fails, in every way.
-- ``model``: the library beside a small model, driven by Hypothesis.
+- ``model``: the library compared with a small model, driven by Hypothesis.
 - ``crash``, ``writers``: real processes that are killed, stopped or run in large numbers (need ``os.fork``).
 - ``mutants``: defects that the simulations must find: ``commit_mutants``, ``row_mutants``, ``transaction_mutants``.
 - ``python -m tests.support.simulation.soak``: runs all of it for a fixed time.

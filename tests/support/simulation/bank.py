@@ -118,7 +118,7 @@ class Bank:
 
     def _see(self, proposal: Proposal, record: TransactionRecord | None) -> None:
         if not hasattr(self, "table_names"):
-            return  # called while the tables are created
+            return  # also called while the tables are created
         if record is not None and record.status is not TransactionStatus.COMMIT_IN_PROGRESS:
             self.wrong.append(f"{record.id} was {record.status.value}, but was ratified")
         commits = {

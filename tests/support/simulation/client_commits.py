@@ -1,4 +1,4 @@
-"""How a client of ``transactions`` commits and cancels, and which outcome it learns."""
+"""How a client of ``transactions`` commits and cancels, and which outcome is reported to it."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def takes_unknown_for_success(patch: Patch) -> None:
 
 @mutant("I2", "I6", "I7", remote=True)
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
-    """Needs a remote store: on others, checking the previous version refuses the next one, because the previous is
-    free."""
+    """Needs a remote store. On others the check of the previous version refuses the next commit, because the previous
+    version does not exist."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):
@@ -278,7 +278,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
-# -------------------------------------------------------------------------------------- after and beside the commit
+# ------------------------------------------------------------------------------------ after and during the commit
 
 
 @mutant("I5")
@@ -330,7 +330,7 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
         return dataclasses.replace(real(self), transactions={})
 
     patch.setattr(CheckpointReader, "state", forget)
-    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # checksums would restore the ids
+    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # the checksums would restore the ids
 
 
 @mutant("I14", remote=True)

@@ -42,7 +42,7 @@ from tests.support.simulation import ROOT
 ROWS = 3
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"
-# Kernel calls at which a client may kill itself; the disk looks different between any two of them.
+# Kernel calls at which a client may kill itself; each of them changes the disk.
 POINTS = ("open", "write", "fsync", "link", "replace", "unlink", "mkdir")
 _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint")
 

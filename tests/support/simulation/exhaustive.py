@@ -86,7 +86,7 @@ class Choices:
         return chosen
 
     def following(self, fixed: int = 0) -> list[int] | None:
-        """The next list of choices, which keeps the first ``fixed``; None if there is none."""
+        """The next list of choices, which keeps the first ``fixed``; None after the last list."""
         for at in range(len(self.taken) - 1, fixed - 1, -1):
             chosen, number = self.taken[at]
             if chosen + 1 < number:

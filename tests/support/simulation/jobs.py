@@ -25,7 +25,7 @@ from tests.support.simulation.client_commits import (
 from tests.support.simulation.scheduler import Client
 from tests.support.simulation.transaction_judge import ClientTransaction
 
-# Jobs take the first name that is not in the table, so that they collide.
+# Jobs take the first names that are not in the table, so that different jobs often choose the same.
 _PREFIX = "run-"
 _BYTES = b"r"  # the size that ``file_action`` declares
 
@@ -60,7 +60,7 @@ def _attempt(
     client_transactions.append(client_transaction)
     store = manager.plain_store(url)
     try:
-        if rng.random() < 0.4:  # it takes the objects of another job and names none
+        if rng.random() < 0.4:  # it takes the objects of another job and names none itself
             is_there = _are_there(store, paths)
             return (
                 _add(client_transactions, client, manager, client_transaction, name, paths, rng.random() < 0.5)
@@ -79,7 +79,7 @@ def _attempt(
         if end != "cancel" and _are_there(store, paths):
             return _add(client_transactions, client, manager, client_transaction, name, paths, end == "alone")
     except (ConcurrentModificationError, CommitConflictError):
-        pass  # another job has added or deletes the objects
+        pass  # another job has added the objects, or is deleting them
     return cancel_client_transaction(manager, client_transaction)
 
 

@@ -60,7 +60,7 @@ LOST_KINDS: Mapping[str, int] = {
     "property": 4,
 }
 _OTHER = pa.schema([pa.field("other", pa.string())])
-# Not LATE: a late request would arrive in the restored table.
+# Without LATE, because a late request would arrive in the restored table.
 _SURVIVED = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.OWN_EXISTS)
 
 
@@ -123,7 +123,7 @@ class LostTableSimulation(Simulation):
                 if (version_of(path) or 0) <= kept and not path.endswith(("_last_checkpoint", ".crc", ".parquet")):
                     self.shared.put(path, data)  # in one step: a commit between two copies would be lost on any store
             last = self.scheduler.step
-            with contextlib.suppress(CorruptTableError):  # judged at the end
+            with contextlib.suppress(CorruptTableError):  # the outcome is judged at the end
                 self._commit_some(DeltaTable.open(store, environment=client.environment()), client, rng.randrange(3))
         self._lost = first, last
 

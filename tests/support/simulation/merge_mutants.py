@@ -54,7 +54,7 @@ def _skip_row_count_check(patch: Patch) -> None:
 
 
 def _change_found(patch: Patch, change: Any) -> None:
-    """Stage ``change(found)`` instead of what the merge has found."""
+    """Stage ``change(found)`` instead of ``found``, the rows that the merge has found."""
     real = scan.TargetScan.result
     patch.setattr(scan.TargetScan, "result", lambda self, *given: change(real(self, *given)))
 

@@ -1,4 +1,4 @@
-"""Merges of the schedules of ``row_simulation``: what clients draw, and what each merge means for plain rows.
+"""Merges in the schedules of ``row_simulation``: how clients draw them, and the effect of each merge on plain rows.
 
 It shares no code with the library's merge: every row of the table is compared with every row of the source, and the
 first clause whose condition is true decides. Inserted rows have numbers that no row had before, so that row ids can be
@@ -18,7 +18,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.table import DeltaTable
 from tests.support.simulation.rows import EXTRA_FACTOR, Merged, Row, Rows, Value, compare
 
-#: With all columns that the table may come to have.
+#: The schema of sources, with all columns that the table may get.
 SOURCE = pa.schema([
     ("x", pa.int64()), ("k", pa.int32()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64()),
     *((name, pa.int64()) for name in ("e2", "new0", "new1", "new2")),
@@ -76,7 +76,7 @@ ON: Sequence[On] = (
     On("s.k = t.x AND s.v > 0", lambda t, s: _every(compare(t.x, "=", s.k), compare(s.v, ">", 0)), lambda s: s.k),
     On("t.x = s.k AND t.v <= s.v", lambda t, s: _every(compare(t.x, "=", s.k), compare(t.v, "<=", s.v)), lambda s: s.k),
 )
-#: Without an equality between the sides, for merges in which a row may match several times.
+#: Conditions that equate no columns of the two sides, so that a row may match several times.
 WIDE = On("t.v > s.v AND t.p <> s.p", lambda t, s: _every(compare(t.v, ">", s.v), compare(t.p, "<>", s.p)), lambda s: s)
 
 _CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {

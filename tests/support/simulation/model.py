@@ -1,4 +1,5 @@
-"""The library beside a small model of a table, driven by Hypothesis: both must agree after any sequence of steps.
+"""The library compared with a small model of a table, driven by Hypothesis: both must agree after any sequence of
+steps.
 
     TestTable = state_machine(examples=300, steps=50)
 
@@ -247,7 +248,7 @@ class TableMachine(RuleBasedStateMachine):
         try:
             self.table.checkpoint()
         except InvalidCheckpointError:
-            # Only if a checkpoint is damaged: then the remedy that the error names must work.
+            # This may happen only if a checkpoint is damaged, and then the remedy that the error names must work.
             self.store.delete(self.damaged.pop(len(self.model.versions) - 1))
             self.table.checkpoint()
 

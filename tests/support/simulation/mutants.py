@@ -1,8 +1,8 @@
 """Faults put into the real commit code on purpose: a simulation that does not find them proves little.
 
-Every mutant replaces a function or a method of the library (or wraps the store) by a mistake that writers of such code
-could make, and have made. An invariant that names the mistake must find it within MAX_SEEDS schedules, and the same
-schedules must be clean with the unchanged code.
+Every mutant replaces a function or a method of the library (or wraps the store) with a wrong one, by a mistake that
+programmers could make, and have made. One of the invariants listed for the mutant must be broken within MAX_SEEDS
+schedules, and none in the same schedules of the unchanged code.
 
     seed, violations = find(commit_mutants.MUTANTS[0])
 

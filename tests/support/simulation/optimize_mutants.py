@@ -56,7 +56,7 @@ def _replaced(patch: Patch, rewritten: Any) -> None:
 
 @mutant("R1", kinds=KINDS, writers=3)
 def does_not_see_that_another_writer_has_changed_its_files(patch: Patch) -> None:
-    """The conflict rules do not see it either."""
+    """The conflict rules do not notice it either."""
     patch.setattr(optimize._Batch, "_leave_out_changed", lambda self, latest: None)
     real = conflicts._check_removed
 

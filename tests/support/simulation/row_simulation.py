@@ -4,8 +4,8 @@
     assert not result.violations, result.report()
 
 A variant of ``simulation``: several clients delete, update, merge, replace, restore and move rows, alter the table and
-clean up its log, on a small partitioned table with real rows. The seed chooses the table features. ``rows`` judges the
-result, beside the checker.
+clean up its log, on a small partitioned table with real rows. The seed chooses the table features. ``rows`` and the
+checker judge the result.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class RowSimulation(Simulation):
             table = DeltaTable.open(self.shared, environment=environment)
             first = self._first_readable()
             for version in {table.version, self.random.randrange(first, table.version + 1)}:
-                with contextlib.suppress(NotFoundError):  # no checkpoint leads to it
+                with contextlib.suppress(NotFoundError):  # no checkpoint to read the version from
                     rows = sorted(map(str, _read(table, version)))
                     if rows != sorted(map(str, seen[version].rows)):
                         found.append(Violation("R5", f"a scan gives {rows}", version))
@@ -414,7 +414,7 @@ def _alter(turn: Turn, table: DeltaTable) -> Operate:
     if "row ids later" in turn.features:
         row_ids = {"delta.enableRowTracking": "true"}
         choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
-    if "mapped" in turn.features and "changes" not in turn.features:  # its reader needs one schema
+    if "mapped" in turn.features and "changes" not in turn.features:  # change feeds need a single schema
         choices += [
             lambda table, token: table.rename_column("e", "e2", user_metadata=token),
             lambda table, token: table.rename_column("e2", "e", user_metadata=token),

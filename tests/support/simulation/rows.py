@@ -6,7 +6,7 @@ column that may be renamed or dropped.
 
     violations = judge_rows(initial, log, store.get, plans, results)
 
-The invariants, beside those of the checker:
+The invariants, in addition to the checker's:
 
 ====  =======================================================================================================
 R1    Serial: the rows of each version are the rows of the previous version, changed by its operation. At
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
 
 Rows = frozenset[Row]
-EXTRA_FACTOR = 7  # the value of the column that comes and goes, if it exists: x times this
+EXTRA_FACTOR = 7  # if the extra column exists, its value is x times this
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,9 @@ class Plan:
 @dataclass(frozen=True)
 class Seen:
     """A version according to the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
-    the commit versions that a row may have, by row number; ``mark``: the high-water mark, None if there is none yet;
-    ``domains``: the user metadata domains; ``kind``: of the operation that committed it, None if not known."""
+    the commit versions that a row may have, by row number; ``mark``: the high-water mark, or None before the first;
+    ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the version, None if not
+    known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -220,7 +221,7 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and kind != "restore"  # the version changes whole files
+        moved = set(deleted) & set(inserted) and kind != "restore"  # the version removes or adds whole files
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
             wrong.append(f"version {version}: change types that a {kind} cannot have")
@@ -314,7 +315,7 @@ class _Judge:
         if self._level != "WriteSerializable":
             known.update({row.x: frozenset((version,)) for row in (() if merged is None else merged.updated)})
             return
-        # Which rows matched depends on the appends it need not have read.
+        # Which rows matched depends on appends that the operation need not have read.
         known.update({row.x: known[row.x] | {version} if row in rows else frozenset((version,)) for row in before})
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7

@@ -87,7 +87,7 @@ class ScheduleResult:
     checkpoints: int
     violations: list[Violation]
     trace: list[str] = field(repr=False)
-    digest: str = ""  # a digest of the trace and the whole log; equal for equal runs
+    digest: str = ""  # a digest of the trace and the whole log; equal if the runs are equal
 
     def report(self) -> str:
         """Seed, violations, operations and the whole trace, for people."""
@@ -101,20 +101,20 @@ class ScheduleResult:
 
 @dataclass
 class Totals:
-    """Sums over schedules, and the line that reports them."""
+    """Totals over schedules, and the line that reports them."""
 
     schedules: int = 0
     steps: int = 0
     reads: int = 0
     checkpoints: int = 0
     violations: int = 0
-    unknown_raised: int = 0  # CommitStateUnknownError, also if resolve() then settled it
+    unknown_raised: int = 0  # CommitStateUnknownError, even if resolve() then found the outcome
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     tables: collections.Counter[str] = field(default_factory=collections.Counter)
     policies: collections.Counter[str] = field(default_factory=collections.Counter)
     kinds: collections.Counter[str] = field(default_factory=collections.Counter)
-    errors: collections.Counter[str] = field(default_factory=collections.Counter)  # of the failed operations
+    errors: collections.Counter[str] = field(default_factory=collections.Counter)  # the errors of failed operations
 
     def add(self, result: ScheduleResult) -> None:
         self.schedules += 1

@@ -55,7 +55,7 @@ _MUTANTS = (
 
 @dataclass
 class Part:
-    """Figures that are summed, and failures: one line each, whose first word names what failed."""
+    """Totals, and failures: a line for each, whose first word names what failed."""
 
     figures: collections.Counter[str] = field(default_factory=collections.Counter)
     failures: list[str] = field(default_factory=list)
@@ -205,7 +205,7 @@ def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool =
             done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
                 total.merge(future.result())
-    total.figures["parts_left_out"] = len(planned)  # there was no time for them
+    total.figures["parts_left_out"] = len(planned)  # the time was up before these parts ran
     return total, range(seeds.start, following), time.monotonic() - started
 
 

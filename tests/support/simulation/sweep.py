@@ -44,7 +44,7 @@ class SweepTotals:
     cases: int = 0
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
-    calls: dict[str, int] = field(default_factory=dict)  # of each operation untouched, over its tables and settings
+    calls: dict[str, int] = field(default_factory=dict)  # per operation without faults, over its tables and settings
 
     def merge(self, other: SweepTotals) -> None:
         self.cases += other.cases
@@ -62,9 +62,9 @@ class SweepTotals:
 def sweep(
     operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = (), every: int = 1
 ) -> tuple[SweepTotals, list[str]]:
-    """Run every case of these operations (all by default). Returns the totals, and a text for each failed case.
-    ``combinations`` limits the tables and settings; an operation for which none of them makes sense runs in its first
-    one. ``every``: run only every n-th case."""
+    """Run every case of these operations (all by default). Returns the totals, and a description of each failed case.
+    ``combinations`` limits the tables and settings; an operation for which none of these makes sense runs with its
+    first combination. ``every``: run only every n-th case."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
         places = [(table, setting) for table in operation.tables for setting in operation.settings]

@@ -102,7 +102,7 @@ class Bench:
         self.record.returned = None if self.store.dead else self._now
 
     def judge(self, expected: Any) -> list[str]:
-        """The problems of the run, as texts."""
+        """Descriptions of the problems of the run."""
         wrong: list[str] = []
         if self.case.operation.reads and self.answer is not None and expected is not None and self.answer != expected:
             wrong.append(f"answered {self.answer!r} instead of {expected!r}")
@@ -136,7 +136,7 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # The method reports no more than this, and new tables have no in-commit timestamps by default.
+            # The method reports only this, and new tables have no in-commit timestamps by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer

@@ -1,5 +1,5 @@
-"""Before every store call of every operation of the sweep the table is deleted or replaced by another one with as many
-versions, until the operation ends before that call.
+"""Each operation of the sweep runs once for each of its store calls; right before that call its table is deleted, or
+replaced by another table with as many versions.
 
     cases, failures = sweep_lost(OPERATIONS, "deleted", far=False)
     assert not failures, failures[0]
@@ -31,7 +31,7 @@ _OTHER = pa.schema([("other", pa.string())])
 
 
 def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int, list[str]]:
-    """Returns the number of runs, and a text for each failed run. Operations that begin without a handle are left
+    """Returns the number of runs, and a description of each failed run. Operations that begin without a handle are left
     out."""
     cases, failures = 0, list[str]()
     for operation in operations:
@@ -88,7 +88,7 @@ class _Run:
         self._is_armed = False
 
     def judge(self) -> str:
-        """The problems of the run, as texts; empty if there are none."""
+        """Descriptions of the problems of the run; empty if it has no problems."""
         if self.outcome.startswith("crashed"):
             return "no error of this library"
         if self.fired is None:

@@ -6,7 +6,7 @@ keeps their sum. The judge reads logs like ``deltalog.testing.checker`` and shar
 ====  =======================================================================================================
 X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
 X2    Correct results: what was reported as committed is in the logs; what was aborted or never finished is not.
-X3    Kept sum: the sum of all amounts never changes, neither at the end nor in what is read at one instant.
+X3    Kept sum: the sum of all amounts is unchanged at the end and in every read of one instant.
 X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
 X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions are consecutive.
 X6    Serializable: no table that a transaction had opened changed before the transaction was ratified.
@@ -30,7 +30,7 @@ from deltalog.testing.history import History, Sighting
 #: The invariants of the checker that hold for a table even if not all its operations are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
-Change = tuple[frozenset[str], frozenset[str]]  # (added, removed)
+Change = tuple[frozenset[str], frozenset[str]]  # the added and the removed paths
 
 
 @dataclass

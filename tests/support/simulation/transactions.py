@@ -4,8 +4,8 @@
     assert not result.violations, result.report()
 
 Clients move amounts between tables, in transactions and in single commits, commit and cancel each other's transactions,
-read sums at one instant, and recover what others left; processes die, stores and the coordinator fail, clocks jump. As
-in ``simulation``, one seed fixes everything, and every call of a store or of the coordinator is a step.
+read sums at one instant, and recover from what others left behind; processes die, stores and the coordinator fail,
+clocks jump. As in ``simulation``, one seed fixes everything, and every call of a store or of the coordinator is a step.
 
 ``python -m tests.support.simulation.transactions --runs 20000`` runs many of them.
 """
@@ -219,7 +219,8 @@ class TransactionSimulation:
         )
 
     def _shared(self, client: Client, manager: SimulatedManager) -> Any:
-        """A transaction that others may end at any time; it must contain all changes acknowledged before that."""
+        """A transaction that others may end at any time; it must contain all changes that were acknowledged before its
+        end."""
         transaction = manager.transaction()
         client_transaction = ClientTransaction(transaction.id, client.name, complete=True, in_doubt=True)
         self.client_transactions.append(client_transaction)
@@ -268,7 +269,8 @@ class TransactionSimulation:
         self._write(client, client_transaction, target, tables[target], [moved], [])
 
     def _split(self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable) -> None:
-        """Replace a file of a table by two, as the transaction reads it: often one of its own files."""
+        """Replace a file of a table, as the transaction reads it, with two new ones; often it is a file of the
+        transaction itself."""
         paths = sorted(paths_of(table))
         own = [path for path in paths if client_transaction.token[:8] in path]
         path = client.random.choice(own if own and client.random.random() < 0.5 else paths)
@@ -361,7 +363,7 @@ class TransactionSimulation:
         later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)
         try:
-            for days in (0, 2, 2):  # unreferenced objects are looked for again
+            for days in (0, 2, 2):  # recovery searches for unreferenced objects again later
                 passed.append(days * _DAY_MS)
                 manager.recover(datetime.timedelta(days=365))
             self.left = self.bank.left(manager)

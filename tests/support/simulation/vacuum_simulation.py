@@ -1,4 +1,4 @@
-"""Seeded schedules of full and lite vacuums beside operations on rows, with faults.
+"""Seeded schedules of full and lite vacuums concurrent with operations on rows, with faults.
 
     result = run_vacuum_schedule(seed=7)
     assert not result.violations, result.report()

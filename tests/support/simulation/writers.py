@@ -86,8 +86,8 @@ def run_writers(
 def race_for_keys(
     url: str, records: Path, *, clients: int = 32, rounds: int = 500, timeout: float = 600, **options: Any
 ) -> list[str]:
-    """Let all clients create the same key at the same moment, ``rounds`` times. Returns the problems: a key that not
-    exactly one client was reported to have created, or that has another client's bytes."""
+    """Let all clients create the same key at the same moment, ``rounds`` times. Returns the problems: keys for which
+    not exactly one client reported success, or which do not have that client's bytes."""
     problems = _run(Plan("create", url, str(records), clients, rounds, options), timeout)
     told = {path.name: path.read_text().split() for path in records.iterdir()}
     store = open_store(url, **options)
@@ -146,7 +146,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Import these before forking, so that not each process does.
+    # Import these before forking, so that no process imports them again.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

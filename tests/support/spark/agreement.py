@@ -11,12 +11,13 @@ from tests.support.spark.rows import plain_rows
 
 EARLY = "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"
 LATE = "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
-# What delta-spark says of times before the enablement where a checkpoint is all that is left of the versions then.
+# delta-spark's error for times before the enablement, if only a checkpoint is left of the versions of that time.
 NO_COMMITS = "DELTA_NO_COMMITS_FOUND"
 
 
 def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
-    """deltalog's result in the form of delta-spark's: the version, or the side of the history on which the time is."""
+    """deltalog's result in the form of delta-spark's: the version, or an error for a time before or after the
+    history."""
     try:
         return table.version_at(ms).version
     except deltalog.TimestampOutOfRangeError as error:
@@ -24,7 +25,7 @@ def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
 
 
 def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
-    """History and TIMESTAMP AS OF agree at all ``probe_times``."""
+    """Assert that history and TIMESTAMP AS OF agree at all ``probe_times``."""
     table = DeltaTable.open(str(path))
     history = delta.history(path)
     assert [(e.version, e.timestamp_ms, e.operation) for e in table.history()] == history
@@ -35,7 +36,8 @@ def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
 
 
 def assert_same_rows(delta: DeltaSpark, path: Path, version: int | None = None) -> None:
-    """Both read the same rows of a version (default: the latest), and find the same latest version."""
+    """Assert that both engines find the same latest version, and read the same rows of a version (default: the
+    latest)."""
     table = DeltaTable.open(str(path))
     assert table.version == delta.latest(path)
     ours = table.snapshot(version=version).scan().to_arrow()

@@ -1,4 +1,4 @@
-"""Rows of every type that a column and a partition can have, extreme values and nulls among them."""
+"""Rows with columns and partitions of every possible type, including extreme values and nulls."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Java, the delta-spark jars that the interoperability tests need, and the jars of Hadoop's S3A file system.
 
-`require_java()` looks for Java 17 or newer and says what is wrong when it is not there. `delta_jars()` gives
-the jars of the pinned delta-spark release, `s3a_jars()` those of S3A for the Hadoop of pyspark, taken once with Maven
-into a cache directory. Environment:
+`require_java()` finds Java 17 or newer, or explains what is missing. `delta_jars()` returns the jars of the pinned
+delta-spark release, and `s3a_jars()` the S3A jars for pyspark's version of Hadoop; Maven downloads them once into a
+cache directory. Environment:
 
 - `DELTALOG_TEST_JARS`: the directory of the delta-spark jars (default `~/.cache/deltalog/jars/delta-<version>`);
 - `DELTALOG_TEST_IVY`: when set, no jar is copied and Spark's own Ivy resolves the packages instead;
@@ -24,18 +24,18 @@ from pathlib import Path
 DELTA_VERSION = "4.4.0"
 SPARK_LINE = "4.2"
 MINIMUM_JAVA = 17
-HADOOP_VERSION = "3.5.0"  # of pyspark of this line
+HADOOP_VERSION = "3.5.0"  # the version in pyspark of this line
 _POM = Path(__file__).with_name("pom.xml")
 _S3A_POM = Path(__file__).with_name("s3a-pom.xml")
 _NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
 
 
 class SparkEnvironmentError(RuntimeError):
-    """What a Spark test needs from the machine is missing; the message says what to do."""
+    """A requirement of the Spark tests is missing on this machine; the message says what to do."""
 
 
 def java_major(version_text: str) -> int | None:
-    """The major version in the output of `java -version` (`1.8.0_402` is 8), or None when there is none."""
+    """The major version in the output of `java -version` (`1.8.0_402` is 8), or None if the output has no version."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', version_text)
     if found is None:
         return None
@@ -44,7 +44,7 @@ def java_major(version_text: str) -> int | None:
 
 
 def java_command() -> str:
-    """The java that Spark would start: that of JAVA_HOME, else the one on the PATH."""
+    """The java that Spark would start: from JAVA_HOME, or else from the PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -83,7 +83,7 @@ def require_java() -> int:
 
 
 def uses_ivy() -> bool:
-    """True when Spark's Ivy fetches the packages: by the environment, or because Maven is not installed."""
+    """Whether Spark's Ivy fetches the packages, because the environment says so or Maven is not installed."""
     return bool(os.environ.get("DELTALOG_TEST_IVY")) or (shutil.which("mvn") is None and not _cached(cache_dir()))
 
 
@@ -102,7 +102,8 @@ def delta_jars() -> list[Path]:
 
 
 def s3a_jars() -> list[Path]:
-    """The jars of S3A: hadoop-aws, and the modules of the AWS SDK that it uses; as ``delta_jars``."""
+    """The jars of S3A, which are hadoop-aws and the modules of the AWS SDK that it uses; fetched like
+    ``delta_jars``."""
     target = Path.home() / ".cache" / "deltalog" / "jars" / f"s3a-{HADOOP_VERSION}"
     return _jars(target, _S3A_POM, (f"hadoop-aws-{HADOOP_VERSION}.jar",), {"hadoop.version": HADOOP_VERSION})
 

@@ -26,7 +26,7 @@ def actions(commit: Path) -> list[dict[str, Any]]:
 
 
 def in_commit_timestamps(table: Path) -> dict[int, int | None]:
-    """Each commit's `inCommitTimestamp`, read from the first action with no help from any library."""
+    """Each commit's `inCommitTimestamp`, read from the first action without deltalog."""
     return {
         version: actions(path)[0].get("commitInfo", {}).get("inCommitTimestamp")
         for version, path in commits(table).items()
@@ -34,7 +34,7 @@ def in_commit_timestamps(table: Path) -> dict[int, int | None]:
 
 
 def drop_below(path: Path, version: int) -> None:
-    """What log cleanup does: the commits below a checkpoint go, with their `.crc` (and Hadoop's side files)."""
+    """Delete the commits below a checkpoint with their `.crc` (and Hadoop's side files), as log clean-up does."""
     for file in list((path / "_delta_log").iterdir()):
         digits = re.match(r"\.?(\d{20})\.", file.name)
         if digits and int(digits.group(1)) < version:

@@ -42,7 +42,7 @@ def _program(text: str) -> str:
     return textwrap.dedent(text).lstrip()
 
 
-# Those whose import is all that changes: with the answers that both must give.
+# Programs in which only the import changes, with the answers that both engines must give.
 ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
     "delete": (
         _program(
@@ -354,7 +354,7 @@ ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
     ),
 }
 
-# Those that read or write by format("delta") too, whose calls change as the page says.
+# Programs that also read or write with format("delta"), and whose calls change as the page says.
 CALLS: dict[str, tuple[str, list[Any]]] = {
     "time travel": (
         _program(

@@ -25,7 +25,7 @@ class DeltaSpark:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self._jvm = spark._jvm
-        # Each name of a package is looked for in all jars, so these are found once.
+        # Py4J looks up every package name in all jars, so these classes are looked up only once.
         self._delta_log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
         self._timestamp = spark._jvm.java.sql.Timestamp
         self._none = spark._jvm.scala.Option.empty()
@@ -54,7 +54,7 @@ class DeltaSpark:
         return reader.load(str(path)).toArrow()
 
     def table_at(self, path: Path, ms: int) -> pa.Table | str:
-        """The rows TIMESTAMP AS OF finds through spark.read, or the name of the error."""
+        """The rows that TIMESTAMP AS OF finds through spark.read, or the name of the error."""
         from pyspark.errors import PySparkException
 
         try:
@@ -68,7 +68,8 @@ class DeltaSpark:
         return reader.load(str(path)).toArrow()
 
     def version_at(self, path: Path, ms: int) -> Answer:
-        """The version TIMESTAMP AS OF finds: delta-spark's history manager with the flags its reader uses."""
+        """The version that TIMESTAMP AS OF finds, from delta-spark's history manager with the flags that its reader
+        uses."""
         return self.versions_at(path, [ms])[ms]
 
     def versions_at(self, path: Path, times: Iterable[int]) -> dict[int, Answer]:
@@ -105,8 +106,8 @@ class DeltaSpark:
         return sorted(files, key=lambda file: str(file["path"]))
 
     def checksum_defect(self, path: Path) -> str | None:
-        """None when the latest version's `.crc`, with its list of files if it has one, agrees with delta-spark's own
-        replay; else what is wrong."""
+        """None if the latest version's `.crc`, including its list of files if it has one, agrees with delta-spark's own
+        replay; otherwise what is wrong."""
         from py4j.protocol import Py4JJavaError
 
         self.forget()
@@ -120,7 +121,8 @@ class DeltaSpark:
             if "DELTA_TXN_LOG_FAILED_INTEGRITY" not in message:
                 raise
             return message
-        # A list of its own, read from the file, differs: it writes no tags where there are none, and reads empty ones.
+        # Lists that delta-spark itself wrote always differ: it omits absent tags when it writes them, and reads them as
+        # empty tags.
         (info, *_) = actions(commits(path)[int(snapshot.version())])
         is_own = "Apache-Spark" in info["commitInfo"].get("engineInfo", "")
         if not is_own and not snapshot.validateFileListAgainstCRC(snapshot.checksumOpt().get(), self._none):

@@ -54,7 +54,7 @@ READERS: Mapping[str, Callable[[str], pa.Table]] = {
     "pandas, from deltalake": _pandas_of_deltalake,
     "pandas, from deltalog": _pandas_of_deltalog,
 }
-# Table features with which each refuses to read, by its own word.
+# By reader: the table features that its error names when it refuses to read.
 _DATASET = {"columnMapping", "deletionVectors", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
 _REFUSED = {
     "polars": {"columnMapping", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"},
@@ -67,8 +67,8 @@ _BAD_DECIMAL = re.compile(r"'-\d+\.-\d+' is not a valid decimal128 number")
 
 
 def answer(reader: str, path: str) -> str:
-    """``ok``, where it reads the rows that deltalog reads; or ``refused``, by features that it is known to lack; or how
-    its rows are known to differ. Raises AssertionError for anything else."""
+    """``ok`` if the reader returns the same rows as deltalog; ``refused`` if it names features that it is known to
+    lack; otherwise how its rows are known to differ. Raises AssertionError for anything else."""
     table = DeltaTable.open(path)
     ours = table.snapshot().scan().to_arrow()
     known = _known_difference(reader, table)
@@ -94,8 +94,8 @@ def _refusal(reader: str, error: Exception) -> str:
 
 
 def _known_difference(reader: str, table: DeltaTable) -> str | None:
-    """polars takes partition values from Hive directories, whatever the log says, and looks deletion vectors up by
-    paths that it does not decode."""
+    """polars takes partition values from Hive directories, whatever the log says, and looks up deletion vectors by
+    paths that it has not decoded."""
     if reader != "polars":
         return None
     names = table.snapshot().partition_columns

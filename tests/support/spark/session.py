@@ -26,7 +26,7 @@ from tests.support.spark.jars import (
     uses_ivy,
 )
 
-# Spark takes a configuration without any appender for "not configured" and puts its own in place.
+# Spark treats a configuration without any appender as "not configured", and replaces it with its own.
 _LOG4J = """\
 status = off
 appender.console.type = Console
@@ -49,13 +49,13 @@ _scratch: Path | None = None
 
 
 def delta_session(**conf: str) -> Any:
-    """The SparkSession with delta-spark's extension and catalog; `conf` is read when the JVM starts."""
+    """The SparkSession with delta-spark's extension and catalog; `conf` has an effect only when the JVM starts."""
     if "delta" not in _sessions:
         _claim("delta")
         builder = _builder(conf)
         builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        # 50 by default: on tables of ten files each snapshot would be fifty tasks of nothing.
+        # The default is 50: each snapshot of a table with ten files would start fifty tasks that have nothing to do.
         if "spark.databricks.delta.snapshotPartitions" not in conf:
             builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
         if uses_ivy():
@@ -90,7 +90,7 @@ def s3a_session(**conf: str) -> Any:
 
 
 def connect_session(**conf: str) -> Any:
-    """A Spark Connect client session of a server in this process (`remote("local[2]")`), without any jar."""
+    """A Spark Connect client session with a server in this process (`remote("local[2]")`), without any jar."""
     if "connect" not in _sessions:
         classic = _start_connect("connect", conf, "local[2]")
         if classic is not None:
@@ -99,7 +99,7 @@ def connect_session(**conf: str) -> Any:
 
 
 def s3a_connect_session(**conf: str) -> Any:
-    """Like ``connect_session``, of a server that has the jars of ``s3a_session``. A task may fail once."""
+    """Like ``connect_session``, but the server has the jars of ``s3a_session``. A task may fail once."""
     if "s3a over Connect" not in _sessions:
         jars = ",".join(map(str, s3a_jars()))
         _start_connect("s3a over Connect", {**conf, "spark.jars": jars}, "local[2,2]")
@@ -112,7 +112,7 @@ def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
     # Without this variable Connect listens on one fixed port, and two test runs on a machine collide.
     os.environ.setdefault("SPARK_TESTING", "0")
     with warnings.catch_warnings():
-        # The client sends every setting again to the server, which refuses those it was started with.
+        # The client sends all settings to the server, which refuses the settings that it was started with.
         warnings.filterwarnings("ignore", message="Failed to set spark")
         _start(_builder(conf, remote=remote))
     from pyspark.sql import SparkSession
@@ -173,7 +173,7 @@ def _start(builder: Any) -> Any:
 def _builder(conf: dict[str, str], remote: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
-    # What the caller's shell has set for other Spark work must not leak into the tests.
+    # Settings that the caller's shell has for other Spark work must not affect the tests.
     for name in _OF_OTHER_WORK:
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

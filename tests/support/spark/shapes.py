@@ -33,7 +33,7 @@ _START = dt.datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=dt.timezone.utc)
 
 
 def batch(start: int, count: int = 3) -> pa.Table:
-    """Rows with ids from `start`, some of the values null; the same ids give the same rows."""
+    """Rows with ids from `start` on, with some null values; the same ids give the same rows."""
     ids = range(start, start + count)
     columns: dict[str, list[Any]] = {
         "id": list(ids),
@@ -72,7 +72,7 @@ class Shape:
         return [self.as_read(rows) for rows in versions]
 
     def as_read(self, rows: pa.Table) -> list[list[Any]]:
-        """Rows as any reader must give them: Delta has no empty string as a partition value, it is null."""
+        """Rows as every reader must return them: an empty string in a partition column becomes null."""
         plain = rows.to_pylist()
         for row in plain:
             for name in self.partition_by:
@@ -132,7 +132,7 @@ class SparkWriter:
 
 
 class DeltalogWriter:
-    """Keeps one handle for each table, so that a step after one of another engine starts from a stale handle."""
+    """Keeps one handle for each table, so that a step that follows another engine's starts from a stale handle."""
 
     def __init__(self) -> None:
         self._tables: dict[Path, deltalog.DeltaTable] = {}

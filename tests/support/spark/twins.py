@@ -1,4 +1,4 @@
-"""Two copies of one table, that deltalog and delta-spark change by the same calls."""
+"""Two copies of one table, which deltalog and delta-spark change with the same calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def twins(
 
 
 def check_commits(delta: DeltaSpark, ours: Path, theirs: Path, metrics: Mapping[str, Sequence[str]]) -> None:
-    """The histories are equal, and so are the metrics of both engines. ``metrics``: their names by operation."""
+    """Assert that the histories of both engines are equal, and their metrics too. ``metrics``: the compared metrics by
+    operation."""
     columns = ("version", "operation", "isBlindAppend", "operationMetrics")
     mine, twin = (
         {row["version"]: row for row in delta.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*columns).collect()}

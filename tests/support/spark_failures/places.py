@@ -143,7 +143,7 @@ _LOST = [FAULTS[name] for name in ("dropped before", "dropped after it took effe
 @contextmanager
 def on_s3(log: Path, seed: int) -> Iterator[S3]:
     """A location on a separate server, which ends with the block. One in 20 requests to a log, selected by the seed, is
-    lost, or its response is."""
+    lost, or its response is lost."""
     with running("ministack", log) as server, proxied(server) as (proxy, through):
         draw = random.Random(seed)
 

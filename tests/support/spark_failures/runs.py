@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, int]] = {
 }
 # The expected error of the attempt, by kind of run; attempts of other kinds must commit.
 _ERRORS = {
-    "failing job": ("PythonException", "Py4JJavaError"),  # the latter in Spark 3.5
+    "failing job": ("PythonException", "Py4JJavaError"),  # the second in Spark 3.5
     "executors lost": ("JobFailedError",),
     "other disk": ("RowCountError",),
 }

@@ -43,7 +43,7 @@ class Run:
 
 
 def planned(count: int, seed: int) -> list[Run]:
-    """Runs that fail at every step, by an error and by a kill, at different batches."""
+    """For every step, a run that fails there with an error, and one that is killed there, at different batches."""
     draw = random.Random(seed)
     kinds = [(step, is_kill) for is_kill in (False, True) for step in STEPS]
     return [Run(number, *kinds[number % len(kinds)], draw.randrange(3)) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Random changes of a mapped table beside a model that keeps each version's rows as Python values."""
+"""Random changes of a mapped table, compared with a model that keeps each version's rows as Python values."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_readers_must_not_come_upon_a_feature_in_the_log(store: Any) -> None:
         table.drop_feature("deletionVectors")
     assert "delta.enableDeletionVectors" not in table.snapshot().metadata.configuration
     forget(store, table)
-    with pytest.raises(CallError, match="version 3"):  # its tombstone is in the checkpoint
+    with pytest.raises(CallError, match="version 3"):  # the checkpoint has the file's tombstone
         table.drop_feature("deletionVectors")
     table.append(rows(6))
     with table.transaction() as transaction:
@@ -271,7 +271,7 @@ def test_files_with_new_deletion_vectors_keep_the_feature(store: Any) -> None:
 
     def purge() -> Any:
         done = table.optimize.purge().commits
-        with_vector(table)  # another writer
+        with_vector(table)  # commits as another writer
         return done
 
     with pytest.raises(FeatureDropIncompleteError, match=r"1 files have deletion vectors; .*optimize\.purge"):
@@ -360,7 +360,7 @@ def test_the_outcome_is_what_is_in_the_log_wherever_the_store_fails() -> None:
     calls: list[Call] = []
     drop(FaultyStore(prepared(), calls.append))
     versions: dict[Outcome, set[int]] = {}
-    for first in (call.number for call in calls):  # it fails, like all later calls
+    for first in (call.number for call in calls):  # this call fails, like all later ones
         inner = prepared()
         try:
             drop(FaultyStore(inner, failing_from(first)))

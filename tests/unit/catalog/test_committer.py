@@ -74,7 +74,7 @@ def test_no_answer_to_a_ratification(manager: Any, landed: bool, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(manager.coordinator, "ratify", ratify)
         assert committer_at(store).commit(attempt) == Unknown()
-    assert len(staged(store)) == 1  # it may be ratified, now or later
+    assert len(staged(store)) == 1  # the commit may be ratified, now or later
     assert (store.refresh_head().version == attempt.version) == landed
     again = committer_at(store).commit(attempt)
     assert again == (Exists() if landed else Committed())
@@ -94,7 +94,7 @@ def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) -> None:
-    """The first request may still arrive, so no file of the commit is deleted."""
+    """The first request may still arrive, so the files of the commit are kept."""
     inner, calls = manager.coordinator, list[str]()
     bound_ms = inner.most_ahead_ms
 

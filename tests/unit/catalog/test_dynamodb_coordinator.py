@@ -284,7 +284,7 @@ def test_a_proposal_that_came_too_late_has_moved(place: Place, times: int) -> No
 
 
 def test_many_that_race_over_a_bad_line_get_one_winner_each(place: Place) -> None:
-    """Every second answer is lost: what the callers are told must be what is stored."""
+    """Every second answer is lost, and still each caller learns the outcome that is stored."""
     alone, count = threading.Lock(), iter(range(10**6))
     handles = [place.through, place.beside]
 
@@ -374,7 +374,7 @@ def test_a_record_does_not_grow_by_calls_that_keep_no_part(place: Place) -> None
     for number in range(8):
         record = touched(record, 3000 + number)
         assert place.through.put_parts(record, {})
-    assert not place.through.put_parts(record, {})  # not the next one
+    assert not place.through.put_parts(record, {})  # the same record again
     assert size_of_record(place.server, place.name, "t") == before
     assert (place.beside.transaction("t"), place.beside.parts("t")) == (record, {"a": b"x"})
 
@@ -411,7 +411,7 @@ def test_a_transaction_with_too_many_changes_is_told_what_to_do_and_can_still_be
     )
     with pytest.raises(CallError, match=r"1041 times, .* Commit it, and continue in another"):
         catalog.put_parts(touched(record, 4000), {"b": b"y"})
-    assert not catalog.put_parts(touched(touched(record, 4000), 5000), {"b": b"y"})  # not the next one
+    assert not catalog.put_parts(touched(touched(record, 4000), 5000), {"b": b"y"})  # one change was skipped
     assert (catalog.transaction("t"), catalog.parts("t")) == (record, {"a": b"x"})
     assert catalog.put_parts(touched(record, 4000), {})
     assert catalog.replace(aborted(touched(record, 4000), "conflict: " + "x" * 10_000, 5000))
@@ -439,7 +439,7 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """It has no record of the transactions with parts."""
+    """The catalog of an earlier deltalog has no record of the transactions with parts."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))
@@ -461,7 +461,7 @@ def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(minista
 
 
 def test_a_cut_over_many_tables_is_of_one_instant(ministack: Server, name: str) -> None:
-    """They do not fit into one request: two passes must agree."""
+    """The tables do not fit into one request, so two passes must agree."""
     with proxied(ministack) as (proxy, through):
         catalog = DynamoDBCoordinator(name, through.options())
         for number in range(130):

@@ -42,7 +42,7 @@ def log_files(root: Path, ending: str) -> list[str]:
 def test_a_version_that_is_not_published_has_no_crc(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
-    """A reader of the files would find a .crc that is newer than the log."""
+    """Otherwise a reader by path would find a .crc that is newer than the log."""
 
     def fail(*arguments: Any) -> None:
         raise deltalog.StoreError("the disk is full")
@@ -140,7 +140,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 def test_requests_over_a_network_go_out_at_once_and_are_all_settled(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """Each request waits until the others have begun; if one fails, none leaves a file."""
+    """The requests are concurrent: each waits until the others have begun. If one fails, no file is left."""
     transaction = manager.transaction()
     for name in NAMES:
         transaction.table(name).append(rows(1))

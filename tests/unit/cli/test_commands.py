@@ -1,4 +1,4 @@
-"""Each reading command, for people and for scripts."""
+"""The output of each reading command, for people and for scripts."""
 
 from __future__ import annotations
 

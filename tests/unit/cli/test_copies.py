@@ -1,4 +1,4 @@
-"""`convert`, `clone`, `generate`."""
+"""The commands `convert`, `clone` and `generate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline page: its data against the library's answers, and no log content can become active in it."""
+"""The timeline page: its data agrees with the library's answers, and no log content can become active in it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_winner_that_did_nothing_to_rows_is_passed(prepared: Prepared) -> None
         (ours(reads=Reads(True)), winner(adds=[add("b")]), ConcurrentAppendError),
         (ours(reads=Reads(True)), winner(removes=[remove("b")]), ConcurrentDeleteReadError),
         # metadata
-        (APPEND, winner(metadata=metadata()), None),  # set to its present value
+        (APPEND, winner(metadata=metadata()), None),  # a property set to its present value
         (APPEND, winner(metadata=metadata(delta__appendOnly="true")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(x="y")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(delta__enableDeletionVectors="true")), None),

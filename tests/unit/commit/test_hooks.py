@@ -1,4 +1,4 @@
-"""Everything that follows a commit may fail in any way; the commit stands."""
+"""Everything that follows a commit may fail in any way, and the commit still counts."""
 
 from __future__ import annotations
 

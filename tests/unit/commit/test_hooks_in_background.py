@@ -89,7 +89,7 @@ def test_a_handle_that_has_moved_on_continues_from_the_checkpoint(store: FarStor
     table.append(rows(1))
     if opened:
         table.flush()
-        table = DeltaTable.open(store, environment=environment())  # its commits are not in memory
+        table = DeltaTable.open(store, environment=environment())  # the commits of this version are not in memory
     store.gate.clear()
     for number in range(2, 6):
         table.append(rows(number))

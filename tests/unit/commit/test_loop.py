@@ -151,7 +151,7 @@ def test_enabled_later_the_pair_is_stamped_as_text() -> None:
 
 @pytest.mark.parametrize("behind", [0, 1, 10**9])
 def test_the_enabling_commit_is_later_than_every_file_time_before_it(behind: int) -> None:
-    """Also later than the file times that readers see, which are made strictly increasing."""
+    """The timestamp must also be later than the file times that readers see, which are made strictly increasing."""
     clock, files = Clock(), Clock()
     store = memory(files)
     table = create(store, clock, ict=False)
@@ -308,7 +308,7 @@ def test_the_timestamp_is_made_anew_for_every_attempt() -> None:
     def first(table: DeltaTable) -> None:
         other.now_ms = NOW + 50
         table.append(rows(1))
-        clock.now_ms = NOW + 20  # time that passes meanwhile
+        clock.now_ms = NOW + 20  # time passes while the other writer commits
 
     def second(table: DeltaTable) -> None:
         other.now_ms = NOW + 60
@@ -357,7 +357,7 @@ def test_an_enabling_commit_that_is_rebased_is_stamped_anew(winners: int) -> Non
 
 
 def test_an_enabling_commit_passes_winners_within_one_millisecond() -> None:
-    """Their file times are equal and are read as strictly increasing."""
+    """The winners' file times are equal, and are read as strictly increasing."""
     clock = Clock()
     store = memory(clock)
     create(store, clock, ict=False)
@@ -474,7 +474,7 @@ def test_another_property_that_is_rebased_keeps_the_old_pair() -> None:
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "x"}])
 def test_a_winner_that_should_carry_a_timestamp_and_does_not(body: dict[str, Any] | None) -> None:
-    """Its file time is not used instead, and the files written for the commit are deleted."""
+    """The winner's file time is not used instead, and the files written for our commit are deleted."""
     clock = Clock()
     store = memory()
     create(store, clock)
@@ -566,7 +566,7 @@ def test_an_answer_that_is_lost_makes_one_commit(fault: Fault, ict: bool) -> Non
     assert LogReader(inner).list_from().commits == (0, 1)
     assert ids(DeltaTable.open(inner)) == [1]
     tried = {put.data for put in store.puts if put.call.path == commit_path(1)}
-    assert len(tried) == 1  # the same bytes, whatever the clock shows by then
+    assert len(tried) == 1  # the bytes are the same, whatever the clock shows by then
 
 
 def test_an_unknown_outcome_that_another_writer_settles() -> None:
@@ -649,7 +649,7 @@ def test_attempts_end() -> None:
         table.append(rows(2))
     assert ids(DeltaTable.open(store)) == [1, 1, 1]
     new_data = [path for path in set(objects(store)) - before if path.endswith(".parquet")]
-    assert len(new_data) == 3  # the rivals' files; ours were deleted
+    assert len(new_data) == 3  # only the rivals' files are left; ours were deleted
 
 
 def test_a_torn_winner_is_named() -> None:
@@ -687,7 +687,7 @@ def test_who_lost_many_races_waits_no_longer_than_others_and_looks_after_the_wai
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        append()  # commits of others during the wait cost no further attempt
+        append()  # commits of others during the wait do not cost another attempt
 
     table = DeltaTable.open(
         overtaken(store, *[append] * 6), environment=environment(clock, sleep=sleep, random=lambda: 1.0)

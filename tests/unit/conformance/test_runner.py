@@ -1,4 +1,4 @@
-"""Running the kit: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
+"""The kit's runner: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
 
 from __future__ import annotations
 

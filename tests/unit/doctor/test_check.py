@@ -21,7 +21,7 @@ BUILDERS = sorted({each.build for each in DAMAGES}, key=lambda build: build.__na
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Each healthy table, built once."""
+    """The healthy tables, each built once."""
     root = tmp_path_factory.mktemp("healthy")
     for build in BUILDERS:
         build(root / build.__name__).flush()
@@ -44,7 +44,7 @@ def test_healthy_tables_have_no_error(healthy: dict[str, Path], name: str, deep:
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name.replace(" ", "-"))
 def test_each_damage_is_found(healthy: dict[str, Path], tmp_path: Path, damage: Damage) -> None:
     path = tmp_path / "table"
-    # Keep the file times: those of commits are part of a table.
+    # Keep the file times, since the times of commit files are part of a table.
     shutil.copytree(healthy[damage.build.__name__], path, copy_function=shutil.copy2)
     damage.damage(path)
     report = check(path, damage.deep)

@@ -81,7 +81,7 @@ def test_a_tombstone_that_has_expired_needs_nothing(rewritten: DeltaTable, tmp_p
     assert lost(check(tmp_path / "t", environment=later)) == []
     table = DeltaTable.open(tmp_path / "t", environment=later)
     table.set_properties({"delta.deletedFileRetentionDuration": "interval 30 days"})
-    assert lost(check(tmp_path / "t", environment=later)) == []  # it had expired under the retention of that time
+    assert lost(check(tmp_path / "t", environment=later)) == []  # the file had expired under the retention at that time
 
 
 def test_a_deletion_vector_is_gone(tmp_path: Path) -> None:

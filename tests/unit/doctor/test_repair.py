@@ -1,4 +1,4 @@
-"""Repairs are shown first, then carried out; commits in the log stay as they are."""
+"""Repairs are first shown and then carried out; they do not change commits in the log."""
 
 from __future__ import annotations
 

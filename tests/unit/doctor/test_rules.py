@@ -1,4 +1,4 @@
-"""The registry of rules: ids, sections, texts."""
+"""The registry of rules: ids, sections, descriptions."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def verdicts(where: object) -> list[bool | None]:
         (col("f") == math.nan, [False, True, None, False]),
         (col("f") < math.nan, [True, False, None, True]),
         (~(col("i") == 1) & col("s").startswith("ab"), [False, True, None, False]),
-        # Expressions that once only a CHECK accepted.
+        # Expressions that earlier versions accepted only in a CHECK.
         ("i = 1.5", [False, False, None, False]),
         ("i < 1.5", [True, False, None, True]),
         ("i = '1'", [True, False, None, False]),
@@ -166,7 +166,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("s LIKE '%\\\\_x'", "LIKE with a backslash"),
         ("s LIKE s", "a literal pattern"),
         ("i = 1; DROP TABLE x", "is not supported|statements"),
-        ("i NOT IN other", "is not supported"),  # sqlglot parses an empty list, whose negation keeps all rows
+        ("i NOT IN other", "is not supported"),  # sqlglot parses an empty list; negated, it would keep all rows
         ("i NOT IN UNNEST(other)", "is not supported"),
         ("i NOT IN ()", "is not supported"),
         ("i BETWEEN SYMMETRIC 3 AND 1", "is not supported"),

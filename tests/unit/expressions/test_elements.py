@@ -1,4 +1,5 @@
-"""Elements of arrays, maps and structs in constraints, conditions and assignments; and texts that grow."""
+"""Elements of arrays, maps and structs in constraints, conditions and assignments; and functions that make strings
+longer."""
 
 from __future__ import annotations
 

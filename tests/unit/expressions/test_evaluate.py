@@ -23,7 +23,7 @@ from tests.support.expressions import SUPPORTED, cases, edge_rows
 
 ROWS = edge_rows()
 SCHEMA = StructType.from_arrow(ROWS.schema)
-# Timestamps without a zone are UTC in the expressions of a table, and are refused in where.
+# Timestamp literals without a zone are UTC in a table's own expressions, and are refused in where.
 WITHOUT_ZONE = {
     "ts > '2020-06-01 12:00:00'", "ts < '2000-01-01'", "ts >= timestamp'1970-01-01 00:00:00'",
     "ts = timestamp '2026-11-21 10:00:00.5'",

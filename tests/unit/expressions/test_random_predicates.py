@@ -1,5 +1,5 @@
 """Random predicates on random tables: a scan with data skipping returns exactly the rows that satisfy the condition,
-and a delete removes exactly these."""
+and a delete removes exactly these rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SQL text as tokens: bounded, in time proportional to the length; and texts in double quotes, which are not
-columns."""
+"""SQL text as tokens: with limits, in time proportional to the length; and double quotes, which enclose strings, not
+column names."""
 
 from __future__ import annotations
 

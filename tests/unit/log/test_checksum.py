@@ -118,7 +118,7 @@ def test_every_truncation_is_none() -> None:
     assert all(decode_checksum(whole[:length]) is None for length in range(len(whole)))
 
 
-# ------------------------------------------------------------------------ compared with the log once that is read
+# ------------------------------------------------------------------------ compared with the log once the log is read
 
 
 def _with_checksum(**changes: Any) -> tuple[DeltaTable, int]:
@@ -162,8 +162,8 @@ def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
 
 @pytest.mark.parametrize(("again", "is_read"), [(1, True), (2, False)])
 def test_a_file_that_a_commit_adds_again_may_be_counted_twice(again: int, is_read: bool) -> None:
-    """Writers that add up the actions of commits do that; if more files than that are missing, the checkpoint is
-    wrong."""
+    """Writers that sum up the actions of commits count the file twice; if more files are missing than that explains,
+    the checkpoint is wrong."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
     table.append(rows(2))

@@ -73,7 +73,7 @@ CLOCKS: dict[str, dict[str, str]] = {"ict": ICT, "file times": {}}
         ([2, 4, 6], 4),  # 31 days: the last commit at the cut-off itself has a checkpoint
         ([1, 3, 6], 3),
         ([1], 1),
-        ([5, 6], None),  # none is old enough
+        ([5, 6], None),  # no commit is old enough
         ([], None),
         ([0, 7], 0),
     ],
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_cannot_be_read_is_no_place_to_begin() -> None:
 
 
 def test_a_checkpoint_whose_commit_is_gone_is_no_place_to_begin() -> None:
-    """Its in-commit timestamp is in the commit alone."""
+    """The checkpoint does not have the in-commit timestamp, which is only in the commit."""
     store, _, table = table_of_days(DAYS, [1, 3], properties=ICT)
     store.delete(log_path(commit_name(3)))
     assert table.cleanup_log().first_version is None

@@ -1,4 +1,4 @@
-"""The summary of a commit: what it takes from the actions, and which claims it does not trust."""
+"""The summary of a commit: what it takes from the actions, and which of the commit's claims it does not trust."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
 
 
 def interleaved(read: Callable[[], Any], at: int, other: Callable[[], object]) -> tuple[Any, bool]:
-    """The result of ``read`` if another thread runs ``other`` before its line number ``at``; and whether it has so many
-    lines."""
+    """The result of ``read`` if another thread runs ``other`` before line number ``at`` of ``read``; and whether
+    ``read`` has that line."""
     lines = iter(range(at + 1))
     reached: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The list of files in a ``.crc``: what each commit writes, from what it is derived, and when it is omitted."""
+"""The list of files in a ``.crc``: what each commit writes, how the list is derived, and when it is omitted."""
 
 from __future__ import annotations
 
@@ -269,7 +269,8 @@ def test_tags_are_listed_and_fields_that_deltalog_does_not_know_are_not() -> Non
 
 
 def test_tags_that_delta_spark_has_made_of_none_are_none_again() -> None:
-    """Its next list has empty tags for each file whose tags were absent in the last list, read from its ``.crc``."""
+    """delta-spark's next list has empty tags for each file whose tags were absent in the last list, if it read that
+    list from the ``.crc``."""
     store, table = written()
     adds = by_path(listed(store, table.version))
     tagged = {**adds[2], "tags": {"a": "b"}}

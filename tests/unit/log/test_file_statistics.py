@@ -206,7 +206,7 @@ assert "pandas" not in sys.modules
 def test_partition_values_are_the_first_at_their_key(
     maps: list[list[tuple[str, str | None]] | None], skipped: int, left: int
 ) -> None:
-    """Whatever keys the maps have, and at whatever offset they begin in memory."""
+    """The keys of the maps and their offset in memory do not matter."""
     regular: list[list[tuple[str, str | None]]] = [[("b", None), ("a", str(number))] for number in range(len(maps))]
     for each in (maps, regular):
         table = pa.table({"partition_values": pa.array(each, pa.map_(pa.string(), pa.string()))})

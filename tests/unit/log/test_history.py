@@ -375,7 +375,7 @@ def test_the_cost_of_finding_a_version(count: int) -> None:
     for timestamp in (1000, 1000 + 5 * count, 1000 + 10 * count - 10):
         with store.counted() as calls:
             table.version_at(timestamp, after="latest")
-        assert calls.of("head") <= 3  # whether there is a new version, and whether the log has its first one
+        assert calls.of("head") <= 3  # is there a new version, and does the log have its first one?
         assert calls.of("get", "*.json") <= PROBES * math.ceil(math.log(count + 1, 5))
         assert calls.of() == calls.of("head") + calls.of("get", "*.json")
 
@@ -404,7 +404,7 @@ def test_a_limit_of_the_history() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> None:
-    """A handle in use reads the last commits while it looks for later ones."""
+    """A handle in use reads the last commits and checks for later ones at the same time."""
     _, store = table_with([1000, 2000, 3000])
     rounds = RoundStore(store)
     table, other = DeltaTable.open(rounds), DeltaTable.open(store)
@@ -498,7 +498,8 @@ class RemoteStore(WrappedStore[LogStore]):
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.DataObject) -> None:
-    """Also in a log that has lost its beginning, has gaps, or begins at a checkpoint whose commit is deleted."""
+    """The search and the listing also agree in a log that has lost its beginning, has gaps, or begins at a checkpoint
+    whose commit is deleted."""
     count = data.draw(st.integers(2, 40), "commits")
     steps = data.draw(st.lists(st.integers(1, 30), min_size=count, max_size=count), "steps")
     enabling = data.draw(st.just(0) | st.integers(0, count - 1), "enabling")
@@ -541,7 +542,7 @@ def test_a_checkpoint_that_is_not_where_the_interval_expects_it_is_found_by_a_li
     with store.counted() as calls:
         assert table.snapshot(version=18).files().num_rows == 19
     assert calls.of("get", "*.json") == 3
-    assert calls.of("head", "*.json") <= 2 + 2  # after the reads, whether it is still the same table
+    assert calls.of("head", "*.json") <= 2 + 2  # after the reads: is it still the same table?
 
 
 @pytest.mark.parametrize("enabling", [True, False])
@@ -605,7 +606,8 @@ def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left(
 
 
 def test_versions_whose_commits_are_gone_are_read_again() -> None:
-    """If a version has a ``.crc``, its commits are read only when its files are: by then they may be cleaned up."""
+    """If a version has a ``.crc``, its commits are read only when its files are needed, and may have been cleaned up by
+    then."""
     clock = Clock()
     inner = memory(clock)
     writer = DeltaTable.create(inner, SCHEMA, properties=ICT, environment=environment(clock))
@@ -626,7 +628,7 @@ def test_versions_whose_commits_are_gone_are_read_again() -> None:
 
 @pytest.mark.parametrize("at_once", [100, 7])
 def test_a_time_is_not_resolved_in_a_gap_that_clean_up_makes(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is cleaned up while it is listed in parts, all at once or some commits before each part."""
+    """The log is cleaned up while it is listed in parts: all at once, or some commits before each part."""
     monkeypatch.setattr("deltalog.log.reader._VERSIONS_IN_PAGE", 10)
     monkeypatch.setattr("deltalog.log.reader.LIST_PAGE", 25)
 

@@ -59,7 +59,8 @@ def test_a_listing_from_a_hint_is_widened_where_its_checkpoint_cannot_be_read() 
 
 
 def opened_twice(count: int, properties: dict[str, str] | None = None) -> tuple[CountingStore, DeltaTable, DeltaTable]:
-    """A table of ``count`` versions by a writer, and a reader's handle that knows the tip and the files."""
+    """A writer's handle on a table of ``count`` versions, and a reader's handle that knows the latest version and its
+    files."""
     store = CountingStore(memory())
     writer = DeltaTable.create(store, SCHEMA, properties=properties or {}, environment=environment())
     for version in range(1, count):
@@ -83,7 +84,7 @@ def test_versions_of_other_writers_are_read_from_their_commits_alone() -> None:
     assert snapshot.log.segment.checkpoint == fresh.log.segment.checkpoint
     with store.counted() as calls:
         assert sorted(snapshot.files()["path"].to_pylist()) == sorted(fresh.files()["path"].to_pylist())
-    assert calls.of("open_input") == 1  # calls of the new handle
+    assert calls.of("open_input") == 1  # the calls of the new handle
     assert (snapshot.num_files, snapshot.size_bytes) == (fresh.num_files, fresh.size_bytes)
     assert snapshot.in_commit_timestamp_ms == fresh.in_commit_timestamp_ms
 

@@ -136,7 +136,7 @@ def test_what_removes_a_file_names_the_same_logical_file() -> None:
 
 @pytest.mark.parametrize("vectors", [(None,), VECTORS])
 def test_files_that_commits_replace_are_found_in_either_way(vectors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both code paths find them: one by one, and by Arrow."""
+    """Both code paths find the replaced files: one file at a time, and with Arrow."""
     files = files_table([add(f"{number}.parquet", vectors[number % len(vectors)]) for number in range(40)])
     names = [f"{number}.parquet" for number in range(0, 60, 3)]
     after = tail(Commits([commit(1, [add(names[0])], [remove(name, vectors[-1]) for name in names[1:]])]))

@@ -165,7 +165,7 @@ def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: b
 
 
 def test_what_another_writer_moved_counts_where_the_files_are_in_memory() -> None:
-    """A handle with the list of files can tell whether a file without new rows is a new one."""
+    """A handle that has the list of files knows whether a file whose rows are not new is itself new."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     for number in range(4):

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=LogStore)
 
 @dataclass(frozen=True)
 class Log:
-    """A log to count calls on, and the numbers used by the formulas of the page."""
+    """A log whose calls are counted, and the numbers that the formulas on the page use."""
 
     store: LogStore
     names: dict[str, int]
@@ -237,7 +237,7 @@ PROPERTIES = {
 
 
 def pairs(number: int) -> pa.Table:
-    """Two rows of the partition with that number."""
+    """Two rows of the partition with this number."""
     return rows(2 * number, 2 * number + 1).append_column("k", pa.array([number] * 2))
 
 
@@ -312,7 +312,8 @@ def test_a_cold_open_lists_from_the_checkpoint_on(tmp_path: Path) -> None:
 
 
 def work(call: Callable[[], Any]) -> int:
-    """Python and C functions called: the work for each file or commit, whatever the machine's speed."""
+    """The number of calls of Python and C functions: the work for each file or commit, independent of the machine's
+    speed."""
     events = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:

@@ -61,7 +61,7 @@ def bodies(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def faults(table: DeltaTable) -> list[str]:
-    """The findings of a check. A version in which a live file is added again has no .crc."""
+    """The findings of a check, without missing checksums: a version that adds a live file again has no .crc."""
     return [finding.rule for finding in table.check(deep=True).findings if finding.rule != "crc-missing"]
 
 

@@ -1,4 +1,4 @@
-"""Footers of other writers' Parquet files: what is read, what is refused, and that none crashes the process."""
+"""Footers of other writers' Parquet files: which are read, which are refused, and that none crashes the process."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "group"), [(-1, -1), (2**40, 2**40), (3, -5), (2, 3)])
 def test_rows_that_cannot_be(rows: int, group: int, tmp_path: Path) -> None:
-    """A missing column reads as as many NULLs as the footer has rows, so that number is bounded."""
+    """A missing column is read as one NULL per row in the footer, so the number of rows is limited."""
     table = DeltaTable.create(tmp_path, pa.schema([*SCHEMA, ("other", pa.int64())]), data=ROWS)
     [path] = tmp_path.glob("*.parquet")
     tree = footer_of(path.read_bytes())

@@ -142,7 +142,7 @@ def test_text(drawn: list[str | None]) -> None:
     assert all(low.encode() <= v.encode() <= high.encode() for v in present)
     units = "utf-16-be"
     one_plane = all(ord(c) < 0xD800 for v in present for c in v)
-    if one_plane or len(present) == 1:  # with several values, the footer's order is that of UTF-8
+    if one_plane or len(present) == 1:  # with several values, the footer orders by UTF-8
         assert all(low.encode(units) <= v.encode(units) <= high.encode(units) for v in present)
 
 
@@ -338,7 +338,7 @@ def test_names_with_dots_do_not_mix_two_columns() -> None:
 
 
 def test_the_files_of_other_writers_have_their_own_statistics() -> None:
-    """Without statistics in the footer, none are written."""
+    """If the footer has no statistics, no statistics are written to the log."""
     assert column([1, 2], pa.int64(), write_statistics=False) == {"numRecords": 2}
 
 

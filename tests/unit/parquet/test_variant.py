@@ -118,7 +118,7 @@ def test_offsets_of_every_width(width: int) -> None:
 
 LAUGHS = b"\x00"
 for _ in range(40):
-    # Two elements at the same offset: the nested values would be two to the power of forty.
+    # Both elements of each array are at the same offset, so there would be two to the power of forty nested values.
     LAUGHS = b"\x0f\x02" + struct.pack("<3I", 0, 0, len(LAUGHS)) + LAUGHS
 MALFORMED = {
     "nothing": b"",

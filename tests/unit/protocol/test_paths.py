@@ -330,6 +330,6 @@ def test_absolute_paths_lead_back(store: str, path: str, named: str) -> None:
     ],
 )
 def test_paths_are_logged_as_javas_uri_spells_them(path: str, logged: str) -> None:
-    """A VACUUM of delta-spark compares the texts, and treats a file as unreferenced if its name is spelled
+    """delta-spark's VACUUM compares paths as strings, and treats a file as unreferenced if the log spells its name
     differently."""
     assert paths.encode_path(path) == logged and urllib.parse.unquote(logged) == path

@@ -51,7 +51,7 @@ def test_the_answer_is_that_of_every_commit_or_none(
     found, _, _ = searched(times, timestamp_ms, first_ms)
     if found is not None:
         assert found == passed[-1]
-    # The answer is open only if a gap follows it, or if no commit precedes the timestamp, and the log has no other.
+    # The search finds no version only if a gap follows, or if no commit precedes the timestamp.
     if passed and not gaps:
         assert found == passed[-1]
 

@@ -177,7 +177,7 @@ def _logs(draw: st.DrawFn) -> tuple[list[int], bool, Enablement | None, dict[int
     icts = {v: 1000 + sum(steps[: v + 1]) for v in range(first + count)}
     file_times = {v: draw(st.integers(900, 1700)) for v in versions}
     active = draw(st.booleans())
-    # The enabling commit may be in the rest of the log, or before it.
+    # The enabling commit may be in the log, or be older than its first commit.
     enabling = draw(st.one_of(st.none(), st.integers(0, versions[-1]))) if active else None
     pair = None if enabling is None else Enablement(enabling, icts[enabling])
     return versions, active, pair, icts, file_times
@@ -379,7 +379,7 @@ def test_times_beyond_the_calendar_stay_readable() -> None:
     ],
 )
 def test_offsets_may_have_seconds(text: str, seconds: int) -> None:
-    """As Spark writes local mean times in statistics."""
+    """The offsets are as Spark writes local mean times in statistics."""
     assert timestamps.parse_iso(text).utcoffset() == datetime.timedelta(seconds=seconds)
 
 

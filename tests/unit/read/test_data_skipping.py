@@ -50,7 +50,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
-# Where the statistics are: in commits as text, in a checkpoint as text, as structs, or as both.
+# Where the statistics are: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]

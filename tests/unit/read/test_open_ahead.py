@@ -201,7 +201,7 @@ def test_of_a_large_file_only_the_tail_and_the_columns_are_requested(files: int)
         c1 for c1, c5 in zip(columns["c1"], columns["c5"], strict=True) if c5 >= 0.001
     )
     in_data = [path for path in store.requests if "deletion_vector" not in path]
-    assert len(in_data) == files * 3 and no_thread_is_left()  # the tail, c1 and c5
+    assert len(in_data) == files * 3 and no_thread_is_left()  # three reads per file: the tail, c1 and c5
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # As in another process: offsets go through JSON, and versions before the first are not available.
+        # The plan of another process, which gets offsets as JSON, and which cannot read versions before the first.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)
@@ -104,7 +104,8 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)
-    # Later batches begin where the previous one ended, whatever its end offset says about the beginning.
+    # Later batches begin where the previous one ended; what its end offset says about the stream's beginning does not
+    # matter.
     assert resumed(end, began(9, True, offset_at(10))) == end
     start = began(5, False, offset_at(5))  # a stream that began with the next commit, and has read nothing yet
     assert resumed(start, began(8, False, offset_at(9))) == start

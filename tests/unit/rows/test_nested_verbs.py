@@ -1,6 +1,6 @@
 """Every method that takes rows or values, on random nested schemas, with sources whose fields are missing, extra,
-moved, duplicated or spelled in another case: the result is that of a model in plain Python, or the call is refused and
-changes nothing."""
+moved, duplicated or spelled in another case: the result equals that of a model in plain Python, or the call is refused
+and changes nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Step = tuple[str, Wanted, Callable[[DeltaTable], Any]]
 
 
 def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
-    """One or two kinds, so that not every source is refused for the same reason."""
+    """One or two kinds of changes, so that not every source is refused for the same reason."""
     kinds: tuple[ChangeKind, ...] = ("missing", "extra", "reordered", "recased")
     if chance.random() < 0.1:
         return frozenset({"duplicated", chance.choice(kinds)})

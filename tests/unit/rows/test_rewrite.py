@@ -261,7 +261,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feature alone does not allow them either."""
+    """The table feature without the property does not make vectors either."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -283,7 +283,7 @@ def test_rows_that_vectors_deleted_are_not_moved() -> None:
 
 
 def test_bounds_stay_as_they_are_written() -> None:
-    """A parser would lose the digits of decimals beyond those of a double."""
+    """The statistics are copied as text, since a parser would round decimals to double precision."""
     store = memory()
     schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(38, 10))])
     wide = decimal.Decimal("1234567890123456789012345678.0123456789")
@@ -458,7 +458,7 @@ def test_a_delete_that_fails_leaves_no_file(properties: dict[str, str]) -> None:
     [
         (lambda t: t.append(arrow([(9, "a", 3, 1.0, None)])), ConcurrentAppendError),
         (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),  # by its statistics no row of it matches
-        (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # by its partition
+        (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # excluded by its partition
         (lambda t: t.delete("id = 1"), CommitConflictError),
         (lambda t: t.delete("id = 8"), None),
     ],

@@ -1,4 +1,5 @@
-"""Rows found by another engine are removed: by deletion vectors, or with files to which it moves the other rows."""
+"""Rows that another engine has found are removed, by deletion vectors or by new files to which that engine moves the
+other rows."""
 
 from __future__ import annotations
 

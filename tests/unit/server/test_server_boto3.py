@@ -84,7 +84,8 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     rows = manager.table("bank.a").snapshot().scan(where="day = 'tue'").to_arrow()
     assert rows.to_pydict() == {"id": [1, 2], "day": ["tue"] * 2}
 
-    # Another transaction is canceled, which deletes the object that it named before writing it.
+    # Another transaction is canceled, which deletes the object that the transaction named before the object was
+    # written.
     cancelled = client.start_transaction()["TransactionId"]
     name = new_name()
     operation = add(place / "a", name, 3)
@@ -181,7 +182,7 @@ def transaction_in(state: str, client: Any, place: Path, manager: TransactionMan
         client.commit_transaction(TransactionId=made)
     elif state == "ABORTED":
         client.cancel_transaction(TransactionId=made)
-    elif state == "COMMIT_IN_PROGRESS":  # by a slow process that is not dead
+    elif state == "COMMIT_IN_PROGRESS":  # by a slow process that is still running
         record = manager.coordinator.transaction(made)
         assert record is not None
         assert manager.coordinator.replace(records.committing(record, record.last_activity_ms + 3_600_000))

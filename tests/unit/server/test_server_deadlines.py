@@ -97,7 +97,7 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
-    """Also in threads that read for the call; the state is then as after any store failure."""
+    """Reads also end in threads that read for the call, and leave the same state as any store failure."""
     manager = create(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]

@@ -176,7 +176,7 @@ def test_a_protocol_that_leaves_the_table_managed_is_ratified(server: Served, ta
     file = stage(tmp_path / "t", 1, ict=last_ms(table) + 1, more=more)
     assert server.ask("POST", f"{LOCATION}/commits", {"version": 1, "fileName": file})[0] == 200
     rows = table.snapshot().scan().to_arrow()
-    assert table.append(rows).version == 2  # deltalog can write to it
+    assert table.append(rows).version == 2  # deltalog can write to the table
 
 
 @pytest.mark.parametrize("name", ["bank.none", "none", "a%2Fb", "%00", "bank.t%20"])

@@ -48,7 +48,7 @@ class World:
     async def end(self) -> list[Any]:
         self.release.set()
         found = await asyncio.gather(*self.calls, return_exceptions=True)
-        while self.lanes._lanes:  # abandoned calls
+        while self.lanes._lanes:  # these calls were abandoned
             await asyncio.sleep(0.01)
         self.lanes.close()
         return found
@@ -101,7 +101,7 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
         world = World()
         world.hang("bad", 16)
         await world.begin(4)
-        while world.lanes._lanes["bad"].slow < 4:  # a slow call beside "good" lowers the share of "bad" to 7
+        while world.lanes._lanes["bad"].slow < 4:  # a slow call of "bad" lowers its share next to "good" to 7
             await asyncio.sleep(0.01)
         assert await world.quick("good") == "done"
         with pytest.raises(BusyError):
@@ -187,7 +187,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
-        # Load the S3 client now, not within the one second of the next call.
+        # Load the S3 client now, because the next call has only one second.
         assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
         store.start()
         status, answer = server.ask("POST", "/GetTableObjects", bad)

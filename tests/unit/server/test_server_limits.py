@@ -315,7 +315,8 @@ CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
     ],
 )
 def test_a_request_whose_end_is_ambiguous_is_refused(version: str, headers: str, server: Served) -> None:
-    """Nothing after it on its connection is executed, since a proxy may have read that as its body."""
+    """What follows such a request on its connection is not executed, since a proxy may have taken it for the request's
+    body."""
     where = urllib.parse.urlsplit(server.url)
     with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
         head = f"POST /StartTransaction HTTP/{version}\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n".encode()
@@ -339,7 +340,7 @@ def test_a_body_in_chunks_alone_is_taken(server: Served) -> None:
 
 
 def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
-    """With the request id of its response, if it got one."""
+    """The log line has the request id of the response, if there was a response."""
     (tmp_path / "token").write_text(TOKEN)
     options = ["--token-file", str(tmp_path / "token"), "--max-body", "2048"]
     allowed = {"Authorization": f"Bearer {TOKEN}"}

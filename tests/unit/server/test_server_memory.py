@@ -97,7 +97,8 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
-    """A client that starts many transactions and abandons them gets right answers from all, without memory for each."""
+    """A client that starts many transactions and abandons them gets correct answers for all, and the server keeps no
+    memory for each."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]
@@ -152,7 +153,7 @@ def request(body: bytes, length: int) -> bytes:
 
 
 def test_a_caller_that_takes_no_response_is_closed(tmp_path: Path) -> None:
-    """Responses that the sockets cannot hold would stay in memory."""
+    """Otherwise responses that do not fit into the sockets' buffers would stay in memory."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     for _ in range(300):
         manager.start_transaction()

@@ -1,4 +1,4 @@
-"""Seeded random requests of nearly valid members: each gets a response that blames the request."""
+"""Seeded random requests whose members are nearly valid: each response blames the request."""
 
 from __future__ import annotations
 

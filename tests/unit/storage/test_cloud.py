@@ -84,7 +84,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Cloud(LogStoreTests):
-    """What both services have in common. ``options``: of the fsspec file system."""
+    """The tests that both services share. ``options``: the options of the fsspec file system."""
 
     rounds = 6
 
@@ -136,7 +136,7 @@ class TestOnAzure(Cloud):
 
     @pytest.mark.parametrize("name", ["with space", "100%", "%41", "a=b", "c#d?e", "ünï", "x" * 200, ".hidden"])
     def test_takes_any_name(self, store: LogStore, name: str) -> None:
-        """Except for a backslash, which Azure treats as a slash."""
+        """All characters except the backslash, which Azure treats as a slash."""
         super().test_takes_any_name(store, name)
 
 

@@ -79,7 +79,7 @@ class TestOnABackendWithAListingCache(TestOnAnHonestBackend):
 
 
 class TestOnTheMemoryOfFsspec(LogStoreTests):
-    """Its own create tests for the file and then writes; the store's lock makes that atomic."""
+    """The file system itself tests for the file and then writes it; the store's lock makes that atomic."""
 
     @pytest.fixture
     def store(self) -> Iterator[FsspecStore]:
@@ -130,7 +130,7 @@ def test_a_backend_that_does_not_create_exclusively_is_refused_before_the_commit
     with pytest.raises(UnsafeStoreError, match=why):
         store.put_if_absent(COMMIT, b"x")
     with pytest.raises(UnsafeStoreError):
-        store.put_if_absent(COMMIT, b"x")  # nor the second time
+        store.put_if_absent(COMMIT, b"x")  # the second write is refused too
     assert filesystem.objects == {}, "neither the commit nor a scratch object"
 
 
@@ -216,13 +216,13 @@ def test_what_was_seen_of_a_file_system_is_not_looked_for_again() -> None:
 
 
 def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gcsfs and adlfs pass the condition on to their services, so no race is needed to find out."""
+    """gcsfs and adlfs are known to pass the condition on to their services, so no race is needed to test them."""
     monkeypatch.setitem(fsspec_store._CONDITIONAL, "tests", (2024, 12))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2025.1.0")
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
-    with monkeypatch.context() as patch:  # nor is its code read
+    with monkeypatch.context() as patch:  # and its code is not inspected either
         patch.setattr(fsspec_store, "_fault_of", lambda filesystem: "its code was read")
         FsspecStore(HonestFileSystem(of="known"), "bucket/t").put_if_absent(COMMIT, b"")
         patch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
@@ -234,7 +234,7 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
     old = HonestFileSystem(of="before")
     FsspecStore(old, "bucket/t").put_if_absent(COMMIT, b"")
-    assert len(old.calls) > 64  # an unknown, older version
+    assert len(old.calls) > 64  # an older version, which is not known to pass on the condition
 
 
 # ------------------------------------------------------------------------------- the outcome of an exclusive write

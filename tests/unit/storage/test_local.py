@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """Without /proc, or without permission to link from it."""
+    """As on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):
@@ -379,7 +379,7 @@ def test_no_permission(tmp_path):
     root = tmp_path / "table"
     for path in reversed([tmp_path, *tmp_path.parents]):
         if os.access(path, os.W_OK) and path.stat().st_uid == os.getuid() and len(path.parts) > 2:
-            path.chmod(path.stat().st_mode | 0o011)  # another user must be able to get there
+            path.chmod(path.stat().st_mode | 0o011)  # another user must be able to enter the directory
     store = LocalStore(root)
     store.put("_delta_log/secret", b"s")
     store.put("closed/a", b"s")
@@ -478,7 +478,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
         store = LocalStore(root)
         for meta in store.list_from("_delta_log"):
             if meta.name.startswith(".") or meta.name == "x":
-                continue  # hidden names belong to no writer
+                continue  # hidden names are not files of a writer
             data = store.get(f"_delta_log/{meta.name}")
             assert len(data) == 1_000_000
             assert data == data[:10] * 100_000
@@ -487,7 +487,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatch):
-    """Without O_TMPFILE; nothing else is removed, neither links nor other tools' temporary files."""
+    """Temporary files as written without O_TMPFILE are removed; links and other tools' temporary files are not."""
     monkeypatch.setattr(fs, "_O_TMPFILE", 0)
     store, link = LocalStore(tmp_path), os.link
     store.put("_delta_log/x", b"")

@@ -46,7 +46,7 @@ def test_wrong_options_are_refused_and_not_shown(given: Any) -> None:
 
 
 def test_a_catalog_has_tables_of_two_services_and_of_a_disk(moto: Server, ministack: Server, tmp_path: Path) -> None:
-    """Through Python, by address, from the command line and through a server; the catalog stores none of their
+    """The options work in Python, by address, on the command line and in a server; the catalog does not store their
     secrets."""
     places = {
         "local.t": str(tmp_path / "t"),

@@ -85,7 +85,7 @@ class TestOnTheMemoryOfObstore(LogStoreTests):
 
 
 class TestOnTheDiskOfObstore(LogStoreTests):
-    """LocalStore, which fsyncs, replaces it."""
+    """deltalog uses LocalStore instead, which also calls fsync."""
 
     rounds = 10
 
@@ -218,7 +218,7 @@ def test_a_store_without_conditions_is_refused(ministack: Server) -> None:
 
 
 def test_the_fsspec_wrapper_of_obstore_is_refused() -> None:
-    """It ignores the mode, and so overwrites."""
+    """The wrapper ignores the mode, and so overwrites files."""
     import obstore.fsspec
 
     filesystem = obstore.fsspec.FsspecStore("memory")

@@ -1,4 +1,4 @@
-"""The values of storage options are never repeated, whole or in parts."""
+"""Messages never repeat the values of storage options, whole or in parts."""
 
 from __future__ import annotations
 

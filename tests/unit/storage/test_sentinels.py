@@ -95,7 +95,7 @@ def test_one_of_the_environment_with_a_line_break_is_refused_too(
         error = refused(functools.partial(call, **options), CallError)
         assert "AWS_SESSION_TOKEN" in str(error) and "No request was sent" in str(error)
     assert SENTINEL not in records()
-    with pytest.raises(StoreError):  # if the options have credentials, those of the environment do not count
+    with pytest.raises(StoreError):  # if the options have credentials, the environment's do not count
         DynamoTable("catalog", OPTIONS).get({"pk": "a"})
 
 

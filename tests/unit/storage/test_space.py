@@ -28,7 +28,7 @@ SWEEP = 200
 
 
 def log_files(root: Path) -> dict[str, bytes]:
-    """Every file of the log with its bytes, hidden ones included."""
+    """Every file of the log with its bytes, including hidden files."""
     log = root / "_delta_log"
     return {path.name: path.read_bytes() for path in sorted(log.iterdir())} if log.is_dir() else {}
 
@@ -253,7 +253,7 @@ def test_a_disk_that_was_mounted_read_only(tmp_path: Path) -> None:
 
 
 class FaultyOs:
-    """``os`` for LocalStore, whose ``number``-th call of the given name fails with ``code``."""
+    """A replacement of ``os`` for LocalStore. The ``number``-th call of the function ``name`` fails with ``code``."""
 
     def __init__(self, name: str, number: int, code: int) -> None:
         self._name, self._left, self._code = name, number, code

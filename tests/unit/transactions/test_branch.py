@@ -42,7 +42,7 @@ def change(txn_id: str, reads: Reads | None = None) -> Prepared:
 
 
 def next_of(branch: Branch, prepared: Prepared) -> Attempt:
-    """An attempt on top of the last commit of a branch."""
+    """An attempt to commit after the last commit of a branch."""
     return build_attempt(prepared, branch._tip, START_MS)
 
 

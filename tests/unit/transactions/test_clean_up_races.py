@@ -27,7 +27,7 @@ PATH = "run-1.parquet"
 
 
 class Steps:
-    """Counts the calls that one process makes to its catalog and its stores; at some of them something else happens."""
+    """Counts the calls of one process to its catalog and its stores, and runs other actions at some of them."""
 
     def __init__(self, catalog, clock, stores, at=()):
         self.at = list(at)  # (step, what), in order
@@ -132,7 +132,7 @@ def added_alone(world):
 
 
 def proposed(world):
-    """Another Delta client, which reads nothing but its own files."""
+    """Another Delta client, which reads no files other than its own."""
     other = manager_of(world.catalog, world.clock)
     version, file = 1, f"{1:020d}.{uuid.uuid4()}.json"
 
@@ -175,7 +175,8 @@ class Retry:
 
 
 def cancel_beside(retry_of, start, first, second):
-    """Cancel; at its n-th calls a retry begins and continues. Returns the world then, and the retry."""
+    """Cancel the first job; a retry begins at call ``first`` of the cancel, and continues at call ``second``. Returns
+    the resulting world, and the retry."""
     world = World()
     retry = Retry(world, retry_of)
     count = len(retry.steps)
@@ -201,7 +202,7 @@ def test_a_retry_at_any_moment_of_a_clean_up_is_whole_or_refused(retry_of, start
             assert is_there == (retry.error is None), (first, second, retry.error)
             assert retry.error is None or isinstance(retry.error, REFUSALS), repr(retry.error)
             outcomes.add(is_there)
-            # Later clean-ups delete nothing that is committed, and leave nothing that is not.
+            # Later clean-ups keep everything that is committed, and delete everything that is not.
             world.clock.pass_(days=2)
             manager_of(world.catalog, world.clock).recover()
             assert world.check() == found
@@ -298,7 +299,7 @@ def test_the_etag_is_that_of_the_object_when_it_is_deleted(etag):
 
 
 def test_files_that_a_transaction_wrote_and_another_adds_stay():
-    """Also files that deltalog wrote itself are looked up in the log before they are deleted."""
+    """Files that deltalog itself wrote are also looked up in the log before they are deleted."""
     world = World()
     first = world.manager.transaction()
     first.table(A).append(rows((5, 5)))
@@ -401,7 +402,7 @@ def test_many_names_are_marked_some_at_a_time(tmp_path):
 
 
 def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
-    """Its first proposal is rejected and repeated."""
+    """The process's first proposal is rejected and repeated."""
     world = World()
     table = world.manager.table(A)
     world.manager.cancel_transaction(world.first)
@@ -410,7 +411,7 @@ def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
 
 
 class _Interrupting(dict):
-    """Markings; while one thread iterates over them, something happens in another."""
+    """Markings; while one thread iterates over them, ``what`` runs, as in another thread."""
 
     def __init__(self, markings, what):
         super().__init__(markings)
@@ -446,7 +447,7 @@ def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
 
 
 class _Answering(WrappedCoordinator):
-    """Returns the markings in ``found``, one after the other."""
+    """Returns the answers in ``found``, one after the other."""
 
     def __init__(self, inner, found):
         super().__init__(inner)
@@ -460,7 +461,7 @@ class _Answering(WrappedCoordinator):
 
 
 def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
-    """Under its new id nobody meets the markings of the old one."""
+    """A table that is registered again has a new id, under which the markings of its old id have no effect."""
     refused, step, total = 0, 0, 1
     while step <= total:
         world = World()

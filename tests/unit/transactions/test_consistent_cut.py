@@ -16,7 +16,7 @@ from tests.support.simulation.bank import NAMES, Bank, SimulatedManager
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, judge
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
-#: For each transaction and table: how many commits (0: none), by which clock.
+#: For each transaction: the number of commits to each table, and the step of the clock before it, in milliseconds.
 TRANSACTIONS = st.lists(
     st.tuples(
         st.lists(st.integers(0, 3), min_size=len(NAMES), max_size=len(NAMES)),

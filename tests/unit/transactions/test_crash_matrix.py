@@ -1,4 +1,4 @@
-"""A process is killed at every step, before and after its effect; others continue, and one recovers.
+"""A process is killed before and after the effect of every step; then others continue, and one of them recovers.
 
 Every call of a store or of the coordinator is a step. At each of them a reader of the coordinator must see the
 transaction wholly or not at all, other writers must be able to commit, and recovery ends the transaction one way or the
@@ -26,7 +26,7 @@ from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
 from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
-# Every so-many-th step; in memory, and with --long, all steps.
+# Test only every n-th step with these coordinators; in memory and with --long all steps.
 SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that dying before and after are the same.
@@ -41,7 +41,7 @@ def prepared() -> Bank:
 
 
 class World:
-    """Two tables, a clock, and processes that live for a number of steps."""
+    """Two tables, a clock, and processes that die after a given number of steps."""
 
     def __init__(self, coordinator) -> None:
         self.now_ms = 1_760_000_000_000
@@ -58,11 +58,11 @@ class World:
         return Process(self, dies_at, how)
 
     def look(self) -> None:
-        """A reader of the coordinator, at one instant, in its own process."""
+        """A reader that gets a consistent state from the coordinator, in its own process."""
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:
-        """Another transaction over both tables and a writer of one of them; both must be able to commit."""
+        """Check that another transaction over both tables, and a writer of one of them, can commit."""
         manager = self.process().manager
         self.transfer(manager).outcomes.add("committed")
         client_transaction = ClientTransaction(
@@ -171,7 +171,7 @@ def cancels(world, process):
 
 
 def dies(world, number, method="ratify", how=Fault.KILL_AFTER):
-    """A process that dies at its n-th call of a method."""
+    """A process that dies at the n-th call of a method."""
     process = world.process()
     seen = itertools.count(1)
     decide = process._decide

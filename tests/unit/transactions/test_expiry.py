@@ -1,4 +1,4 @@
-"""Transactions that are idle for too long, by clocks that jump."""
+"""Transactions that are idle for too long, on clocks that jump."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_first_read_of_another_table_is_activity_where_it_is_kept_only(clock
 
 
 def test_a_transaction_keeps_the_timeout_of_whoever_started_it(clock):
-    """Other managers have their own timeouts, for transactions they start."""
+    """Each manager has its own timeout, which applies to transactions that it starts."""
     patient = bank(clock=clock, idle_timeout=datetime.timedelta(hours=4))
     others = manager_of(patient.coordinator, clock)
     each, short = patient.transaction(), others.start_transaction()
@@ -228,7 +228,7 @@ def test_a_commit_whose_process_died_is_in_progress_for_a_while_and_then_aborted
         manager.commit_transaction(each)
     assert (content(manager.table(A)), content(manager.table(B))) == ([(1, 100), (2, 50)], [])
     files = manager._tables.plain_store(manager.table(B).url).list_names("")
-    assert manager.recover()["cleaned"] == 2  # one change for each table
+    assert manager.recover()["cleaned"] == 2  # the transaction has one change for each table
     assert len(manager._tables.plain_store(manager.table(B).url).list_names("")) < len(files)
 
 

@@ -50,7 +50,7 @@ def test_a_handle_goes_when_its_manager_sees_that_it_is_over(look: str, ends: st
     transaction_id, handle = ended.id, weakref.ref(ended)
     del ended
     gc.collect()
-    assert handle() is not None  # for calls that know only the id
+    assert handle() is not None  # the handle is kept for calls that have only the id
     getattr(other, f"{ends}_transaction")(transaction_id)
     with contextlib.suppress(TransactionStateError):
         if look == "recover":

@@ -54,7 +54,7 @@ def test_the_instant_is_that_of_the_first_read_and_of_all_tables(manager, clock)
     transaction = manager.transaction()
     transfer(other)  # before the first read
     assert content(transaction.table(A)) == [(2, 50)]
-    transfer(other, 2, 50)  # after it, and B was not read yet
+    transfer(other, 2, 50)  # after the first read, but before B is read
     assert content(transaction.table(B)) == [(1, 100)]
     assert content(transaction.table(A)) == [(2, 50)]
     assert content(manager.table(B)) == [(1, 100), (2, 50)]
@@ -213,12 +213,13 @@ def test_a_conflict_names_the_other_commit_and_aborts_all(manager, clock):
     description = manager.describe_transaction(transaction.id)
     assert description.status == "ABORTED" and "conflict" in description.reason
     assert content(manager.table(B)) == []
-    assert canceled(transaction).conflicts in ((), [])  # asked again, it only says that it has ended
+    assert canceled(transaction).conflicts in ((), [])  # a second commit only reports that the transaction has ended
 
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
 def test_write_skew_over_two_tables(manager, clock, isolation):
-    """Each reads both tables and writes one of them, which breaks the rule "A and B have no row 7 together"."""
+    """Each transaction reads both tables and writes one of them. Together they would break the rule that only one of A
+    and B may have the row 7."""
     other = other_of(manager, clock)
     first, second = manager.transaction(isolation=isolation), other.transaction(isolation=isolation)
     for transaction in (first, second):
@@ -321,7 +322,8 @@ def test_row_ids_are_given_out_after_those_of_the_others(manager, clock, vectors
 
 
 def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own(manager, clock):
-    """A deletion vector on a file of the transaction itself: the file is named twice, and its rows get ids once."""
+    """The deletion vector belongs to a file that the transaction itself added: the file is named twice, but its rows
+    get ids only once."""
     tracked(manager, **{"delta.enableDeletionVectors": "true"})
     transaction = manager.transaction()
     transaction.table(C).append(rows((10, 1), (11, 1), (12, 1)))
@@ -332,7 +334,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """The ids are written in their new file."""
+    """The new file of the moved rows contains their ids."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()
@@ -375,14 +377,14 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     with pytest.raises(TransactionContentionError):
         transaction.commit()
     assert content(transaction.table(A)) == [(1, 100), (2, 50), (4, 8)]
-    transaction.table(A).delete("id = 3 OR id = 4")  # does not see (3, 7), which it would have removed
+    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not see it
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 
 
 def failing(clock):
-    """The tables; a process with a transaction that has appended (4, 8); and a function that makes its calls of one
-    method fail from now on, so many times."""
+    """The tables; a process with a transaction that has appended (4, 8); and a function that makes the next ``times``
+    calls of a method fail in that process."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     faulty = FaultyCoordinator(coordinator)

@@ -182,7 +182,7 @@ def test_files_of_staged_commits_that_were_left_go(world: World) -> None:
     world.store.put(f"_delta_log/_staged_commits/{5:020d}.{uuid.uuid4()}.json", b"{torn")
     assert world.vacuum().paths == ("staged.parquet",)
     with pytest.raises(Exception, match="version"):
-        propose()  # the version is now that of VACUUM START
+        propose()  # VACUUM START has taken that version
     world.clock.pass_(days=2)
     world.process().recover()
     assert [path for path in world.store._objects if "_staged_commits/" in path and "torn" not in path][1:] == []
@@ -299,7 +299,7 @@ def test_with_sqlite(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("method", ["drop", "mark"])
 def test_a_table_that_is_released_meanwhile_keeps_its_files(world: World, method: str) -> None:
-    """Its release is ratified, or complete, when the vacuum marks the files to delete."""
+    """The table's release is ratified, or complete, when the vacuum marks the files to delete."""
     world.put("old.parquet", (9, 9))
     world.clock.pass_(days=30)
 

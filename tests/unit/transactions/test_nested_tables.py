@@ -52,7 +52,7 @@ def test_a_root_below_or_around_that_of_another_table_is_refused(manager, places
         with pytest.raises(TableExistsError, match=r"are nested|is the table|root of lake.t"):
             manager.create_table(INNER, url, SCHEMA)
     else:
-        made = places["parent"] / "somewhere"  # what it would find there does not matter
+        made = places["parent"] / "somewhere"  # the contents of this directory do not matter
         monkeypatch.chdir(made.parent)
         with pytest.raises(TableExistsError, match=r"are nested|is the table|root of lake.t"):
             manager.register_table(INNER, url)
@@ -119,7 +119,7 @@ def files_of(directory):
 
 @pytest.mark.parametrize("inner", ["in the catalog", "dropped from it", "never in it"])
 def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, tmp_path, inner):
-    """Catalogs of earlier versions may have both."""
+    """Catalogs of earlier versions may have both an outer and an inner table."""
     catalog = MemoryCoordinator()
     manager = manager_of(catalog)
     root = places["root"]
@@ -140,7 +140,7 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
-    # As earlier versions of deltalog stored them.
+    # Stored as in earlier versions of deltalog.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
     kept = catalog.transaction(transaction.id)
     assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)

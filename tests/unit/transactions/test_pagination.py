@@ -32,7 +32,7 @@ def end(manager, transaction_id, how):
 
 
 def pages(manager, asked, size, between=lambda number: None):
-    """All pages; the listing must end."""
+    """All pages of a listing, which must end."""
     token, found = None, []
     for number in range(200):
         page = manager.list_transactions(asked, size, token)
@@ -167,7 +167,7 @@ def test_a_token_of_another_filter_or_catalog_or_a_changed_one(manager):
 )
 @pytest.mark.parametrize("of", ["transactions", "objects"])
 def test_a_place_that_cannot_be_one_is_refused_though_its_seal_is_right(tmp_path, of, place):
-    """The key of the seal is the id of the catalog, which is not secret."""
+    """The seal's key is the catalog's id, which is not secret, so callers could forge a seal."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
     manager.start_transaction()
     table_id = manager.coordinator.table(A).table_id

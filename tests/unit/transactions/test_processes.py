@@ -113,7 +113,7 @@ def test_what_another_was_told_is_kept_is_part_of_a_commit_that_had_found_nothin
 
 
 def test_a_commit_that_was_taken_back_and_made_by_another_is_not_taken_for_its_own(coordinator, here, there):
-    """Its own staged commit is not the ratified one, and must not be published instead."""
+    """The process's own staged commit is not the ratified one, and must not be published in its place."""
 
     def take_over():
         found = coordinator.transaction(transaction.id)
@@ -204,7 +204,7 @@ def change_in_doubt(coordinator, lands):
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("then", ["resolve", "commit there", "cancel"])
 def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here, there, lands, then):
-    """None of its files may be deleted: another process may commit it."""
+    """The files of the change must not be deleted, because another process may commit the change."""
     transaction, error = change_in_doubt(coordinator, lands)
     if then == "cancel":
         transaction.cancel()
@@ -225,7 +225,7 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
 def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_committed(
     coordinator, here, there, lands
 ):
-    """If it were refused, the caller would repeat it in another transaction."""
+    """If the change were reported as refused, the caller would repeat it in another transaction."""
     transaction, error = change_in_doubt(coordinator, lands)
     found = coordinator.transaction(transaction.id)
     coordinator.replace(records.committing(found, found.last_activity_ms))

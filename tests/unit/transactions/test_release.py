@@ -157,7 +157,7 @@ def test_commits_that_were_not_published_are(manager):
     writer, url = manager_of(unnoted).table(A), url_of(manager)
     for number in (3, 4):
         writer.append(rows((number, 1)))
-        open_store(url).delete(commit_path(number - 2))  # as if none of its commits had been published
+        open_store(url).delete(commit_path(number - 2))  # as if its commits had not been published
     manager.release_table(A)
     assert content(by_path(url)) == [*START, (3, 1), (4, 1)]
     assert [entry.version for entry in by_path(url).history()] == [3, 2, 1, 0]
@@ -194,7 +194,7 @@ def test_whoever_has_it_open_through_the_catalog_is_told_its_path(manager):
 
 @pytest.mark.parametrize("method", ["published", "drop"])
 def test_nothing_is_committed_through_the_catalog_after_the_release_is_ratified(manager, method):
-    """Before it is published, and before the catalog removes the table."""
+    """Tested before the release is published, and before the catalog removes the table."""
     stale, open_ = manager_of(manager.coordinator), manager_of(manager.coordinator)
     handle, transaction = stale.table(A), open_.transaction()
     transaction.table(A).append(rows((5, 5)))
@@ -238,7 +238,8 @@ def test_other_clients_are_refused_too(manager):
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize(("method", "number"), [("head", 1), ("head", 2), ("head", 3), ("marks", 1), ("ratify", 1)])
 def test_a_commit_that_comes_first_is_kept(manager, method, number, dies):
-    """At each call of the release before its own ratification; also a commit whose process does not publish it."""
+    """The commit is made at each call of the release before the release's own ratification; its process may die before
+    publishing it."""
     url = url_of(manager)
     dead = nth(1, Fault.KILL_AFTER, method="ratify") if dies else no_faults
 
@@ -267,7 +268,7 @@ def test_a_transaction_over_several_tables_wins_or_is_cancelled(manager):
 
 
 def test_two_calls_at_once(new_coordinator, is_slow):
-    """A second, complete call before each store call of the first."""
+    """A second, complete release runs before each store call of the first."""
     calls = [(method, number) for method in ("head", "marks", "ratify", "published", "drop") for number in (1, 2, 3)]
     for method, number in [("ratify", 1), ("drop", 1)] if is_slow else calls:
         manager = bank(new_coordinator())
@@ -303,7 +304,7 @@ def table_id(manager, name=A):
 
 
 def test_a_clean_up_that_may_be_deleting_comes_first(manager):
-    """Writers by path would not check its marking."""
+    """Writers by path would not check the clean-up's marking."""
     id_, coordinator = table_id(manager), manager.coordinator
     marking = Marking("transaction", Clock().now_ms, ("x.parquet",))
     coordinator.mark(id_, 1, marking)
@@ -348,7 +349,8 @@ class _Tables(ManagedTables):
 
 
 class Process:
-    """A fault at one of its calls, of the catalog or of a store; once it is killed, every later call fails."""
+    """A process with a fault at one of its calls to the catalog or a store; once it is killed, every later call
+    fails."""
 
     def __init__(self, coordinator, step=0, fault=None):
         self.calls = []
@@ -411,7 +413,7 @@ def check_state(manager, url, expected):
 
 
 def test_a_fault_at_every_call():
-    """Its error is true, the table is complete, and the next call completes the release."""
+    """The reported error is correct, the table is complete, and the next call completes the release."""
     seen = set()
     for step, method, fault in faults():
         coordinator, what = MemoryCoordinator(), (step, method, fault)
@@ -470,7 +472,7 @@ def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordina
 @pytest.mark.parametrize("method", ["published", "drop"])
 def test_recovery_completes_a_release(manager, method):
     url = interrupted(manager, method)
-    if method == "drop":  # nothing shows it before a client writes
+    if method == "drop":  # the unfinished release is not noticed before a client writes
         by_path(url).append(rows((3, 7)))
     expected = content(by_path(url))
     manager.recover()
@@ -513,7 +515,7 @@ def test_a_catalog_that_is_restored_from_before_the_release(tmp_path):
 
 
 class _Forgetful(Meddling):
-    """Its proposals are not answered, and arrive later or never."""
+    """A coordinator whose proposals are not answered, and arrive later or never."""
 
     def __init__(self, inner, arrives):
         super().__init__(inner, "", lambda: None)

@@ -58,7 +58,7 @@ def transfer(manager, number=7):
 
 
 def reopened(restore, clock):
-    """Open the catalog again, without the warnings that it is behind."""
+    """Open the catalog again, and suppress the warnings that the catalog is behind."""
     warnings.simplefilter("ignore", CatalogBehindLogWarning)
     return manager_of(restore(), clock)
 
@@ -108,7 +108,7 @@ def test_no_writer_goes_on_from_a_catalog_that_is_older_than_the_log(kept, manag
 
 
 def test_a_process_that_has_seen_more_of_the_table_stops_too(kept, manager, clock):
-    """Its handle has loaded versions that the catalog has forgotten."""
+    """The process's handle has loaded versions that the restored catalog does not know."""
     restore = kept.backup()
     manager.table(A).append(rows((3, 3)))
     seen = manager.table(A)
@@ -131,9 +131,9 @@ def test_opening_a_table_tells_that_its_catalog_is_behind(kept, manager, clock):
 
 
 def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clock):
-    """The catalog knows the version that another process has just published."""
+    """The slow writer gets no warning, since the catalog knows the version that another process has just published."""
     fast = manager_of(kept.coordinator, clock)
-    # Between reading the head and what follows.
+    # The other process commits right after the head is read.
     slow = manager_of(Meddling(kept.coordinator, "head", lambda: fast.table(A).append(rows((4, 4))), 3), clock)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -178,7 +178,7 @@ def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_other
 
 
 def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root):
-    """As left by an earlier deltalog that kept writing after a restore."""
+    """This is the state left by an earlier deltalog that kept writing after a restore."""
     store = open_store(f"{root}/a")
     head = kept.coordinator.head
     manager.table(A).append(rows((3, 3)))
@@ -237,11 +237,11 @@ def test_the_backup_procedure(kept, clock, tmp_path, request):
     assert fresh.recover() == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
     transfer(fresh, 8)
     assert content(fresh.table(A)) == [(1, 100), (2, 50), (3, 3), (4, 4), (5, 5), (6, 6), (7, 1), (8, 1)]
-    assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # the idle transaction's are gone
+    assert len(list((tmp_path / "tables" / "b").rglob("*.parquet"))) == 3  # the idle transaction's files are deleted
 
 
 def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack, monkeypatch):
-    """As with DynamoDB: the head is newer than its commits and than the transaction."""
+    """As may happen with DynamoDB, the head is newer than its commits and than the transaction."""
     monkeypatch.setattr(DynamoTable, "ask", unpublished := Unpublished(DynamoTable.ask))
     kept = OnDynamoDB(ministack)
     manager = bank(kept.coordinator, clock, tmp_path)
@@ -266,7 +266,7 @@ def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack,
 
 
 class Unpublished:
-    """Requests to DynamoDB; those that record commits as published are lost."""
+    """Requests to DynamoDB; while ``is_on``, requests that record commits as published are lost."""
 
     def __init__(self, real):
         self.real, self.is_on = real, False
@@ -290,7 +290,7 @@ def test_a_table_that_was_made_since_is_registered_again(kept, manager, clock, r
 
 
 def test_one_that_was_taken_for_aborted_is_committed(kept, manager, clock, root):
-    """A client has canceled it in the restored catalog, before the resync."""
+    """Before the resync, a client has canceled the transaction in the restored catalog."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     restore = kept.backup()
@@ -405,7 +405,7 @@ def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
 
 
 def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
-    """As left by versions of deltalog that kept writing after a restore."""
+    """This is the state left by earlier versions of deltalog that kept writing after a restore."""
     unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")
@@ -439,7 +439,7 @@ def test_a_catalog_goes_back_to_a_log_that_was_restored(kept, manager, clock, ro
 
 
 def test_others_may_write_while_the_catalog_is_brought_up(kept, manager, clock, root):
-    """The logs are read at each step of a concurrent writer."""
+    """The resync reads the logs at each step of a concurrent writer."""
     for method, number in [("head", 1), ("head", 2), ("ratify", 1), ("published", 1)]:
         slow = manager_of(Meddling(kept.coordinator, method, lambda: transfer(manager), number), clock)
         assert slow.resync().is_in_step or method != "head"

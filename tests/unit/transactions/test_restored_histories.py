@@ -1,4 +1,4 @@
-"""Random histories, a backup at a random time, restored at a later one: every acknowledged write exists."""
+"""Random histories with a backup at a random time, restored at a later time: every acknowledged write exists."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class World:
 
 
 def in_the_restored_catalog(world: World, known: set[str]) -> None:
-    """What clients do before the resync: none of it counts, and none does harm."""
+    """Calls that clients make before the resync, which have no lasting effect and do no harm."""
     for _ in range(world.random.randint(0, 4)):
         world.clock.pass_(seconds=world.random.choice([1, 3600]))
         call: Callable[[], Any] = world.random.choice([
@@ -149,7 +149,7 @@ def run(seed: int) -> None:
     known = at_backup - world.open.keys()
     clock.pass_(seconds=1)
     world.manager = manager_of(restore(), clock)
-    # For their clients, transactions unknown to the backup have ended.
+    # Clients see transactions that the backup does not contain as ended.
     world.open = {id_: added for id_, added in world.open.items() if id_ in at_backup}
     in_the_restored_catalog(world, known)
     planned = world.manager.resync(dry_run=True)

@@ -1,4 +1,5 @@
-"""The effect of each call in each state of a transaction: a table, restated here, and a test of every field of it."""
+"""The effect of each call in each state of a transaction: the table of the documentation is restated here, and each of
+its fields is tested."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ BEFORE = dict(zip(STATES, ("ACTIVE", "ACTIVE", "COMMIT_IN_PROGRESS", "COMMITTED"
 
 
 class Place:
-    """A transaction in a given state, which has appended a row if it could; and the calls."""
+    """A transaction in a given state, and the calls to make on it. The transaction has appended a row if its state
+    allowed that."""
 
     def __init__(self, state: str) -> None:
         self.clock = Clock()

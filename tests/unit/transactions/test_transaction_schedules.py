@@ -25,7 +25,7 @@ USUAL, LONG = 150, 400
 def test_the_sum_of_all_tables_is_kept(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "transactions", schedules, run_transactions)
-    # Schedules that did not exercise something prove nothing about it.
+    # Fails if the schedules did not exercise something, since they would prove nothing about it.
     assert schedules >= 100
     assert set(KINDS) == set(totals.kinds)
     assert totals.kinds["transfer"] >= schedules and totals.kinds["sum"] >= schedules / 4

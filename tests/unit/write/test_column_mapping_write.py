@@ -206,7 +206,7 @@ def test_files_of_others_are_described_by_their_physical_names() -> None:
 
 
 def test_where_columns_are_found_by_id_files_have_ids() -> None:
-    """Without ids they would be read as nulls."""
+    """Without ids the columns would be read as nulls."""
     store = memory()
     inner = pa.struct([("x", pa.int64())])
     data = pa.table({"id": [1], "deep": pa.array([[{"x": 5}]], pa.list_(inner))})

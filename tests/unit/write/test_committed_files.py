@@ -159,7 +159,7 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
     staged = table.stage(rows(1, 2))
     with pytest.raises(CommitStateUnknownError) as unknown:
         table.commit_staged([staged])
-    # It may still land, so nothing is deleted before the outcome is known.
+    # The commit may still land, so nothing is deleted before the outcome is known.
     with pytest.raises(FilesCommittedError if fault is Fault.LOST_ACK else CommitStateUnknownError):
         table.discard_staged([staged])
     if fault is Fault.LOST_ACK:
@@ -235,7 +235,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
         table = transaction.table(A)
         table.append(accounts((9, 90)))
         manager.table(A).append(accounts((8, 80)))
-        late = manager.table(A).stage(accounts((4, 40)))  # on a version that the transaction does not see
+        late = manager.table(A).stage(accounts((4, 40)))  # based on a version that the transaction does not see
         inside = table.stage(accounts((5, 50)))
         table.commit_staged([staged, late, inside])
         for each in (staged, late, inside):

@@ -1,4 +1,5 @@
-"""Identity columns in row operations: every row gets a value, no value twice, also with concurrent writers."""
+"""Identity columns in row operations: every row gets a value, and no value occurs twice, also with concurrent
+writers."""
 
 from __future__ import annotations
 

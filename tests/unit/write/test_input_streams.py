@@ -1,4 +1,4 @@
-"""Data that can be read only once is written once: a second use is an error, never a write without rows."""
+"""Data that can be read only once is written once. A second use raises an error instead of writing no rows."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _merge(table: DeltaTable) -> Any:
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-#: By name: what is prepared before the table is lost, and the call after it.
+#: By name: the preparation before the table is lost, and the call after the loss.
 VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
     "append": lambda table: lambda: table.append(rows(8)),
     "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),
@@ -113,7 +113,7 @@ def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
     place.drop()
     new = place.create(schema, commits)
     before = place.names()
-    if verb == "checkpoint":  # derived from what exists
+    if verb == "checkpoint":  # a checkpoint is derived from the existing table
         call()
         assert DeltaTable.open(place.reach()).version == commits
         return
@@ -139,7 +139,7 @@ def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) 
 
 
 def test_a_busy_writer_looks_at_its_table_again(place: Place) -> None:
-    """Each of its own commits refreshes its handle."""
+    """Each of the writer's own commits refreshes its handle."""
     table = opened(place, 5)
     place.drop()
     for number in range(3):
@@ -269,7 +269,7 @@ def test_a_restored_copy_with_the_same_commits_is_the_same_table(place: Place) -
 
 
 class At(WrappedStore[LogStore]):
-    """Does something before or after the commit of a version."""
+    """Calls a function before or after the commit of a version."""
 
     def __init__(self, inner: LogStore, version: int, before: Any = None, after: Any = None) -> None:
         super().__init__(inner)
@@ -301,7 +301,8 @@ def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
 
 
 def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near: Place) -> None:
-    """Another writer may follow it between any check and a deletion, which would leave a gap before its commit."""
+    """The commit cannot be deleted: another writer may commit after it between a check and the deletion, which would
+    leave a gap."""
     opened(near)
 
     def replace() -> None:
@@ -320,7 +321,7 @@ def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near
 
 
 def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
-    """The next table has fewer versions: the commit would follow a gap."""
+    """The new table has fewer versions, so the commit would follow a gap."""
     opened(near)
 
     def replace() -> None:
@@ -524,7 +525,7 @@ def test_clean_up_of_the_version_that_a_handle_knows_is_no_replacement(place: Pl
 
 
 def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() -> None:
-    """Readers would begin with it."""
+    """Readers of the other table would begin with this checkpoint."""
     shared = FarStore(f"memory://lost-{next(_number)}")
     place = Place(shared, lambda: shared)
     table = DeltaTable.create(shared, SCHEMA, properties={"delta.checkpointInterval": "2"})
@@ -554,7 +555,7 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
 
 
 class During(WrappedStore[LogStore]):
-    """Does something once, right before an object is written whose name contains this."""
+    """Calls a function once, right before it writes an object whose name contains a given string."""
 
     def __init__(self, inner: LogStore, part: str, event: Callable[[], Any]) -> None:
         super().__init__(inner)
@@ -636,7 +637,7 @@ def test_a_checkpoint_stays_where_others_have_gone_on_and_deleted_its_commit(pla
 
 
 def test_the_look_is_made_beside_the_upload() -> None:
-    """A warm append takes two rounds as before: its rows and a HEAD, then the commit."""
+    """A warm append takes two rounds: its rows and a HEAD at the same time, then the commit."""
     inner = MemoryStore(f"memory://lost-{next(_number)}")
     table = DeltaTable.create(inner, SCHEMA, environment=environment())
     store = RoundStore(inner)
@@ -663,7 +664,7 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # after it, also of the winner
+    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # one after it, one of the winner
 
 
 @pytest.mark.parametrize("passed_ms", [1_999, 2_000])
@@ -672,7 +673,7 @@ def test_a_look_counts_for_two_seconds(passed_ms: int) -> None:
 
     class Slow(FarStore):
         def open_output(self, path: str) -> Any:
-            clock.now_ms += passed_ms  # as long as the upload takes
+            clock.now_ms += passed_ms  # the upload takes this long
             return super().open_output(path)
 
     store = CountingStore(Slow(f"memory://lost-{next(_number)}", clock_ms=clock))

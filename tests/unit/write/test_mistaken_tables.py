@@ -1,5 +1,5 @@
-"""Other files that look like those of the table that a handle knows; and files derived from a version, read or deleted
-while another table replaces its own.
+"""Files that look like the files of the table that a handle knows; and derived files that are written, read or deleted
+while another table replaces this one.
 
 ``test_lost_tables.py`` has the public methods, and faults at the moment of a commit.
 """
@@ -43,8 +43,8 @@ def _in_seconds(root: Path) -> None:
 
 
 def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
-    """A file system reuses the inode of a deleted file; another commit usually has the same size, and the same time if
-    a tool sets it."""
+    """A file system may reuse the inode of a deleted file. The other commit usually has the same size, and also the
+    same time if a tool sets file times."""
     root = tmp_path / "t"
     DeltaTable.create(root, SCHEMA).append(rows(1))
     shutil.copytree(root, tmp_path / "other")
@@ -55,7 +55,7 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert ids(table) == [1, 100]
     mine, other = (each / commit_path(2) for each in (root, tmp_path / "other"))
     assert mine.stat().st_size == other.stat().st_size
-    # As if the other file got the inode, which the system decides.
+    # Write the other file into the same inode; whether a new file would reuse it, the system decides.
     mine.write_bytes(other.read_bytes())
     shutil.copytree(tmp_path / "other", root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*2.json"))
     _in_seconds(root)
@@ -96,7 +96,7 @@ Event = Callable[[], Any]
 
 
 class Once(WrappedStore[LogStore]):
-    """Something happens once, right before the first call of a method whose path contains a text."""
+    """Runs an event once, right before a call of a method whose path contains a given string."""
 
     def __init__(self, inner: LogStore, method: str, part: str, event: Event, skips: int = 0) -> None:
         super().__init__(inner)
@@ -147,8 +147,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
-    """On a remote store the table can be replaced between the check and the commit. Each later check finds the own
-    commit."""
+    """On a remote store the table can be replaced between the check and the commit. Each later check finds the handle's
+    own commit."""
     place = place_of("far", Path())
     place.create(SCHEMA, 2)
 
@@ -158,7 +158,7 @@ def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(backgr
 
     environment = Environment(background=background)
     table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace), environment=environment)
-    assert table.append(rows(100)).version == 3  # nobody can know that yet
+    assert table.append(rows(100)).version == 3  # the replacement cannot be noticed yet
     table.flush()
     assert table.snapshot().schema.names == ["other"]
     with pytest.raises(SchemaMismatchError):
@@ -184,7 +184,8 @@ def test_a_call_right_after_such_a_commit_is_refused() -> None:
 
 
 def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
-    """With its .crc or checkpoint, readers of the other table would see the columns and files of this one."""
+    """If this table's .crc or checkpoint were written, readers of the other table would see the columns and files of
+    this one."""
     place = place_of("far", Path())
     place.create(SCHEMA, 1)
     DeltaTable.open(place.reach()).set_properties({"delta.checkpointInterval": "3"})
@@ -222,7 +223,7 @@ def _with_versions(place: Place, latest: int) -> DeltaTable:
 def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     place: Place, skips: int, is_dropped: bool
 ) -> None:
-    """Its commits and checkpoints have the names of the old ones."""
+    """The new table's commits and checkpoints have the same names as the old table's."""
     _with_versions(place, 30).checkpoint()
     left: list[str] = []
 
@@ -256,7 +257,8 @@ def test_log_clean_up_by_two_ends(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "far"])
 def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that the latest version does not need are live in the copy. A local disk keeps files with another time."""
+    """The copy needs files that the latest version does not. On a local disk such files are kept because their times
+    differ."""
     monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     place = place_of(kind, Path())
     place.create(SCHEMA, 10)
@@ -294,7 +296,8 @@ class NoEtags(WrappedStore[LogStore]):
 @pytest.mark.parametrize("has_etags", [True, False])
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
-    """Each is read by its name. Without a .crc the columns of one table were combined with the files of the other."""
+    """Each commit is read by its name. Without a .crc the columns of one table were once combined with the files of the
+    other."""
     old = place.create(SCHEMA, 5)
     if checkpoint:
         old.checkpoint()

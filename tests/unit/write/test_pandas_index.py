@@ -1,4 +1,4 @@
-"""The index of a pandas DataFrame is a column if it has a name, and none otherwise."""
+"""The index of a pandas DataFrame becomes a column if it has a name, and is left out otherwise."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_new_tables_have_no_such_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [[1, 2, 3, 4], [2, 4, 6, 8], [7, 1, 3, 2], [4, 3, 2, 1]], ids=str)
 def test_an_index_with_a_name_is_a_column(tmp_path: Path, keys: list[int]) -> None:
-    """Also a RangeIndex, which pandas omits from the stream."""
+    """This includes a RangeIndex, which pandas omits from the Arrow stream."""
     frame = FRAME.assign(a=keys).set_index("a")
     table = DeltaTable.create(tmp_path, SCHEMA, data=frame)
     assert table.to_pyarrow_table().to_pylist() == [{"a": key, "b": b} for key, b in zip(keys, "wxyz", strict=True)]

@@ -1,4 +1,4 @@
-"""Streams of rows written as files of their partitions."""
+"""Streams of rows, written to a separate file for each partition."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_retrying_reads_again(url: str) -> None:
 
 
 def test_a_version_that_was_named_is_put_back(url: str) -> None:
-    """As in delta-spark: the rows of an old version do not depend on the latest one."""
+    """Rows of an old version may be written whatever was committed since, as in delta-spark."""
     table = DeltaTable.open(url)
     old = table.snapshot(version=1)
     at = table.snapshot(timestamp=old.timestamp_ms)
@@ -147,7 +147,7 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     read = table.snapshot().scan().to_arrow()
     table.set_properties({"delta.checkpointInterval": "20"})
     others_append(url, day=1)
-    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides that of the rows
+    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides the rows' version
     assert ids(url) == [1, 2, 5, 9, 9]
 
 
@@ -206,7 +206,7 @@ def test_a_log_that_no_longer_tells_what_came_since(url: str) -> None:
 
 @pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
 def test_isolation_levels(url: str, level: str) -> None:
-    """A blind append may be ordered later, and its rows stay."""
+    """At WriteSerializable a blind append may count as later than the write, so its rows stay."""
     table = DeltaTable.open(url)
     table.set_properties({"delta.isolationLevel": level})
     read = table.snapshot().scan().to_arrow()

@@ -1,4 +1,4 @@
-"""The metrics of results, under one name for all methods, compared with those of the commit."""
+"""The metrics of results, with the same names for all methods, compared with the commit's metrics."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_a_warm_append_over_a_network_is_one_put_of_rows_and_one_of_the_commit()
         table.append(rows(1))
         table.flush()
     assert calls.of("open_output") == 1 and calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-    assert calls.of("head", commit_path(0)) == 2  # is the table still there: before the commit, and after it
+    assert calls.of("head", commit_path(0)) == 2  # checks that the table is still there, before and after the commit
     assert sum(calls.values()) == 5
 
 
@@ -195,8 +195,8 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    assert calls.of("head", commit_path(0)) == 3  # beside the rows, beside the winner's commit, and after the own
-    assert calls.of("head", commit_path(1)) == 1  # the winner, after the own commit
+    assert calls.of("head", commit_path(0)) == 3  # with the rows, with the winner's commit, and after our commit
+    assert calls.of("head", commit_path(1)) == 1  # the winner's commit, after our commit
     assert sum(calls.values()) == 9 and ids(table) == [1, 2]
 
 

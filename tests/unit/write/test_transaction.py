@@ -130,7 +130,7 @@ def test_files_without_the_rows_that_were_written_are_refused(store: Any, table:
             with pytest.raises(RowCountError, match=f"{written} rows were written") as error:
                 txn.add_parquet_files([(name, {}) for name in names], num_rows=written)
             assert (error.value.written, error.value.found) == (written, 2 * bool(names) + len(names[1:]))
-            assert txn.commit().version == table.version  # none of them was staged
+            assert txn.commit().version == table.version  # the transaction staged none of these files
     with table.transaction() as txn:
         txn.add_parquet_files([("x.parquet", {}), ("y.parquet", {})], num_rows=3)
         txn.add_parquet_files([], num_rows=0)
@@ -158,7 +158,7 @@ def test_a_caller_examines_footers(store: Any, table: DeltaTable) -> None:
 
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 def test_encrypted_files_are_refused(store: Any, table: DeltaTable, plaintext_footer: bool) -> None:
-    """No reader of the table would have the keys."""
+    """Readers of the table would not have the keys."""
 
     class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:

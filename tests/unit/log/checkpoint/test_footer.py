@@ -143,7 +143,7 @@ def test_the_caps_are_held_against_the_footer(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
-    """Each page has a checksum; compression alone does not detect every flip."""
+    """The checksum of each page detects flipped bits, which decompression does not always do."""
     store = memory()
     name = "".join(random.Random(1).choices(string.ascii_letters, k=64))
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), add_action(name))

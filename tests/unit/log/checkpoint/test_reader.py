@@ -69,7 +69,7 @@ def test_a_checkpoint_without_a_state(missing: str) -> None:
 
 
 def test_the_columns_of_other_writers() -> None:
-    """Integers of other widths, structs of nulls for absent actions, no column for absent kinds of actions."""
+    """Integers have other widths, absent actions are structs of nulls, and absent kinds of actions have no column."""
     store = memory()
     add = pa.array(
         [
@@ -141,7 +141,7 @@ def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statist
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("by", ["tag", "checksum"])
 def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: bool, by: str) -> None:
-    """The expected number is in its own tags, or in the .crc of the version."""
+    """The expected number of files is in the checkpoint's own tags, or in the .crc of the version."""
     properties = {"delta.feature.v2Checkpoint": "supported", "delta.checkpointPolicy": "v2"}
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment(), properties=properties)

@@ -417,8 +417,8 @@ print(pa.default_memory_pool().max_memory())
 
 @pytest.mark.slow
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peak of Arrow's memory in its own process, compared with the memory of the whole list of files."""
-    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base is read in these batches, whoever wrote it
+    """The peak of Arrow's memory in a separate process, compared with the memory that the whole list of files takes."""
+    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base checkpoint is read in these batches
     (tmp_path / "_delta_log").mkdir()
     FilesTable("measured", 300_000).write(tmp_path)
     files = DeltaTable.open(tmp_path).snapshot().files().nbytes

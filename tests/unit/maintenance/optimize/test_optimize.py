@@ -371,7 +371,7 @@ def test_each_batch_is_a_commit_and_an_interrupted_run_keeps_what_it_did(monkeyp
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_call_of_the_store_fails_once(fault: Fault) -> None:
-    """Whatever fails and however, no row is lost, and a second run does the rest."""
+    """No row is lost, whatever fails and how, and a second run does the rest."""
     outcomes = set()
     for number in range(1, 400):
         inner = memory()
@@ -457,7 +457,7 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """As Spark's tasks do: serialized for another process, here by pickle."""
+    """The rewrite is serialized for another process, as for Spark's tasks; here with pickle."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()

@@ -214,7 +214,8 @@ def test_an_executor_that_does_not_see_the_table_is_an_error(tmp_path: Path) -> 
 
 
 def test_what_is_committed_after_the_listing_stays(store: MemoryStore, clock: Clock) -> None:
-    """Commits between the listing and the log, and between the log and the deletion; a checksum stays with its file."""
+    """Others commit between the listing and the reading of the log, and between the reading and the deletion. A
+    checksum stays with its file."""
     table = create(store, clock)
     first, second = table.stage(rows(7)), table.stage(rows(8))
     path = first.files[0].path

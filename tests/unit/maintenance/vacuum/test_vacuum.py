@@ -220,7 +220,8 @@ def test_change_files_go_with_their_commits(store: MemoryStore, clock: Clock) ->
 
 
 def test_a_young_change_file_has_a_reason_of_its_own(store: MemoryStore, clock: Clock) -> None:
-    """Its commit may be before the retention, which a vacuum does not read: the file does not count as unreferenced."""
+    """A vacuum does not read commits before the retention, and the file's may be one, so the file does not count as
+    unreferenced."""
     table = create(store, clock, FEED)
     clock.now_ms += HOUR
     table.delete("id = 1")
@@ -396,7 +397,7 @@ def test_stores_without_times_keep_their_files(
 
 
 class Disk:
-    """A table on a local disk; its files, and the unrelated files beside them, seem old."""
+    """A table on a local disk; its files, and unrelated files in its directory, appear old."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -111,7 +111,7 @@ def test_a_restored_file_stays_and_goes_when_it_is_removed_again(store: MemorySt
 
 
 def removing(store: Any, clock: Clock, *paths: str, live: tuple[str, ...] = ()) -> DeltaTable:
-    """A table whose log removes so many paths."""
+    """A table whose log removes these paths."""
     added = [add_action(path) for path in (*paths, *live)]
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), *added)
     removes = [remove_action(path, deletionTimestamp=clock.now_ms) for path in paths]
@@ -281,7 +281,7 @@ def test_a_log_that_does_not_reach_back_is_refused(store: MemoryStore, clock: Cl
     with pytest.raises(VersionNotFoundError, match="since version 2, the first after the last vacuum"):
         lite(table)
     store.put(LAST_VACUUM, b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
-    assert len(lite(table).paths) == 4  # three, according to the tombstones of the checkpoint
+    assert len(lite(table).paths) == 4  # the tombstones of the checkpoint name three of them
 
 
 def test_a_full_one_lets_later_ones_go_on(store: MemoryStore, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Rows with equal keys: Arrow's lookup and its join find the same rows."""
+"""Arrow's lookup and Arrow's join find the same rows with equal keys."""
 
 from __future__ import annotations
 

@@ -215,7 +215,8 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """As in delta-spark, also in lists and maps; with evolution a struct that is updated whole keeps the field."""
+    """The same as in delta-spark, also for structs in lists and maps. With evolution, a struct that is updated as a
+    whole keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))

@@ -76,7 +76,7 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Killed(BaseException):
-    """The process is dead."""
+    """Raised to end a simulated process."""
 
 
 class Pausing(S3Store):
@@ -227,7 +227,7 @@ def test_case_3b_a_put_that_arrives_after_the_lease_was_taken_over_is_refused_by
 
 
 def test_case_3b_without_native_conditions_it_replaces_the_others_commit(ministack: Server) -> None:
-    """The limit that docs/stores.md states; if this test fails, update the page."""
+    """docs/stores.md states this limitation; if this test fails, update the page."""
     writers = Writers(ministack, native_condition=False)
     holder, inner, _ = writers.new()
     inner.pause = lambda: overtake(writers, COMMITTED)
@@ -237,7 +237,7 @@ def test_case_3b_without_native_conditions_it_replaces_the_others_commit(minista
 
 @pytest.mark.parametrize(("rate", "winner"), [(3, b"first"), (5, b"second")], ids=["4a", "4b"])
 def test_case_4_a_waiter_with_a_fast_clock_never_costs_a_commit(writers: Writers, rate: int, winner: bytes) -> None:
-    """The holder puts at 0.9 of its lease; by then a fast clock has ended the wait."""
+    """The holder puts after 0.9 of its lease, when the wait is already over by the waiter's fast clock."""
     holder, inner, held = writers.new()
     waiter, _, waited = writers.new()
     outcomes = []
@@ -398,7 +398,7 @@ def test_case_10_a_put_whose_answer_got_lost_is_found_by_who_looks(writers: Writ
     with proxied(writers.server) as (proxy, through):
         proxy.rule = only_once(reset_after, is_commit_put)
         store, _, _ = writers.new(through)
-        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # it may be our own, and is: the commit loop reads it
+        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # maybe our own: the commit loop reads it
     assert writers.content() == b"first"
 
 

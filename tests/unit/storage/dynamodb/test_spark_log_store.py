@@ -192,7 +192,7 @@ def test_a_loser_leaves_no_staged_file(place: Place) -> None:
     found = overtaken(commit_path(1))
     assert found is None
     assert store.put_if_absent(commit_path(1), b"mine") is EXISTS
-    assert len(place.staged()) == 2  # those of versions 0 and 1
+    assert len(place.staged()) == 2  # the staged files of versions 0 and 1
     assert store.get(commit_path(1)) == b"theirs"
 
 
@@ -228,7 +228,7 @@ def test_a_reader_finishes_a_commit(ministack: Server, steps: int, read: str) ->
     found = READS[read](place.store())
     assert found in (["0", "1"], b"1") or found.size_bytes == 1
     assert place.log() == {0: b"0", 1: b"1"}
-    if (read, steps) not in {("head", 3), ("get", 3)}:  # a version in the log needs no request to DynamoDB
+    if (read, steps) not in {("head", 3), ("get", 3)}:  # versions in the log are read without a request to DynamoDB
         assert place.states() == ["true", "true"]
         assert items(ministack, place.table)[1]["expireTime"] == WALL + DAY
 
@@ -461,7 +461,7 @@ def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
 
 
 def on(name: str) -> Callable[[Request], bool]:
-    """Matches a request: an operation of DynamoDB, or a PUT of a key with these words."""
+    """Matches requests: an operation of DynamoDB, or PUTs of keys that contain this word."""
     return lambda request: operation(request) == name or (request.method == "PUT" and name in request.key)
 
 
@@ -581,7 +581,7 @@ def test_a_table_is_created_appended_to_and_travelled_through(place: Place) -> N
     assert (opened.version, ids(opened), ids(opened, version=1)) == (2, [1, 2, 3], [1, 2])
     assert ids(opened, timestamp=results[1].timestamp_ms - 1) == [1, 2]
     assert place.states() == ["true"] * 3
-    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]  # others read it unchanged
+    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]  # others read without its options
 
 
 def test_an_open_table_sees_a_commit_that_nobody_has_copied(ministack: Server) -> None:

@@ -76,7 +76,7 @@ def test_another_writers_object_is_told_from_both_servers_answers(ministack: Ser
     for server in (ministack, moto):
         store = server.store()
         store.put(COMMIT, b"theirs")
-        assert store.put_if_absent(COMMIT, b"") is EXISTS  # an empty body too
+        assert store.put_if_absent(COMMIT, b"") is EXISTS  # an empty body is sent only once too
         assert store.get(COMMIT) == b"theirs"
 
 
@@ -147,7 +147,7 @@ def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Serve
         with pytest.raises(UnsafeStoreError, match="ignores If-None-Match"):
             store.put_if_absent(COMMIT, b"")
         assert store.list_from("_delta_log") == []
-        assert sum(request.method == "PUT" for request in proxy.requests) == 2  # the probe, not the commit
+        assert sum(request.method == "PUT" for request in proxy.requests) == 2  # this is the probe, not the commit
 
 
 def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
@@ -238,7 +238,7 @@ def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(m
 def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     ministack: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread may run before the thread that was started for it."""
+    """The commit's thread may make the probe before the thread that was started for the probe."""
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()

@@ -107,7 +107,7 @@ def test_a_kept_connection_that_was_closed_is_noticed_before_it_is_used() -> Non
     with service(ok) as (made, connections):
         get(connections)
         made.opened[0].shutdown(socket.SHUT_RDWR)
-        time.sleep(0.1)  # the end of the stream arrives; if not, the request below fails
+        time.sleep(0.1)  # wait for the end of the stream; if it has not arrived, the request below fails
         assert get(connections) == b"ok"
         assert (len(made.heads), len(made.opened)) == (2, 2)
 

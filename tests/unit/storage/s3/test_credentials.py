@@ -68,7 +68,7 @@ class Roles:
 def start(roles: Roles, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{roles.http.port}"
     if kind == "container":
-        # Clients of one process with equal variables share the credentials found, and so would the tests.
+        # Clients of one process share the credentials found for equal variables, and the tests must not share any.
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/role-{next(_NUMBERS)}")
     else:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)
@@ -91,7 +91,7 @@ def roles(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     yield Roles(services[0])
-    botocore_transport._session.cache_clear()  # what s3fs found, or did not find
+    botocore_transport._session.cache_clear()  # forget the credentials that s3fs found or failed to find
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -146,7 +146,7 @@ def test_credentials_that_are_no_longer_valid_are_replaced(
     result = getattr(store, call)(*arguments.get(call, ("a",)))
     assert call != "put_if_absent" or (result is PutOutcome.COMMITTED and len(proxy.requests) == 2)
     assert call != "get_many" or result == [b"1"] * 5
-    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2  # whatever the number of threads
+    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2  # the number of threads does not matter
 
 
 def test_botocore_refreshes_before_they_expire(
@@ -220,7 +220,7 @@ def test_refused_again_is_an_error_and_not_a_loop(
     for call in (lambda: store.get("a"), lambda: store.put_if_absent("a", b"1"), lambda: store.head("a")):
         with pytest.raises(StoreError, match=r"HTTP 403"):
             call()
-    # In a minute: one request that names the cause, and one that does not.
+    # Within a minute, one failing request names the cause, and the next one does not.
     assert len(proxy.requests) == 3 and len(roles.http.requests) == 3
     proxy.rule = refused(403, "AccessDenied")
     roles.number, proxy.requests[:] = 2, []

@@ -155,7 +155,7 @@ def test_requests_to_delete_that_s3_refuses_become_smaller_and_slower(
     proxy.rule = rule
     assert store.remove(entries) == entries
     assert [*store.walk(lambda directory: True)] == []
-    # The clients below repeat a refused request.
+    # The HTTP clients repeat refused requests, so equal sizes in a row count once.
     assert [size for size, _ in itertools.groupby(sizes)] == [40, 20, 25, 12, 17, 11] and len(pauses) == 2
 
 

@@ -1,4 +1,4 @@
-"""Which settings allow requests without botocore: only those where no source says otherwise."""
+"""Requests are sent without botocore only if no source of settings requires botocore."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_common_options_need_no_botocore(options: dict[str, Any]) -> None:
         {"key": "KEY"},
         {"token": "TOKEN"},
         {"key": "KEY", "secret": "SEC\nRET"},
-        {**KEYS, "profile": "p"},  # there is none here
+        {**KEYS, "profile": "p"},  # this machine has no such profile
         {**KEYS, "profile": 1},
         {**KEYS, "requester_pays": True},
         {**KEYS, "s3_additional_kwargs": {"ServerSideEncryption": "aws:kms"}},
@@ -85,7 +85,7 @@ def test_what_is_not_known_is_left_to_botocore(options: dict[str, Any]) -> None:
         ({"https_proxy": "http://proxy"}, (), False),
         ({"https_proxy": ""}, (), True),
         ({"FSSPEC_S3_KEY": "k"}, (), False),
-        ({}, ("~/.aws/config",), False),  # it cannot be read here
+        ({}, ("~/.aws/config",), False),  # this file cannot be read here
         ({"AWS_CONFIG_FILE": "/f"}, (), False),
         ({}, ("~/.boto",), False),
         ({}, ("~/.config/fsspec",), False),
@@ -112,7 +112,7 @@ def test_settings_of_the_environment_are_not_passed_over(
         ({"use_fips_endpoint": "true"}, False),
         ({"ca_bundle": "/ca.pem"}, False),
         ({"retry_mode": "adaptive"}, False),
-        ({"role_arn": "arn:…", "mfa_serial": "arn:…"}, False),  # it prompts the user
+        ({"role_arn": "arn:…", "mfa_serial": "arn:…"}, False),  # this profile prompts the user
         ({"a_setting_of_tomorrow": "1"}, False),
     ],
 )

@@ -258,7 +258,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
 def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Also if the object exists and only the response reports an error."""
+    """The result is the same if the object exists and only the response reports an error."""
     monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 
