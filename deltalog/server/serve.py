@@ -194,7 +194,7 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """Accept no more calls, and make ``run`` return when the running calls are answered. Callable from any
+        """Accept no more calls, and make ``run`` return when all running calls have finished. Callable from any
         thread."""
         self._server.should_exit = True
 

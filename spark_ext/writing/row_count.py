@@ -14,7 +14,7 @@ from spark_ext.session import paths
 from spark_ext.session.settings import is_connect, spark_version
 
 _ROWS, _MARKED, _DIGEST = "rows", "marked", "digest"
-# Spark reports the metrics through its listener queue shortly after the job; if the queue overflowed, never.
+# Spark reports the metrics through its listener queue shortly after the job, or never if the queue overflowed.
 _WAIT_S = 120.0
 
 

@@ -486,7 +486,7 @@ class _Decision:
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
-            # Commits before the retention, which name change files, are not read.
+            # Change files are named by commits, and commits older than the retention are not read.
             return Stay.YOUNG_CHANGES if _is_of_changes(entry.path) else Stay.UNCOMMITTED
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
