@@ -94,6 +94,14 @@ def _call_name(function: Any, args: Sequence[Any]) -> str:
     return f"{type(args[0]).__name__}.{name}" if inherits else f"{owner}.{name}" if owner else name
 
 
+def check_options(given: Mapping[str, Any], options: type, verb: str) -> None:
+    """Raise CallError if ``options``, a TypedDict, does not have a name in ``given``."""
+    unknown = given.keys() - options.__annotations__.keys()
+    if unknown:
+        known = ", ".join(options.__annotations__)
+        raise CallError(f"Unknown option {sorted(unknown)[0]!r}. The options of {verb} are {known}.")
+
+
 def shown(value: Any) -> str:
     """A value as text for a message, truncated."""
     try:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package. ``modules``: for each name, the module that defines it; for a name that is a
-    module of the package, that module. Raises AttributeError for other names."""
+def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The ``__getattr__`` and the ``__dir__`` of a package. ``modules``: for each name, the module that defines it; for
+    a name that is a module of the package, that module. ``__getattr__`` raises AttributeError for other names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:
@@ -20,4 +20,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__
+    def __dir__() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return __getattr__, __dir__

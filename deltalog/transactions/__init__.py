@@ -39,8 +39,4 @@ _MODULES = {
 }
 
 if not typing.TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

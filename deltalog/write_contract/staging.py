@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltalog.arguments import checked
+from deltalog.arguments import check_options, checked
 from deltalog.commit.conflicts import files_still_fit, unexpected_version
 from deltalog.commit.tip_proof import TipProof
 from deltalog.environment import Environment
@@ -128,10 +128,7 @@ class Options:
 
 def options_of(given: Mapping[str, Any]) -> Options:
     """Validate options. Raises CallError for unknown names and invalid values."""
-    unknown = given.keys() - WriteOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(WriteOptions.__annotations__)
-        raise CallError(f"Unknown option {sorted(unknown)[0]!r}. The options of a write are {known}.")
+    check_options(given, WriteOptions, "a write")
     return Options(**given)
 
 

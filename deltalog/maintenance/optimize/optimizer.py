@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from deltalog.arguments import checked
-from deltalog.errors import CallError
+from deltalog.arguments import check_options, checked
 from deltalog.expressions.tree import Predicate
 from deltalog.maintenance.optimize import optimize
 from deltalog.maintenance.optimize.optimize import Options
@@ -118,8 +117,5 @@ def _settings(
     full: bool = False,
 ) -> Options:
     """Raises CallError for an unknown option."""
-    unknown = options.keys() - OptimizeOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(OptimizeOptions.__annotations__)
-        raise CallError(f"Unknown option {sorted(unknown)[0]!r}. The options of optimize are {known}.")
+    check_options(options, OptimizeOptions, "optimize")
     return Options(where, target_size, max_concurrent_tasks, full=full, **options)
