@@ -234,7 +234,8 @@ class EmptyDatasetError(TableNotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be."""
+    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be
+    rebuilt."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -481,9 +482,8 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it, so it cannot be
-    named or added now, nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and
-    ``transaction_id``."""
+    """The clean-up of an aborted transaction is deleting or has deleted the object, so it cannot be named or added now,
+    nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -525,7 +525,7 @@ class CommitStateUnknownError(DeltaLogError):
     """The store stopped answering, so it is unknown whether the commit landed.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
-    the commit landed, and None if the version is still free or another writer's. Free means only *not yet*: the request
+    the commit landed, and None if the version is still free or another writer's. If the version is free, the request
     may still be in flight, so do not commit the same change again before its time limit has passed. No data file is
     deleted.
     """

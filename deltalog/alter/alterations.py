@@ -1,4 +1,4 @@
-"""Changes of a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
+"""Changes to a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
 
 Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. Operations are named as
 delta-spark names them.
@@ -141,8 +141,8 @@ def set_column(
     sync_identity: bool = False,
     place: Place | None = None,
 ) -> CommitResult:
-    """Commit changes of one column: nullability, a comment ("" removes it), a wider type, another position. None:
-    unchanged. ``sync_identity``: advance its high-water mark past all its values."""
+    """Commit changes to one column: nullability, a comment ("" removes it), a wider type, another position. None:
+    unchanged. ``sync_identity``: advance the high-water mark of an identity column past all its values."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -194,7 +194,8 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
 
 
 def _synced(transaction: Transaction, path: Path, column: StructField) -> StructField:
-    """The identity column with its mark advanced past all values in the table. Declares the whole table as read."""
+    """The identity column with its high-water mark advanced past all values in the table. Declares that the whole table
+    was read."""
     identity = identity_of(column) if len(path) == 1 else None
     if identity is None:
         raise SchemaMismatchError(f"Column {path_text(path)} is not an identity column, so it has no high-water mark.")
@@ -218,7 +219,7 @@ def _delta_type(data_type: DataType | pa.DataType) -> DataType:
 
 
 def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
-    # Nested types by their kind only, as delta-spark writes them; the schema has the rest.
+    # Nested types are written as their kind only, as in delta-spark; the schema contains the details.
     kind = json.loads(StructType((column,)).to_json())["fields"][0]["type"]
     name = kind["type"] if isinstance(kind, dict) else kind
     return {"name": path_text(path), "type": name, "nullable": column.nullable, "metadata": dict(column.metadata)}

@@ -1,4 +1,4 @@
-"""Catalogs: databases that decide on the commits of tables. ``Coordinator`` is what every one guarantees."""
+"""Catalogs: databases that decide on the commits of tables. ``Coordinator`` defines what every catalog guarantees."""
 
 import typing
 

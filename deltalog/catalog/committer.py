@@ -196,7 +196,7 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # the object does not exist after UNKNOWN: the caller may retry
+    if store.get(path) != data:  # after UNKNOWN, the object may be missing: the caller may retry
         raise CorruptTableError(
             f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
             f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "

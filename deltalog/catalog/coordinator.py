@@ -95,14 +95,14 @@ class Coordinator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. The coordinator remains usable, and opens new ones."""
+        """Close the connections. The coordinator remains usable and opens new connections when needed."""
 
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version`` and published. Returns False without effect if another table
-        has the name or id, or a URL that equals, contains or lies below this one."""
+        """Add a table whose latest version is ``version``, which is published. Returns False without effect if another
+        table has the name or id, or a URL that equals, contains or lies below this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
@@ -163,7 +163,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Replace the record with the previous revision. Returns False if that is not the current one."""
+        """Replace the record of a transaction. Returns False if the revision of the stored record is not the one before
+        this one."""
 
     @abstractmethod
     def transactions(

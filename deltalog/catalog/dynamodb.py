@@ -123,12 +123,12 @@ class DynamoDBCoordinator(Coordinator):
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
-        """Execute the actions. Returns whether they were done. See ``_refused``."""
+        """Execute the actions. Returns whether they were executed. See ``_refused``."""
         return self._refused(actions, token, witness) is None
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
-        """Execute the actions. Returns the failed conditions, or None if the actions were done. ``witness``: an item to
-        which they write the token."""
+        """Execute the actions. Returns the failed conditions, or None if the actions were executed. ``witness``: an
+        item into which the actions write the token."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -223,8 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """The action that counts a change of the set of tables; ``cut`` verifies its list by this count. ``changes``:
-        the expected count."""
+        """The action that counts a change to the set of tables. ``cut`` uses the count to verify that its list of
+        tables is consistent. ``changes``: the expected count."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
@@ -475,8 +475,8 @@ class DynamoDBCoordinator(Coordinator):
         return found[:limit]
 
     def _list_uncleaned(self) -> None:
-        """Migrate a catalog of an earlier deltalog, where any decided transaction may have parts. Runs once. Cost: 1
-        request per 16 transactions."""
+        """Migrate a catalog of an earlier version of deltalog, where any decided transaction may have parts. Runs once.
+        Cost: 1 request per 16 transactions."""
         self._items.put_each([{"pk": layout.UNCLEANED, "sk": item["sk"]} for item in self._items.query("done")])
         self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 

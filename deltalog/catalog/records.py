@@ -1,8 +1,8 @@
 """The records of tables and transactions in a catalog, and the calls allowed in each state. Pure.
 
 A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
-conflict or its idle timeout makes it ABORTED. Both are final. Times are arguments; if a clock goes back, a transaction
-never becomes younger.
+conflict or its idle timeout makes it ABORTED. Both are final. Times are passed as arguments; a transaction never
+becomes younger, even if a clock goes back.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -83,7 +83,7 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: all reads are at one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
+    """SNAPSHOT: all reads see one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
     concurrent commit may conflict with the reads either, in any table."""
 
     SNAPSHOT = "SNAPSHOT"
@@ -137,7 +137,7 @@ class RatifiedCommit:
 @dataclass(frozen=True, slots=True)
 class Head:
     """The latest version of a table. ``version``: the last ratified one. ``unpublished``: the commits up to ``version``
-    that the catalog does not know to be in ``_delta_log``, in ascending order without gaps."""
+    that are not recorded as published, in ascending order without gaps."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
@@ -325,7 +325,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after other writers won every attempt of its commit."""
+    """Make a transaction active again after every attempt to commit it has lost to other writers."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 

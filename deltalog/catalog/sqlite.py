@@ -84,8 +84,8 @@ class SQLiteCoordinator(Coordinator):
     """A catalog in the SQLite file at ``path``. A missing file is created unless ``create`` is false; its directory
     must exist.
 
-    Any number of threads, processes and forks may use it. It keeps as many connections as threads have used it
-    concurrently. ``busy_seconds``: how long a call waits for other writers.
+    Any number of threads, processes and forks may use it. It keeps as many connections open as there were threads using
+    it at the same time. ``busy_seconds``: how long a call waits for other writers.
 
     Raises UnsafeStoreError on a network file system; CallError if ``path`` cannot be a file; CoordinatorError if the
     file is not a catalog or was created by a newer deltalog, and then it is not changed; EntityNotFoundError if there

@@ -1,6 +1,6 @@
-"""The store of a catalog-managed table. Its log has exactly the ratified commits, published or not.
+"""The store of a catalog-managed table. Its log consists of exactly the ratified commits, published or not.
 
-Code that reads logs works on it unchanged. ``deltalog.catalog.committer`` writes commits.
+Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -51,7 +51,7 @@ class ManagedStore(WrappedStore[LogStore]):
     """The store of a catalog-managed table. ``pin``: the last visible version, for reads at one instant; None for the
     latest.
 
-    It does not write commits. Additional cost: 1 coordinator call per listing, and per version that is not known yet.
+    It does not write commits. Additional cost: 1 coordinator call per listing and 1 per version that is not known yet.
     """
 
     def __init__(
@@ -226,8 +226,8 @@ class ManagedStore(WrappedStore[LogStore]):
         self.inner.put(path, data, durable=durable)
 
     def _check_derived(self, path: str) -> None:
-        """Check that a derived file such as a checkpoint covers only published commits, because readers without the
-        catalog see no others, and that no commit is written here. Raises StoreError."""
+        """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
+        commits, because readers without the catalog see no others. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

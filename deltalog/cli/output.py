@@ -116,7 +116,7 @@ def console_of(stream: Any) -> Console:
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    # Narrower tables would lose columns; wrapped lines of a wider table show everything.
+    # In narrower tables, columns would be cut off; the wrapped lines of a wider table show everything.
     console.width = max(console.width, _MIN_WIDTH)
     return console
 
@@ -131,7 +131,7 @@ def fits(table: Table) -> bool:
 
 
 def table_of(title: str | None = None) -> Table:
-    """An empty table in the house style."""
+    """An empty table in the style of all commands."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

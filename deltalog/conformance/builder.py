@@ -84,7 +84,8 @@ class TableBuilder:
         configuration: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Action:
-        """A metaData action. Arguments change the table's metadata from now on. ``schema`` may be a schema string."""
+        """A metaData action. The arguments also apply to all later metaData actions of the table. ``schema`` may be a
+        schema string."""
         if isinstance(schema, str):
             self._schema_string = schema
         elif schema is not None:

@@ -120,7 +120,7 @@ class Put(Step):
 
 @dataclass(frozen=True)
 class Refused(Step):
-    """The step must raise one of the engine's refusals."""
+    """The step must raise one of the exceptions with which the engine refuses an operation."""
 
     step: Step
 

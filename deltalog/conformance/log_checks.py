@@ -265,8 +265,8 @@ def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str
 
 @_check("ict-agrees")
 def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, is that
-    of a commit."""
+    """The latest commit has an in-commit timestamp if and only if in-commit timestamps are on; the enablement pair, if
+    present, names a commit and its in-commit timestamp."""
     if _ict_active(view, version, True) is not None:
         return _no_ict(view, version, value)
     return _has_ict(view, version, value) or _pair_agrees(view, version, value)
@@ -274,7 +274,7 @@ def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-agrees")
 def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair names a commit and its in-commit timestamp, or is absent if they are off."""
+    """The enablement pair names a commit and its in-commit timestamp. Passes if in-commit timestamps are off."""
     named = view.configuration().get(PAIR_VERSION)
     if _ict_active(view, version, True) is not None:
         return None

@@ -1,5 +1,5 @@
-"""Runs cases on an engine in a subprocess. A case that hangs is killed after a time limit, and a case that crashes the
-process fails alone."""
+"""Runs cases on an engine in a subprocess. A case that hangs is killed after a time limit. Cases that hang or crash the
+process do not affect other cases."""
 
 from __future__ import annotations
 

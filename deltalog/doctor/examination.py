@@ -58,7 +58,8 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
 from deltalog.storage.remote import PARALLEL_GETS
 
-# Without deep, a check reads this many footers. On a remote store it looks for no other files either.
+# Without deep, a check reads this many footers. On a remote store, it does not check whether other data files exist
+# either.
 FOOTERS = 10_000
 _AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
 
@@ -66,7 +67,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """The default ``progress``: report nothing."""
+    """The default ``progress``, which reports nothing."""
 
 
 @dataclass

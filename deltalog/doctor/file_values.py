@@ -41,7 +41,7 @@ def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def stored_type(stored: Mapping[str, pa.DataType], path: Sequence[str]) -> pa.DataType | None:
-    """The type in a file of a column, possibly nested in structs."""
+    """The type of a column, possibly nested in structs, in a data file."""
     kind = stored.get(path[0].lower())
     for name in path[1:]:
         if kind is None or not pa.types.is_struct(kind):
@@ -93,7 +93,7 @@ def contradictions(
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether values in a footer can be compared with the column's values, that is, widening did not change the kind of
+    """Whether values in a footer can be compared with the column's values: not if type widening changed the kind of
     type."""
     if stored is None:
         return False

@@ -411,7 +411,7 @@ class Binder:
             self._check_quoted((literal.value,))
 
     def _check_quoted(self, texts: Sequence[str]) -> None:
-        """Raise CallError for a double-quoted string that users of other engines would mean as a column."""
+        """Raise CallError for a double-quoted string that users of other engines would intend as a column."""
         for each in texts:
             check_no_column(each, self.schema)
 

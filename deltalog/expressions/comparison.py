@@ -123,7 +123,8 @@ class ValueSet:
 
     @cached_property
     def _numbers(self) -> list[Any]:
-        """The values as sorted Python values, without NaN; times as integers, because Python's range of years ends."""
+        """The values as sorted Python values, without NaN; times as integers, because Python supports only the years 1
+        to 9999."""
         values = self.array
         if pa.types.is_floating(values.type):
             values = values.filter(pc.invert(pc.is_nan(values)))

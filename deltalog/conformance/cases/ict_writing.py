@@ -122,7 +122,7 @@ def _creation() -> Iterator[tuple[object, ...]]:
 
 
 def _verbs() -> Iterator[tuple[object, ...]]:
-    """All calls that commit, on tables with in-commit timestamps since version 0, since later, and ahead of the
+    """All calls that commit, on tables whose in-commit timestamps begin at version 0, begin later, or are ahead of the
     clock."""
     for name, (verb, about) in _VERBS.items():
         start = FROM_START.but(at=(0, 1), checkpoints=())
@@ -334,14 +334,14 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "no-pair",
-        "The disabling commit removes the pair, so that it cannot be mistaken for that of a later enablement",
+        "The disabling commit removes the pair, so that it cannot be mistaken for the pair of a later enablement",
         LATE,
         [disable, Log("no-pair")],
         {"basis": REFERENCE, "rule": "ict-stale-enablement-pair"},
     )
     yield (
         "again-pair",
-        "Turned on again: the pair is that of the new enablement",
+        "Turned on again: the pair describes the new enablement",
         LATE,
         [disable, again, Log("pair", value=7)],
         {"rule": "ict-enablement-timestamp-wrong"},
@@ -417,7 +417,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     one = raced(FROM_START, ({"ict": FUTURE}, None))
     yield (
         "above-winner",
-        "An append that lost to a commit of the year 2100 has its timestamp plus a millisecond",
+        "An append that lost to a commit of the year 2100 has that commit's timestamp plus a millisecond",
         one,
         [Begin(), won, append, Log("ict-is", 6, FUTURE + 1), Log("commit-info-first"), Log("contiguous")],
         {"rule": "ict-not-increasing"},

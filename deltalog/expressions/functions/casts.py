@@ -70,7 +70,8 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Java converts a decimal to the nearest number. Arrow does not always, except by way of text.
+        # Java converts a decimal to the nearest number. Arrow does so in all cases only if the decimal is first cast to
+        # a string.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 

@@ -139,7 +139,7 @@ def trunc(name: str, node: Node, unit: Node) -> Node:
     return apply_kernel(DATE, lambda values: floored(values, arrow_unit), cast(node, DATE))
 
 
-# In Java's patterns, a run of one letter is one symbol: MMMM is a name, not a number twice.
+# In Java's patterns, a run of one letter is one symbol: MMMM is the name of a month, not MM twice.
 _PATTERN = re.compile(r"([A-Za-z])\1*|.", re.DOTALL)
 _STRFTIME = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PLAIN = "-/:._ ,0123456789"

@@ -133,13 +133,13 @@ def _lengths(lists: Any) -> Any:
 
 
 def _flat(lists: Any, values: Any) -> Any:
-    """The values of all rows, concatenated, without values behind nulls."""
+    """The values of all rows, concatenated, without values under null lists."""
     return pa.ListArray.from_arrays(_plain_offsets(lists), values).flatten()
 
 
 def _plain_offsets(lists: Any) -> Any:
     if len(lists) and lists.null_count:
-        # Values behind a null belong to no row: a null list skips them.
+        # Values under a null list belong to no row; a null offset skips them.
         starts, last = lists.offsets.slice(0, len(lists)), lists.offsets.slice(len(lists))
         return pa.concat_arrays([pc.if_else(pc.is_valid(lists), starts, scalar(None, pa.int32())), last])
     return lists.offsets
