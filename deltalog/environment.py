@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 class RetryPolicy:
     """How many times a commit is tried, and how long it waits between tries: exponential back-off, in ms.
 
-    ``max_attempts``: consecutive versions that other writers may win. ``settle_attempts``: how many times to query the
-    store about a request that it did not answer. ``retry_jitter``: the random share of a wait, from 0 to 1 (full
-    jitter). ``immediate``: the number of tries without a wait. ``race_max_delay_ms``: the longest wait after a lost
-    race. Losing a race is normal, because another writer made progress. Growing waits would starve a writer that has
-    lost several races.
+    ``max_attempts``: how many consecutive versions other writers may win before the commit fails. ``settle_attempts``:
+    how many times to query the store about a request that it did not answer. ``retry_jitter``: the random share of a
+    wait, from 0 to 1 (full jitter). ``immediate``: the number of tries without a wait. ``race_max_delay_ms``: the
+    longest wait after a lost race. Losing a race is normal, because another writer made progress. Growing waits would
+    starve a writer that has lost several races.
     """
 
     max_attempts: int = 1000

@@ -84,7 +84,7 @@ from deltalog.commit_result import CommitResult
 
 
 class Outcome(enum.Enum):
-    """What an error says about the change that the call was to make.
+    """What an error says about whether the change that the call was to make is committed.
 
     NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
     deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
@@ -119,7 +119,7 @@ class DeltaLogError(Exception):
 
 
 class CallError(DeltaLogError, ValueError):
-    """The call cannot be carried out as made."""
+    """The call is invalid, for example because of its arguments or the state of the table."""
 
     code = "INVALID_CALL"
 
@@ -185,13 +185,13 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes was to be written to a table whose rows are in Parquet files."""
+    """A stream of bytes cannot be written to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
 
 class RowTableRequiredError(CallError):
-    """A stream of records was to be written to a table of blobs, which cannot store records."""
+    """A stream of records cannot be written to a table of blobs."""
 
     code = "ROW_TABLE_REQUIRED"
 
@@ -203,7 +203,7 @@ class MissingRecordsError(CallError):
 
 
 class UnpartitionedTableRequiredError(CallError):
-    """A stream of records was to be written to a partitioned table, which would take more than one pass."""
+    """A stream of records cannot be written to a partitioned table, because that would take more than one pass."""
 
     code = "UNPARTITIONED_TABLE_REQUIRED"
 
@@ -271,7 +271,7 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The number of rows in the files differs from what their writer wrote. Has both numbers, ``written`` and
+    """The files do not contain the number of rows that their writer reported. Has both numbers, ``written`` and
     ``found``."""
 
     code = "ROW_COUNT"
@@ -365,7 +365,8 @@ class CommitConflictError(DeltaLogError):
 
     ``winning_version`` and ``winning_operation``: of the other commit. ``read_version``: the version on which this
     commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in conflict, if any.
-    ``retryable``: reading the table again and planning again can succeed, as ``DeltaTable.retrying`` does.
+    ``retryable``: whether the operation can succeed if the table is read and the commit planned again, as
+    ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -408,7 +409,7 @@ class ConcurrentDeleteDeleteError(CommitConflictError):
 
 
 class ConcurrentTransactionError(CommitConflictError):
-    """The winner recorded progress for the same application id."""
+    """The winner committed a transaction identifier (txn) for the same application id."""
 
     code = "CONCURRENT_TRANSACTION"
 
@@ -525,9 +526,9 @@ class CommitStateUnknownError(DeltaLogError):
     """The store stopped answering, so it is unknown whether the commit landed.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
-    the commit landed, and None if the version is still free or another writer's. If the version is free, the request
-    may still be in flight, so do not commit the same change again before its time limit has passed. No data file is
-    deleted.
+    the commit landed, and None if the version is still free or was committed by another writer. If the version is free,
+    the request may still be in flight, so do not commit the same change again before its time limit has passed. No data
+    file is deleted.
     """
 
     code = "COMMIT_STATE_UNKNOWN"
@@ -560,7 +561,7 @@ class CommitStateUnknownError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
-    """The store refused or failed, and the request had no effect.
+    """The store refused the request or failed, and the request had no effect.
 
     ``path``: the object, or the name of the database or table. ``service_code``: the error code of the service, if it
     returned one.
@@ -587,7 +588,7 @@ class CommitTableError(StoreError):
 
 
 class CoordinatorError(StoreError):
-    """The database of a catalog refused or failed, and nothing was changed. ``path``: its name."""
+    """The database of a catalog refused the request or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
 

@@ -49,7 +49,8 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns, each at the end of the table or of its parent struct, or ``after`` another column there."""
+    """Commit new columns. Each is added at the end of the table or of its parent struct, or ``after`` another column in
+    it."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns needs at least one column.")

@@ -32,7 +32,7 @@ _RETRIES = 10
 
 def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: UserMetadata) -> None:
     """If ``properties`` turn row tracking on, assign row ids to all files that lack them. An interrupted run keeps its
-    commits; the next run continues.
+    commits; the next run continues from there.
 
     Raises CommitConflictError after ten conflicts with other writers, InvalidDataFileError for a file without
     numRecords whose footer cannot be read, InvalidPropertyError. Memory: FILES_PER_COMMIT add actions. Cost: none if

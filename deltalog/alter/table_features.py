@@ -77,7 +77,7 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol of at least these versions. If the protocol has them already, nothing is committed."""
+    """Commit a protocol with at least these versions. If the protocol has them already, nothing is committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)

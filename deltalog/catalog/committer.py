@@ -90,8 +90,8 @@ class CatalogCommitter(Committer):
 
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
-    """Check before proposing a version that the log does not already have it. A catalog restored from a backup would
-    ratify a second commit of a version that is in the log and was acknowledged.
+    """Before a version is proposed, check that the log does not already have it. Otherwise, a catalog restored from a
+    backup would ratify a second commit for a version that was already acknowledged.
 
     Raises CatalogBehindLogError if the log has the version but the catalog does not; StoreError, CoordinatorError.
     Cost: 1 HEAD; 1 coordinator call if the version exists, for example because another writer won.
@@ -100,7 +100,7 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
         return
     try:
         head = coordinator.head(table_id)
-    except OperationTimeoutError as error:  # a read before anything is proposed
+    except OperationTimeoutError as error:  # a read: nothing has been proposed yet
         raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
         raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
@@ -131,9 +131,9 @@ def stage(
     *,
     releases: bool = False,
 ) -> RatifiedCommit:
-    """Write a staged commit and return the commit to propose. ``releases``: the commit releases the table from the
-    catalog. Raises StoreError; CatalogBehindLogError; ResourceNotReadyError if the table was released. After the last
-    two, nothing was written. Cost: 1 PUT, and that of ``check_next``."""
+    """Write a staged commit and return the commit to propose. ``releases``: whether the commit releases the table from
+    the catalog. Raises StoreError; CatalogBehindLogError; ResourceNotReadyError if the table was released. After the
+    last two errors, nothing was written. Cost: 1 PUT, and that of ``check_next``."""
     version = attempt.version
     if not releases:
         check_managed(attempt.protocol, store.url, coordinator.url)

@@ -49,7 +49,7 @@ class Coordinator(ABC):
     """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
     the database fails, and OperationTimeoutError if it does not respond.
 
-    Members: every method is one atomic transaction of the database.
+    Members: each method is one atomic transaction of the database.
     """
 
     url: str
@@ -91,7 +91,7 @@ class Coordinator(ABC):
     @property
     @abstractmethod
     def catalog_id(self) -> str:
-        """The id of this catalog, assigned at its creation. Managed tables have it as a property."""
+        """The id of this catalog, assigned at its creation. It is stored in the properties of every managed table."""
 
     @abstractmethod
     def close(self) -> None:
@@ -101,13 +101,14 @@ class Coordinator(ABC):
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version``, which is published. Returns False without effect if another
-        table has the name or id, or a URL that equals, contains or lies below this one."""
+        """Add a table whose latest version is ``version``, which is published. Returns False and changes nothing if
+        another table has the name or id, or a URL that equals, contains or lies below this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False without effect if the head is not at ``version``, if the table has
-        unpublished commits, which would be lost, or if ``marks`` is given and is not its last marking."""
+        """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
+        table has unpublished commits, which would be lost, or if ``marks`` is set and is not the number of the table's
+        last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
@@ -144,8 +145,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking. Returns False without effect if ``number`` does not follow the last one, or the table is not
-        registered."""
+        """Store a marking. Returns False and changes nothing if ``number`` does not follow the last number, or if the
+        table is not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:

@@ -1,8 +1,8 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
-``dynamodb_layout`` defines its items. A proposal is one TransactWriteItems over the record and the heads. If the
-response is lost, the items show whether it took effect. Leftovers of a killed process, such as pieces of parts and
-commits of dropped tables, are ignored.
+``dynamodb_layout`` defines its items. A proposal is one TransactWriteItems request on the record of the transaction and
+the heads of the tables. If the response is lost, the items show whether it took effect. Leftovers of a killed process,
+such as pieces of parts and commits of dropped tables, are ignored.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class DynamoDBCoordinator(Coordinator):
 
     ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use it. A
     transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. Its record
-    contains the versions of the tables that it may read and an id per change, up to about 8,000 tables and 9,000
-    changes.
+    contains the versions of the tables that it may read, and an id per change; it has room for about 8,000 tables and
+    9,000 changes.
 
     Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
@@ -267,7 +267,8 @@ class DynamoDBCoordinator(Coordinator):
         raise self._changing("the versions of its tables")
 
     def _versions(self, changes: int, table_ids: Sequence[str]) -> dict[str, int] | None:
-        """The versions of the tables; None if tables were added or dropped. Cost: 1 request per 99 tables."""
+        """The versions of the tables; None if tables were added or dropped in the meantime. Cost: 1 request per 99
+        tables."""
         found: dict[str, int] = {}
         for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
             wanted = table_ids[start : start + MOST_ACTIONS - 1]

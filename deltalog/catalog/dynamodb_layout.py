@@ -68,7 +68,7 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition on a head that its last marking is the given one. Before the first marking, the attribute is
+    """The condition that the last marking of a head is the expected one. Before the first marking, the attribute is
     absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 

@@ -61,8 +61,8 @@ class KnownMarks:
         return known.last
 
     def _compared(self, table: str, paths: frozenset[str]) -> Marks:
-        """A consistent set of markings that the paths were checked against; another thread may refresh them at any
-        time. Raises ObjectBeingDeletedError."""
+        """The markings that the paths were checked against: one consistent state, because another thread may refresh
+        them at any time. Raises ObjectBeingDeletedError."""
         known = self._known
         if _deleting(known, paths) is not None:
             self.refresh()  # the clean-up may have ended by now

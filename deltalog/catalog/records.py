@@ -26,7 +26,7 @@ from deltalog.errors import (
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
-# The duration of a commit after which other processes treat its process as dead.
+# If a commit takes longer than this, other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
 # The prefix of vacuum ids; transaction ids are UUIDs.
 VACUUM_ID = "vacuum-"

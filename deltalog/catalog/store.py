@@ -162,7 +162,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return [*names] if limit is None else sorted(names)[:limit]
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
-        """Raise CorruptTableError if a listing lacks the latest version although the catalog knows that it is
+        """Raise CorruptTableError if a listing lacks the latest version although the catalog has recorded it as
         published. Otherwise an older version would be read as the latest. Cost: none, or 1 coordinator call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
@@ -176,7 +176,7 @@ class ManagedStore(WrappedStore[LogStore]):
         )
 
     def _warn_of(self, later: Iterable[str]) -> None:
-        """Warn about commits in the log that the catalog does not know. Cost: usually none; 1 coordinator call if the
+        """Warn about commits in the log that are not in the catalog. Cost: usually none; 1 coordinator call if the
         listing has later commits, which may be newer than the known head."""
         versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
         last = max((version for version in versions if version is not None), default=-1)

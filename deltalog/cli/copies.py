@@ -39,7 +39,7 @@ def convert(
         typer.Option(
             "--partition-by",
             metavar="NAME[:TYPE]",
-            help="A partition column of the directories. All of them have a type, or none: string, integer, long, "
+            help="A partition column of the directories. Specify types for all or for none: string, integer, long, "
             "date, double, timestamp, decimal(10,2) … May be repeated. Default: inferred from the directories.",
         ),
     ] = None,

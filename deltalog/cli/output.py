@@ -68,7 +68,7 @@ class Output:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """The number of items to show: ``limit`` (0: all) if set; otherwise all with JSON, or ``people``."""
+        """The number of items to show: ``limit`` (0: all) if set; otherwise all for JSON, and ``people`` for text."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None

@@ -253,7 +253,7 @@ class TableBuilder:
         self.opened().checkpoint(**options)
 
     def split_checkpoint(self, version: int, parts: int, without: Collection[int] = ()) -> None:
-        """Replace a classic checkpoint by a multi-part one that lacks the parts ``without``, and delete
+        """Replace a classic checkpoint with a multi-part one that lacks the parts ``without``, and delete
         _last_checkpoint."""
         whole = self.log / f"{version:020d}.checkpoint.parquet"
         rows = pq.read_table(whole)

@@ -16,7 +16,7 @@ from typing import Any
 from deltalog.conformance.case import FAILED, Case, Outcome
 from deltalog.errors import CallError
 
-# More than a JVM needs to start.
+# Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 
 

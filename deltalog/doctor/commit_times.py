@@ -139,7 +139,7 @@ class CommitTimes:
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
         """Yield the findings about commits and about the enablement pair, the two properties of the latest version.
 
-        Once in-commit timestamps were turned off, defects from before harm no reader and are at most warnings.
+        After in-commit timestamps are turned off, earlier defects no longer affect readers and are at most warnings.
         """
         for finding in self.kept:
             ended = not self._is_active or (

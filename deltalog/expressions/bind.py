@@ -506,7 +506,7 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
 
 
 def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
-    """A date compared with a timestamp column means its first instant, in UTC."""
+    """A date that is compared with a timestamp column stands for its first instant, in UTC."""
     value = literal.value
     if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return literal

@@ -201,7 +201,7 @@ _ZONE_TEXT = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
 
 
 def _text_to_timestamp(values: Any) -> Any:
-    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; UTC without a zone."""
+    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; without a zone, they are in UTC."""
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, rf"{_TIMESTAMP_TEXT}{_ZONE_TEXT}\z"))):
         raise pa.ArrowInvalid("a string is not a timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")

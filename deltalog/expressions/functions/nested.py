@@ -173,7 +173,7 @@ def field(node: Node, name: str) -> Node:
 
 
 def size(name: str, node: Node) -> Node:
-    """SIZE: the number of elements or entries; null for null."""
+    """SIZE: the number of elements or entries; null for a null array or map."""
     if not isinstance(node.data_type, (ArrayType, MapType)):
         raise refuse(f"The function {name} of {node.data_type}")
     return nested(INTEGER, _lengths, node)
@@ -215,7 +215,7 @@ def _membership(lists: Any, values: Any, has: Any, unsure: Any) -> Any:
 
 
 def map_part(of_keys: bool) -> Callable[..., Node]:
-    """MAP_KEYS and MAP_VALUES: as an array."""
+    """MAP_KEYS and MAP_VALUES: the keys or values of a map, as an array."""
 
     def make(name: str, node: Node) -> Node:
         kind = node.data_type

@@ -25,7 +25,7 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression reads, by path of names, and the number of rows."""
+    """The leaf columns that an expression reads, keyed by their paths of names, and the number of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
@@ -139,7 +139,8 @@ def steps_of(*nodes: Node) -> int:
 
 
 def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
-    """The values of a node for the chosen rows only; for other rows they are unused and must not fail."""
+    """The values of a node, evaluated for the chosen rows only; the values of other rows are unused and must not cause
+    errors."""
     if not node.can_fail:
         return node.run(rows)
     mask = pc.fill_null(rows.array(chosen), False)
