@@ -130,7 +130,7 @@ def _plan(function: Any) -> _Plan:
 
 
 def _options(annotation: Any, function: Any) -> Iterator[tuple[str, tuple[_Check, Any]]]:
-    """The checks of options that a signature declares as ``Unpack[some TypedDict]``."""
+    """The checks for options that a signature declares as ``Unpack[some TypedDict]``."""
     if isinstance(annotation, str) and annotation.startswith("Unpack["):
         options = _resolved(annotation.removeprefix("Unpack[").removesuffix("]"), function)
         for name, hint in typing.get_type_hints(options).items():

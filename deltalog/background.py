@@ -1,8 +1,8 @@
 """Background work: run by a thread, in order, and finished before the process ends.
 
 Each key, such as the URL of a table, has its own queue, and a thread while the queue is not empty. The threads are not
-daemons, and the interpreter waits for them before it exits. Errors are logged. A fork waits for running work; work that
-is queued at that moment runs only in the parent.
+daemons, and the interpreter waits for them before it exits. Errors are logged. ``os.fork`` waits for running work; work
+that is queued at that moment runs only in the parent process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class _Queue:
-    """Queued and running work. ``added`` and ``done`` count all work ever queued and finished."""
+    """Queued and running work. ``added`` and ``done`` count all work items that were ever queued and finished."""
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], object]] = deque()

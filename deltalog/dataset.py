@@ -44,7 +44,7 @@ class Dataset:
     coordinator.
 
     ``Dataset(table)``: a DeltaTable, possibly one of a multi-table transaction, whose commit makes the writes visible.
-    Any other argument is then a CallError. Cost: none.
+    Any other argument then raises CallError. Cost: none.
     """
 
     @checked
@@ -156,10 +156,10 @@ class Dataset:
         batches.
 
         The records are written to files of about 128 MiB of rows, which takes about as much memory. An iterator is read
-        once: passing it again is a CallError. The first write creates the table; the dataset must have a ``schema`` for
-        that if the records have none. If the iterator or anything else raises, no version is created and the files are
-        removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table
-        of blobs, SchemaMismatchError.
+        once: passing it again raises CallError. The first write creates the table; the dataset must have a ``schema``
+        for that if the records have none. If the iterator or anything else raises, no version is created and the files
+        are removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a
+        table of blobs, SchemaMismatchError.
         """
         if records is None:
             raise MissingRecordsError("records is None. To write no rows, pass an empty list.")

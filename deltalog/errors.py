@@ -111,7 +111,7 @@ class DeltaLogError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The attributes that were passed by keyword, by name."""
+        """The attributes that were passed by keyword, keyed by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -625,4 +625,5 @@ class CatalogBehindLogWarning(UserWarning):
 
 
 class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
+    """A table is written on a store without exclusive creation, because the caller asserted that there is only one
+    writer."""

@@ -1,7 +1,7 @@
 """Changes to a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
 
-Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. Operations are named as
-delta-spark names them.
+Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. The operation names are those of
+delta-spark.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def rename_column(
 
 
 def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_metadata: UserMetadata) -> CommitResult:
-    """Commit the removal of columns. Their values stay in the data files, but no reader returns them."""
+    """Commit the removal of columns. The values remain in the data files, but readers no longer return them."""
     if isinstance(paths, str):
         raise CallError(f"Pass the columns as a list: drop_columns([{paths!r}]).")
     dropped = [parse_path(path) for path in paths]
@@ -172,7 +172,7 @@ def set_column(
 
 
 def _position(place: Place | None) -> dict[str, str]:
-    """The position parameter, as delta-spark writes it."""
+    """The operation parameter for the position, in the form that delta-spark writes."""
     return {} if place is None else {"position": str(place)}
 
 

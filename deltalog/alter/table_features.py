@@ -293,7 +293,7 @@ def _v2_checkpoints(snapshot: Snapshot) -> str | None:
 def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
         return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
-    # A V2 checkpoint may have a classic name; only V2 has this column.
+    # A V2 checkpoint may have a classic file name, but only V2 checkpoints have this column.
     path = log_path(checkpoint.names[0])
     try:
         with contextlib.closing(reader.store.open_input(path)) as source, open_parquet(source) as file:

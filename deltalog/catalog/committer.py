@@ -165,8 +165,9 @@ def publish(
     head: Head | None = None,
     contents: Mapping[str, bytes] = _NOTHING,
 ) -> int:
-    """Copy ratified commits to ``_delta_log`` in order; returns their number. Processes may do this at any time, even
-    concurrently. ``head``: the head of the table, if known. ``contents``: known contents of staged files, by name.
+    """Copy ratified commits to ``_delta_log`` in order; returns their number. Any process may do this at any time, even
+    while others do it. ``head``: the head of the table, if known. ``contents``: known contents of staged files, by
+    name.
 
     Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
     Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is

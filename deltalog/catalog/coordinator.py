@@ -11,7 +11,7 @@ The guarantees of a coordinator:
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
 - **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
-  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` by an undecided
+  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` with an undecided
   record. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
   the change may have taken effect, or may do so later.
@@ -175,8 +175,8 @@ class Coordinator(ABC):
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
-        without keys, ordered by (start, id). May include others: this default returns all decided ones, and a
-        coordinator that tracks parts overrides it."""
+        without keys, ordered by (start, id). May include others: the default returns all decided transactions;
+        coordinators that track parts override it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod

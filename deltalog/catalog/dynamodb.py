@@ -43,8 +43,8 @@ from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # version 2 added markings, which older versions would not check
-# Limits of a transaction's item: its record alone, and its record with batches. The rest of 400 KB is reserved, so that
-# the transaction can always be ended.
+# Size limits of a transaction's item: with its record alone, and with its record and batches. The rest of 400 KB is
+# reserved, so that the transaction can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
 _BATCH_BYTES = 40
 _PASSES = 30
@@ -450,7 +450,8 @@ class DynamoDBCoordinator(Coordinator):
         last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            # Open transactions first: one that is decided in between is then found among the decided ones.
+            # Open transactions are read first, so that a transaction that is decided in between is found among the
+            # decided ones.
             pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
             keys = sorted({item["sk"] for page in pages for item in page})[:limit]
             found += [record for record in self._records(keys) if record.status in statuses]

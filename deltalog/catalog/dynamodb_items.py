@@ -31,8 +31,8 @@ _RETRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A transaction whose conditions failed. ``found``: the existing items by action number, None if missing.
-    ``unsettled``: an earlier request got no response."""
+    """A TransactWriteItems request whose conditions failed. ``found``: the existing items by action number, None if
+    missing. ``unsettled``: an earlier request got no response."""
 
     found: Mapping[int, Item | None]
     unsettled: bool

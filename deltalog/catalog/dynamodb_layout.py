@@ -39,7 +39,7 @@ def record_of(item: Item) -> TransactionRecord:
 
 
 def batches_of(item: Item | None) -> dict[str, int]:
-    """The batches of parts of a transaction, numbered in the order of insertion."""
+    """The batches of a transaction's parts, numbered in the order of insertion."""
     return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
@@ -82,7 +82,7 @@ def record_key(transaction_id: str) -> Key:
 
 
 def sort_order(start_ms: int, transaction_id: str) -> str:
-    """The sort key of transactions in listings, by start."""
+    """The sort key under which a transaction is listed: transactions are ordered by start."""
     return f"{start_ms:016d} {transaction_id}"
 
 

@@ -73,8 +73,9 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table. Deletes markings older than MARKING_AGE_MS. A marking further ahead of the clock than
-    that, because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such marking."""
+    """The markings of a table. Deletes markings older than MARKING_AGE_MS. A marking whose time is further ahead of the
+    clock than MARKING_AGE_MS, because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such
+    marking."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():
@@ -89,9 +90,9 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that will be dropped or released. Raises ObjectBeingDeletedError if a clean-up may be
-    deleting its objects: if registered again, the table gets a new id, for which these markings are not checked. Cost:
-    that of ``live_marks``."""
+    """The last marking of a table that is about to be dropped or released. Raises ObjectBeingDeletedError if a clean-up
+    may be deleting its objects: if registered again, the table gets a new id, for which these markings are not checked.
+    Cost: that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:

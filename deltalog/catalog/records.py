@@ -45,7 +45,7 @@ class TransactionType(str, enum.Enum):
 
 
 class TransactionStatus(str, enum.Enum):
-    """The state of a transaction; see the module."""
+    """The state of a transaction; see the module docstring."""
 
     ACTIVE = "ACTIVE"
     COMMIT_IN_PROGRESS = "COMMIT_IN_PROGRESS"
@@ -95,9 +95,10 @@ class TransactionRecord:
     """A transaction as stored by the coordinator.
 
     ``pins``: the versions of the tables, by table id, at the transaction's instant; None before its first read.
-    ``versions``: if committed, its last version by table id. ``reason``: why it was aborted. ``revision`` counts the
-    changes of this record, which is replaced only if the revision is unchanged. ``idle_timeout_ms``: how long it may be
-    idle; None in records of earlier versions of deltalog. ``looks``: if aborted, the number of clean-up passes.
+    ``versions``: the last version that it committed to each table, by table id. ``reason``: why it was aborted.
+    ``revision`` counts the changes to this record, which is replaced only if the revision is unchanged.
+    ``idle_timeout_ms``: how long it may be idle; None in records of earlier versions of deltalog. ``looks``: if
+    aborted, the number of clean-up passes.
     """
 
     id: str
@@ -311,7 +312,7 @@ def started(
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Set the last activity to now; unchanged if the clock went back."""
+    """Set the last activity to now; unchanged if the clock went backwards."""
     return _next(record, last_activity_ms=max(now_ms, record.last_activity_ms))
 
 

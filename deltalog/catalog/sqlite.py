@@ -265,7 +265,7 @@ def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
-    """Replace the record with ``revision``; returns whether there was one."""
+    """Replace the record that has this ``revision``; returns whether there was one."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
     return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
 

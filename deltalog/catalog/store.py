@@ -168,7 +168,7 @@ class ManagedStore(WrappedStore[LogStore]):
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
             return
         if self.refresh_head().version > head.version:
-            return  # log clean-up has deleted the commit meanwhile
+            return  # log clean-up has deleted the commit in the meantime
         raise CorruptTableError(
             f"{self.url}: the catalog {self.catalog} has published version {head.version}, but the log has no "
             f"{latest}: an older copy of the table is there, or files of its log were deleted. Restore {latest} and "

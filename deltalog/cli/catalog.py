@@ -102,7 +102,7 @@ def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 @txn.command(epilog=examples("deltalog txn cancel bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """End a transaction without effect, and delete the files that it wrote. Idempotent."""
+    """Cancel a transaction: none of its changes take effect, and the files that it wrote are deleted. Idempotent."""
     manager = _manager(catalog)
     manager.cancel_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
@@ -352,7 +352,7 @@ def resync(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Update a catalog that was restored from a backup with the logs of its tables.
+    """From the logs of its tables, update a catalog that was restored from a backup.
 
     Adds the commits that are in the logs but not in the catalog. If a table cannot be updated, it is listed with the
     reason, and the exit status is 1.

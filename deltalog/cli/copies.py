@@ -48,7 +48,8 @@ def convert(
 ) -> None:
     """Convert a directory of Parquet files to a table in place: no file is moved, rewritten or deleted.
 
-    Directories such as day=2026-11-20 become partition columns. No process may write to the directory meanwhile.
+    Directories such as day=2026-11-20 become partition columns. No process may write to the directory during the
+    conversion.
     """
     from deltalog import DeltaTable
 
@@ -79,7 +80,8 @@ def clone(
 ) -> None:
     """Clone a version of a table, with copies of its files.
 
-    A shallow clone refers to the files of its source instead. A vacuum of the source does not know about the clone.
+    A shallow clone refers to the files of its source instead. A vacuum of the source does not take the clone into
+    account.
     """
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)

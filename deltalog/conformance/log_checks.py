@@ -28,7 +28,8 @@ _SLACK_MS = 5_000
 
 @dataclass(frozen=True)
 class LogView:
-    """The log of a table as files. ``began_ms``, ``ended_ms``: the time when the steps of the case began, and now."""
+    """The log of a table as files. ``began_ms``, ``ended_ms``: when the steps of the case began, and the current
+    time."""
 
     root: Path
     began_ms: int
@@ -84,7 +85,7 @@ def _check(name: str) -> Callable[[Check], Check]:
 
 
 def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """Run a check. Returns a message if it fails, otherwise None. ``version``: by default the latest."""
+    """Run a check. Returns a message if the check fails, otherwise None. ``version``: by default the latest."""
     return CHECKS[name](view, view.latest() if version is None else version, value)
 
 

@@ -207,7 +207,8 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
 
 
 class EarlierMetadata:
-    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES``."""
+    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES`` in
+    total."""
 
     MOST, MOST_BYTES = 1_000, 64 << 20
 

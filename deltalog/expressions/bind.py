@@ -524,7 +524,8 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A Python float counts as the decimal that it is written as; a double in SQL turns the column into doubles.
+    # A Python float counts as the decimal that it is written as; a double in SQL causes the column to be cast to
+    # double.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 
