@@ -177,9 +177,9 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
 
 
 def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that are safe for Arrow's IPC writer. In Arrow 20, the writer writes wrong values or crashes the process for
-    strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs create such arrays, so
-    they are copied if the installed version of Arrow has the bug."""
+    """The rows, in a form that Arrow's IPC writer writes correctly. In Arrow 20, the writer writes wrong values or
+    crashes the process for strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs
+    create such arrays, so they are copied if the installed version of Arrow has the bug."""
     if _ipc_takes_any_offset():
         return rows
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)

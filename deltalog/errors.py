@@ -435,7 +435,8 @@ class TransactionStateError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
-    """The transaction is aborted. ``conflicts``: the conflicts that caused it, if this call aborted it."""
+    """The transaction is aborted. ``conflicts``: the conflicts that caused the abort, if this call aborted the
+    transaction."""
 
     code = "TRANSACTION_CANCELED"
     conflicts: Sequence[CommitConflictError] = ()

@@ -67,8 +67,8 @@ class Coordinator(ABC):
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
-        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: its id or its URL, for the
-        message. Raises TimestampAheadError. Cost: none."""
+        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: the id or URL of the table, for
+        the message. Raises TimestampAheadError. Cost: none."""
         now_ms = self.clock_ms()
         if in_commit_timestamp_ms > now_ms + self.most_ahead_ms:
             raise TimestampAheadError(
@@ -156,7 +156,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def insert(self, record: TransactionRecord) -> bool:
-        """Store a new transaction. Returns False if the id exists."""
+        """Store a new transaction. Returns False if the id already exists."""
 
     @abstractmethod
     def transaction(self, transaction_id: str) -> TransactionRecord | None:

@@ -36,7 +36,7 @@ _Seconds = Annotated[
         min=0.001,
         max=1e9,
         metavar="SECONDS",
-        help="Abort the started transactions after this time without activity. Default: 1800.",
+        help="Abort a transaction after this time without activity. Default: 1800.",
     ),
 ]
 

@@ -74,7 +74,7 @@ def schema(
 
 
 def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    """Rows of path, type, nullability and comment; fields of a struct follow the struct."""
+    """One row per field: path, type, nullability and comment. The fields of a struct follow the struct."""
     from deltalog.cli.views import type_text
     from deltalog.schema import StructType
 

@@ -291,7 +291,7 @@ def _ict_is(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-is-the-clock")
 def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamp of the commit lies within the time at which the case ran."""
+    """The in-commit timestamp of the commit lies between the start and the end of the case."""
     found = view.ict(version)
     if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
         return None
@@ -403,7 +403,7 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the latest version are ``value`` without the commits up to the newest checkpoint."""
+    """Without the commits up to the newest checkpoint, the rows of the latest version are still ``value``."""
     with _by_checkpoint(view) as snapshot:
         found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))

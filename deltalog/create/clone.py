@@ -230,8 +230,8 @@ class _Copies:
         return target
 
     def make(self, own: Callable[[Iterable[str]], None]) -> None:
-        """Copy the planned files, in parallel on remote stores. ``own`` is called with the log path of each copy.
-        Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
+        """Copy the planned files, in parallel on remote stores. ``own`` is called with the path of each copy, as
+        spelled in the log. Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
 
         def one(copy: _Copy) -> None:
             _copy(copy, self.target)

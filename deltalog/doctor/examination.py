@@ -286,7 +286,8 @@ class Examination:
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
-        """Check protocol and metadata from this version on. Defects that a later version corrects become warnings."""
+        """Check the protocol and metadata as of this version. Defects that a later version corrects become
+        warnings."""
         now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
         rules = {finding.rule for finding in now}
         for finding in self._current:

@@ -245,8 +245,8 @@ def examine_change(
     restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
     """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
-    one are still live. ``restored``: for a restore, the candidates for the restored action. The columns are then
-    compared with these, because the live files after a restore were written under them."""
+    one are still live. ``restored``: for a restore, the metaData actions that it may have restored. The columns are
+    then compared with theirs, because the live files after a restore were written under them."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)

@@ -141,7 +141,8 @@ def _unit(word: str) -> str:
 
 
 def interval(parts: Sequence[tuple[str, str]]) -> Literal:
-    """The sum of numbers with units. Raises CallError for an unknown unit, and for months combined with days."""
+    """The interval that is the sum of numbers with units. Raises CallError for an unknown unit, and for months combined
+    with days."""
     micros, months, units = 0, 0, {_unit(unit) for _, unit in parts}
     if not all(map(is_unit, units)):
         raise refuse(f"INTERVAL with {', '.join(sorted(each for each in units if not is_unit(each)))[:100]}")

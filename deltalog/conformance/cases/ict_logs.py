@@ -160,7 +160,7 @@ def _again(table: TableBuilder) -> None:
 
 
 def _pairs() -> Iterator[tuple[object, ...]]:
-    """Enablement properties that are invalid or contradict the log. They do not affect reading rows."""
+    """Enablement properties that are invalid or contradict the log. These properties do not affect reading rows."""
     stamp = str(ENABLED)
     wrong: list[tuple[str, str, tuple[str | None, str | None], str]] = [
         ("no-timestamp", "has a version but no timestamp", ("3", None), "ict-half-enablement-pair"),

@@ -179,7 +179,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     copied = FROM_START.but(file=[9000] * 5)
     yield (
         "copied",
-        "An append to a copy, whose file times are newer than its commits",
+        "An append to a copy, whose file times are later than its in-commit timestamps",
         copied,
         [several[0], *_GOOD, Log("ict-increases"), Log("ict-is-the-clock")],
     )
