@@ -45,7 +45,7 @@ def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Se
     validity = None
     try:
         data = array(code, values)
-    except TypeError:  # checking for None first would take longer than the rest, and None is rare
+    except TypeError:  # checking for None first would take longer than the rest of the function, and None is rare
         validity = _validity(values)
         data = array(code, [zero if value is None else value for value in values])
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])

@@ -54,7 +54,8 @@ def in_background(key: str, work: Callable[[], object]) -> None:
 
 
 def wait_for(key: str) -> None:
-    """Wait for everything queued for ``key`` before this call, unless called from work of that queue. Cost: none."""
+    """Wait for everything queued for ``key`` before this call, unless the caller is itself work of that queue. Cost:
+    none."""
     with _changed:
         queue = _queues.get(key)
         if queue is None or queue.worker == threading.get_ident():

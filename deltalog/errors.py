@@ -89,7 +89,7 @@ class Outcome(enum.Enum):
     NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
     deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
     the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log; repeating the call
-    makes the others. COMMITTED: an earlier call has committed it; this call changed nothing.
+    makes the remaining commits. COMMITTED: an earlier call has committed the change; this call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -149,8 +149,8 @@ class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
 
-    ``constraint``: its name; ``expression``: its text; ``violations``: the number of rows (None if it cannot be
-    evaluated for a row).
+    ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows (None
+    if it cannot be evaluated for a row).
     """
 
     code = "CONSTRAINT_VIOLATION"

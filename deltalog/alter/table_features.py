@@ -97,7 +97,7 @@ def drop_feature(
     vectors, and returns its commits.
 
     As long as the table (or, for a reader feature, the log) has traces of the feature, the last commit is refused with
-    a CallError that says what to do. If the last commit fails after earlier ones have landed,
+    a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
     FeatureDropIncompleteError is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
     """
     feature = features.feature(name)

@@ -332,7 +332,8 @@ class DynamoDBCoordinator(Coordinator):
         return actions
 
     def _outcome(self, proposal: Proposal, token: str) -> Ratification | None:
-        """The outcome of a proposal according to its items; None if they do not show it or cannot be read."""
+        """The outcome of a proposal according to its items; None if the items do not show the outcome or cannot be
+        read."""
         with contextlib.suppress(CoordinatorError):
             return self._read_outcome(proposal, token)
         return None

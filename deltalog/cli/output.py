@@ -273,7 +273,7 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-# Operations that delete the rows of removed files. Others rewrite files or record row counts.
+# Operations that delete the rows of removed files. Other operations rewrite files or record row counts.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 

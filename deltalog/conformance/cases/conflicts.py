@@ -155,7 +155,7 @@ def _appends() -> Iterator[Case]:
 
 def _deletes() -> Iterator[Case]:
     delete = Write("delete", where="id = 1", begun=True)
-    about = "A delete from a file that another writer removed: refused, or without effect"
+    about = "A delete from a file that another writer removed: refused, or has no effect"
     steps: tuple[Step, ...] = (*_WON, MayRefuse(delete), Rows([{"id": 2}, {"id": 3}]))
     yield _case("delete-removed", about, raced(_removed), *steps)
 

@@ -55,7 +55,7 @@ def element(node: Node, key: Node) -> Node:
 
 
 def element_at(name: str, node: Node, key: Node) -> Node:
-    """Like ``element``, with positions from 1, or negative ones from the end."""
+    """Like ``element``, with positions that count from 1 or, if negative, from the end."""
     if isinstance(node.data_type, ArrayType):
         return _array_element(node, node.data_type, key, name, _positions_from_1)
     if isinstance(node.data_type, MapType):
