@@ -22,9 +22,9 @@ from tests.support.spark.shapes import DDL, PLACES, SCHEMA, batch
 
 #: Why the two differ. docs/maintenance.md has the same sentences.
 YOUNG = "deltalog keeps a file younger than a day that no version names, whatever the retention"
-LINK = "deltalog follows no symbolic link; delta-spark deletes what is behind one"
+LINK = "deltalog follows no symbolic link; delta-spark deletes the files in a linked directory"
 TABLE = "deltalog keeps a directory with a `_delta_log` of its own"
-NAME = "deltalog keeps names that no log can have"
+NAME = "deltalog keeps files with names that a log cannot contain"
 CASE = "deltalog keeps a name that differs from a needed one by case only"
 TEMPORARY = "deltalog deletes its own temporary files, which delta-spark ignores as hidden"
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"

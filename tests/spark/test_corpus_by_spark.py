@@ -20,7 +20,7 @@ GROUPS = ("rows", "cdf", "error")
 NOT_IN_SPARK = {
     "delta__variant-stats-nested-no-checkpoint": (
         "4.0.",
-        "a NullPointerException in its scan of variants in structs",
+        "Spark raises a NullPointerException when it scans variants in structs",
     ),
 }
 

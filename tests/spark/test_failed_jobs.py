@@ -67,7 +67,7 @@ def test_an_interrupted_write_ends_its_job_and_leaves_nothing(tmp_path: Path, ki
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
-@pytest.mark.classic("the test limits the JVM")
+@pytest.mark.classic("the test limits the size of the JVM's files")
 def test_a_full_disk_is_an_error_of_the_store(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).save(table)
     before, jvm = data_files(table), spark.sparkContext._gateway.proc.pid
@@ -109,7 +109,9 @@ def _is_cancelled(spark: Any) -> Any:
     ("rows", "reason"),
     [
         (_worker_dies, "a Python worker died"),
-        pytest.param(_fills_the_memory, "out of memory", marks=since("4.2", "memory that the driver lacks")),
+        pytest.param(
+            _fills_the_memory, "out of memory", marks=since("4.2", "errors of jobs that exhaust the driver's memory")
+        ),
         (_is_cancelled, "it was cancelled"),
     ],
 )
@@ -137,7 +139,7 @@ def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
     assert not os.path.exists(table)
 
 
-@since("4.0", "errors of an expression in a task that have a class")
+@since("4.0", "error classes for expressions that fail in a task")
 def test_errors_of_expressions_are_sparks_own(spark: Any, table: str) -> None:
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{WORDS}', id) as int) id")).save(table)

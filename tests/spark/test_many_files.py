@@ -15,7 +15,7 @@ class TestManyFiles(ManyFiles):
     """On classic Spark."""
 
 
-@pytest.mark.classic("the test counts jobs by sparkContext")
+@pytest.mark.classic("the test counts jobs through sparkContext")
 @pytest.mark.parametrize("make", [make_flat, make_hive])
 def test_loading_runs_no_job_and_leaves_nothing(spark: Any, table: str, scratch: Path, make: Any) -> None:
     def jobs() -> int:

@@ -22,7 +22,7 @@ def _cases(programs: dict[str, Any]) -> list[Any]:
     marks = {name: [] if name in _USUAL else [pytest.mark.long] for name in programs}
     for name in _STREAMS:
         if name in programs:
-            marks[name].append(since("4.2", "limits of a Python data source"))
+            marks[name].append(since("4.2", "batch limits for Python data sources"))
     return [pytest.param(name, marks=found, id=name) for name, found in marks.items()]
 
 

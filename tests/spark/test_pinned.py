@@ -157,7 +157,7 @@ def wrappers(spark: Any) -> Iterator[Any]:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 
 
-@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
+@pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last write to end restores the settings from before the first one, in whatever order they end."""
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
@@ -177,7 +177,7 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
     assert spark_ext.session.settings._held == [] and spark.conf.get("spark.deltalog.probe", None) is None
 
 
-@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
+@pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Take the path for Spark 3.5 to 4.1 on the installed Spark.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))

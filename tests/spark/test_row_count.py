@@ -127,7 +127,7 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
         assert mine.get == {"rows": 7}
 
 
-@pytest.mark.classic("over Spark Connect the count comes with the answer, or not at all")
+@pytest.mark.classic("Spark Connect sends the row count with the response or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark drops events of jobs if its queue is full; an observation then waits forever."""
     monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)

@@ -238,7 +238,7 @@ def _by_spark(spark: Any, text: str) -> set[str] | None:
     return {".".join(found.split(", ")) for found in re.findall(r"UnresolvedRelation \[([^\]]*)\]", text)}
 
 
-@pytest.mark.classic("the test asks the parser in the JVM")
+@pytest.mark.classic("the test calls Spark's parser in the JVM")
 def test_names_are_where_spark_has_them(spark: Any) -> None:
     compared = 0
     for text in _STATEMENTS:

@@ -90,14 +90,14 @@ def _by_sqlglot(text: str) -> str | None:
     return "".join(kinds)
 
 
-@pytest.mark.classic("the test asks the lexer in the JVM")
+@pytest.mark.classic("the test calls Spark's lexer in the JVM")
 @pytest.mark.parametrize("text", _NASTY)
 def test_nasty_texts(spark: Any, text: str) -> None:
     expected = _by_spark(spark, text)
     assert expected is None or _by_sqlglot(text) == expected
 
 
-@pytest.mark.classic("the test asks the lexer in the JVM")
+@pytest.mark.classic("the test calls Spark's lexer in the JVM")
 def test_random_texts(spark: Any) -> None:
     chooser, compared = random.Random(7), 0
     for _ in range(1500):

@@ -10,8 +10,8 @@ import pytest
 from tests.spark.settings import IS_CONNECT, since
 
 pytestmark = [
-    since("4.2", "limits of a Python data source"),
-    pytest.mark.skipif(IS_CONNECT, reason="its drivers are classic ones"),
+    since("4.2", "batch limits for Python data sources"),
+    pytest.mark.skipif(IS_CONNECT, reason="the test starts drivers with classic sessions"),
 ]
 
 

@@ -183,7 +183,7 @@ def test_from_table_to_table_beside_a_batch_job(spark: Any, table: str, tmp_path
     assert ids(target) == [1, 2, 3, 200, 300]
 
 
-@pytest.mark.classic("the processes of the driver are the same over Connect")
+@pytest.mark.classic("the driver's processes do the same over Spark Connect")
 def test_an_abort_removes_nothing_that_may_have_landed(spark: Any, source: Input, table: str) -> None:
     from spark_ext.stream.options import DefaultStorage, sink_options
     from spark_ext.stream.sink import Staged, sink

@@ -54,17 +54,17 @@ ROWS: Sequence[tuple[str, str]] = (
 )
 HEAD = """# Spark versions
 
-What of [`spark_ext`](spark.md) works with which Spark: the tests in `tests/spark` and `tests/spark_connect`, run with
-the newest patch of each version, in classic sessions and over Spark Connect, without a jar.
-`python3 dev.py test --spark 4.0` runs them in a virtual environment of its own and writes the results of that version
-into this page; `--spark all` does it with each. No test of a version that is shown here has failed. The package of
-PySpark 3.5 has no Spark Connect server, so that this version is run in classic sessions only.
+This page shows which parts of [`spark_ext`](spark.md) work with which version of Spark. The tests in `tests/spark` and
+`tests/spark_connect` were run with the newest patch of each version, in classic sessions and over Spark Connect,
+without a jar. `python3 dev.py test --spark 4.0` runs them for one version, in a separate virtual environment, and
+writes the results of that version to this page; `--spark all` does this for each version. A version is shown only if
+none of its tests failed. The PySpark 3.5 package has no Spark Connect server, so 3.5 runs in classic sessions only.
 """
 
 
 SAMPLED = (
-    "Each usual run of the tests has all suites with PySpark 4.2.0 in classic sessions, and the central one with the "
-    "oldest version and, over Connect, with the newest."
+    "Each usual run of the tests runs all suites with PySpark 4.2.0 in classic sessions, and the central suite with "
+    "the oldest version and, over Connect, with the newest."
 )
 
 
@@ -139,10 +139,10 @@ def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
     totals = (_cell(run.passed.total(), run.skipped.total()) for run in runs)
     lines += [f"| All | {' | '.join(totals)} |", f"| Run on | {' | '.join(run.date for run in runs)} |", ""]
     if missing:
-        lines += [f"Not run as a whole yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
-    lines += ["A cell counts the tests that passed, and after it those that were skipped:", ""]
+        lines += [f"Not run completely yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
+    lines += ["A cell has the number of tests that passed and the number that were skipped. Reasons for skipping:", ""]
     lines += [f"- {each}" for each in _reasons(runs)]
-    lines += ["", "The environments, as `dev.py` makes them:", ""]
+    lines += ["", "The environments that `dev.py` creates:", ""]
     environments = {run.lane: f"- PySpark {run.spark} on Python {run.python}, with {run.packages}" for run in runs}
     return "\n".join([*lines, *environments.values(), ""])
 
