@@ -27,12 +27,13 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# The tables of the cases are older than the retention of deleted files, which the protocol does not require.
+# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require that, and the
+# tables of the cases are older.
 _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
 class _SparkEngine(Engine):
-    """Shared by both engines: a session, and DataFrames of rows."""
+    """The base class of both engines: holds the session and creates DataFrames."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or SparkSession.getActiveSession() or self._started()

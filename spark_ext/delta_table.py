@@ -45,7 +45,7 @@ class DeltaTable:
     Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
     latest version, or none. Spark's executors read and write rows.
 
-    It has the members of delta-spark's class, so that programs written for that class run.
+    Its methods have the names and parameters of delta-spark's class, so that programs written for delta-spark run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -66,8 +66,8 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``; they replace ``hadoopConf``: its settings for the store of this path are
-        refused, and the others are ignored. Raises TableNotFoundError, CallError. Cost: as
+        for ``Reader.storage_options``. Use them instead of ``hadoopConf``, whose settings for the store of this path
+        raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
         ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
@@ -367,7 +367,7 @@ def _check_moment(timestamp: Any) -> None:
 
 
 def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:
-    """The session's settings for VACUUM: whether the retention is checked, and whether it is full."""
+    """The session's settings for VACUUM: whether the retention is checked, and whether VACUUM is full or LITE."""
     checks = str(spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
     lite = str(spark.conf.get(_LITE, "false")).strip().lower() == "true"
     return checks, not lite

@@ -18,7 +18,7 @@ from spark_ext.writing.task_job import explained_by_task
 # (docs/benchmarks.md), and executors of a cluster may not have access to it.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000
-# Tasks of a job per parallel slot, since some take longer than others.
+# The number of tasks per parallel slot: several, since some tasks take longer than others.
 _FOR_EACH = 4
 _MOST_TASKS = 512
 _SWITCH = {"true": True, "false": False}

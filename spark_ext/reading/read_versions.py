@@ -25,7 +25,7 @@ from spark_ext.session import stores
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns by which sessions
+# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns that sessions use to
 # redact plans match words, numbers or long runs of letters and digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
@@ -41,7 +41,7 @@ _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repar
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# A constant, which lacks the signs that columns and function calls have.
+# A constant: text without the characters that occur in columns and function calls.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -153,7 +153,7 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether a file relation has none of these markers above it."""
+        """Whether there is a file relation without any of these markers above it."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
@@ -202,7 +202,7 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
         try:
             value = _VALUES[kind][1](text)
         except ValueError:
-            continue  # a date that Python cannot hold, such as one of year 0
+            continue  # a date that Python cannot represent, such as in year 0
         if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
             continue  # a cast to another value, or to NULL
         column = deltalog.col(f"`{found[1]}`")

@@ -150,7 +150,7 @@ class Reader:
 
     def where(self, condition: str | deltalog.Predicate) -> Reader:
         """Keep only rows that satisfy a condition: SQL text as for ``DataFrame.where``, or a predicate built with
-        ``deltalog.col``. Several calls combine with AND.
+        ``deltalog.col``. The conditions of several calls are combined with AND.
 
         Before Spark plans its scan, ``load`` skips the files whose partition values and statistics rule out such rows;
         Spark evaluates the condition on the rows of the other files. Comparisons of a column with a literal, ``IN``,
@@ -207,8 +207,8 @@ class Reader:
 
     def partitions(self, path: Location) -> DataFrame:
         """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
-        the number of rows. It comes from the log where ``count`` does; otherwise Spark counts. Raises CallError if a
-        partition column is called ``num_records``."""
+        the number of rows. It comes from the log under the same conditions as in ``count``; otherwise Spark counts.
+        Raises CallError if a partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -318,8 +318,8 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """A match of the path and the version after ``@``; None if the path has no such suffix or is a directory as a
-    whole."""
+    """A regex match with the path and the version after ``@``; None if the path has no such suffix, or a directory has
+    the whole path as its name."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
@@ -412,7 +412,7 @@ def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
-    """A DataFrame of all rows of the files that data skipping by ``where`` keeps. The caller must filter the rows by it
-    too."""
+    """A DataFrame of all rows of the files that data skipping with ``where`` keeps. The caller must filter the rows by
+    it too."""
     found = scan(spark, Layout.of(snapshot), file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot))
     return marked(found, snapshot, where)

@@ -49,7 +49,7 @@ _SCAN_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet source by its class name. By its short name a session can select its V2 source
+# Spark's Parquet source by its class name. With the short name, a session can select the V2 source
 # (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 # Above this number of paths, Spark looks them up in a job with one task per path.
@@ -145,7 +145,7 @@ class _Part:
         self._spark = spark
         self._extra = extra
         self._layout = layout
-        self._stored = schema  # as files hold ``layout.data_fields``
+        self._stored = schema  # ``layout.data_fields`` as the files store them
         self._entries = entries
         self._storage = storage
         first = entries[0]
@@ -301,8 +301,8 @@ class _Part:
     def _with_log_data(
         self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
     ) -> DataFrame:
-        """The rows joined with the log's data on their files and the partition values of ``fields``. Several entries of
-        one file repeat its rows."""
+        """The rows joined with the log's data on their files and the partition values of ``fields``. If a file has
+        several entries, its rows are repeated."""
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
@@ -426,7 +426,8 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which for a table on a disk may have only pyarrow, so it must not capture this package.
+        # Runs in a worker, which may lack this package if the table is on a disk, so it must not capture anything but
+        # pyarrow.
         import pyarrow
         import pyarrow.parquet
 

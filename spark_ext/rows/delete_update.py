@@ -74,7 +74,7 @@ class Rows:
         return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
-        """An empty frame with the columns of ``read``, to resolve expressions."""
+        """An empty DataFrame with the columns of ``read``, to resolve expressions."""
         return self._qualified(scan(self.spark, self.layout, (), self.storage))
 
     def _qualified(self, frame: DataFrame) -> DataFrame:
@@ -330,7 +330,7 @@ class _Change:
                 )
 
     def _reads(self) -> Sequence[Read]:
-        """What subqueries of the condition read."""
+        """The reads of subqueries in the condition."""
         if self.condition is None or "select" not in text_of(self.condition).lower():
             return ()
         frame = frame_of(self.spark, self.table.snapshot())

@@ -38,7 +38,7 @@ class DeltaMergeBuilder:
         return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Update every column of the table from the source's column of the same name (without case). Columns and struct
+        """Update every column of the table from the source's column of the same name, ignoring case. Columns and struct
         fields that the source lacks are an error; with schema evolution they keep their values, except fields of
         structs in lists and maps."""
         return self._with("matched", "update", condition, None)
@@ -110,7 +110,7 @@ def merge_of(
 ) -> DeltaMergeBuilder:
     """A merge without clauses. Raises CallError."""
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
-        raise ArgumentTypeError(f"The source of a merge must be DataFrame of Spark, not {type(source).__name__}.")
+        raise ArgumentTypeError(f"The source of a merge must be a Spark DataFrame, not {type(source).__name__}.")
     if condition is None:
         raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)
