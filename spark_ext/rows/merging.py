@@ -330,7 +330,7 @@ class _Plan:
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The new rows of a clause, as files hold them, for exactly the rows that were found. ``is_again``: the
+        """The new rows of a clause, as files store them, for exactly the rows that were found. ``is_again``: the
         conditions select them again, and they have MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
@@ -351,7 +351,7 @@ class _Plan:
         return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
-        """All rows of the rewritten files, changed and unchanged, as files hold them; None as
+        """All rows of the rewritten files, changed and unchanged, as files store them; None in the same cases as
         ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {
@@ -386,7 +386,7 @@ class _Plan:
         return rows.select("*", *copies)
 
     def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
-        """The rows that a clause inserts, as files hold them."""
+        """The rows that a clause inserts, as files store them."""
         others, tracked = self.source, found.removal.tracked
         files = range(len(self.rows.entries)) if found.matched is None else found.matched
         if files:
@@ -401,7 +401,7 @@ class _Plan:
         return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
 
     def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
-        """The rows that a clause inserts for rows of the source, as files hold them."""
+        """The rows that a clause inserts for rows of the source, as files store them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
         new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
@@ -494,8 +494,8 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
 def _evolve(
     transaction: deltalog.Transaction, given: deltalog.schema.StructType, asked: Merge, alias: str | None
 ) -> None:
-    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing ones keep
-    their types, to which values are cast, unless type widening applies."""
+    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing columns
+    keep their types, to which values are cast, unless type widening applies."""
     schema, paths = transaction.schema, set[Path]()
     for clause in asked.clauses:
         if clause.action == "delete" or clause.group == "not matched by source":
@@ -525,8 +525,8 @@ def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> de
 def _where(
     snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
 ) -> deltalog.Predicate | None:
-    """A predicate for all rows of the table on which the merge depends; None if it is the whole table. ``bounds``: a
-    predicate for the rows that a source row can match."""
+    """A predicate for all rows of the table on which the merge depends; None if it depends on the whole table.
+    ``bounds``: a predicate for the rows that a source row can match."""
     parts = []
     if alias is not None and isinstance(asked.condition, str):
         on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)

@@ -30,7 +30,7 @@ def from_one_scan(
     is_marked: bool = False,
     computed: Collection[int] = (),
 ) -> DataFrame | None:
-    """The rows as files hold them. None if one scan is not enough: the table has rules for its rows or gets new
+    """The rows as files store them. None if one scan is not enough: the table has rules for its rows or gets new
     columns, or a new value has a nested NOT NULL.
 
     ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values by outcome (except STAYS); None for an

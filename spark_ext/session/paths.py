@@ -51,7 +51,7 @@ def is_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The path or the address of a location; the root of an open table."""
+    """The path or the address of a location; for an open table, its root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 

@@ -1,4 +1,4 @@
-"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop configuration say."""
+"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop settings are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 # Required for the Parquet files of a Delta table. Spark's default INT96 timestamps have no statistics; some readers
-# expect neither the Julian calendar nor the legacy layout of lists; column mapping by id needs field ids; the commit
+# support neither the Julian calendar nor the legacy layout of lists; column mapping by id needs field ids; the commit
 # protocol determines the files of a job.
 TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
 SETTINGS: Mapping[str, str] = {
@@ -29,8 +29,8 @@ SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.en
 # The Spark version from which a write takes the timestamp setting as an option; it takes the other settings from the
 # session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
-# Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, files of failed
-# tasks would stay; with another base name, files could be hidden.
+# Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, the files of failed
+# tasks would remain; with another base name, files could be hidden.
 OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",

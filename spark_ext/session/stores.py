@@ -67,8 +67,8 @@ class Storage:
 
     @property
     def source(self) -> Callable[[str], Any]:
-        """A function that opens an absolute path or URL for pyarrow. It can be pickled to workers, which need deltalog
-        only for tables on S3. It raises ObjectNotFoundError, StoreError."""
+        """A function that opens an absolute path or URL for pyarrow. It can be pickled and sent to workers, which need
+        deltalog only for tables on S3. It raises ObjectNotFoundError and StoreError."""
         if not self.is_remote:
             return str
         open_store, options, opened = deltalog.open_store, dict(self.options), dict[str, Any]()

@@ -2,7 +2,7 @@
 with deltalog into Arrow.
 
 Offsets, files and errors come from ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version that
-tells a Python source where a batch begins.
+passes the start offset of a batch to a Python source.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Reader(DataSourceStreamReader):
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": None, "_schema": self._schema}  # tasks get the rest from their partition
+        return {"_options": None, "_schema": self._schema}  # tasks get everything else from their partition
 
     @cached_property
     def _stream(self) -> deltalog.TableStream:
@@ -120,7 +120,7 @@ if limits is not None:
             return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Let the query end at the present latest offset."""
+            """Make the query end at the current latest offset."""
             self._until = self._stream.latest_offset()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:

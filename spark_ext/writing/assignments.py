@@ -238,7 +238,7 @@ def refuse(problems: Sequence[str], url: str) -> None:
 
 @contextlib.contextmanager
 def explained_casts(url: str) -> Iterator[None]:
-    """Raise Spark's error for an unsupported cast, such as from numbers to dates, as SchemaMismatchError."""
+    """Convert Spark's error for an unsupported cast, such as from numbers to dates, to SchemaMismatchError."""
     try:
         yield
     except AnalysisException as error:

@@ -1,4 +1,4 @@
-"""Counts the rows that a job writes, independently of the files that it leaves."""
+"""Counts the rows that a job writes, independently of the files that it creates."""
 
 from __future__ import annotations
 

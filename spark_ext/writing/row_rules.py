@@ -27,7 +27,7 @@ def refuse(message: str) -> Column:
 
 
 def refusal(message: str) -> str:
-    """The message, delimited so that ``REFUSAL`` finds it in Spark's."""
+    """The message, delimited so that ``REFUSAL`` finds it in Spark's message."""
     return f"DELTALOG: {message} :DELTALOG"
 
 

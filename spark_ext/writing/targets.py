@@ -87,7 +87,8 @@ class PathTarget:
 
 
 class NamedTarget:
-    """A table by its name in a catalog. If it is created, at ``url``, the catalog manages it."""
+    """A table by its name in a catalog. If the write creates it, it is created at ``url`` and managed by the
+    catalog."""
 
     def __init__(self, catalog: str, name: str, url: str) -> None:
         self._catalog, self._name, self._url = catalog, name, url

@@ -31,7 +31,7 @@ _SETTINGS = {
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
 }
 
-# In Spark's messages about failed tasks.
+# Text in Spark's messages about failed tasks.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
 # The interval and the maximum number of searches for files of stragglers.
@@ -98,8 +98,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Raise errors of deltalog in tasks as errors of deltalog here. ``work``: a verb for what tasks do with the files;
-    ``outcome``: a sentence on what the failure means for the table."""
+    """Raise deltalog's errors from tasks as deltalog's errors on the driver. ``work``: a verb that says what the tasks
+    do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
     try:
         yield
     except ImportError as error:

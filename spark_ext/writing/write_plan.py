@@ -34,11 +34,11 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write, decided as far as it can be before its rows are computed."""
+    """A write, planned as far as possible before its rows are computed."""
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
-    #: What the caller asked for, with the session's settings.
+    #: The caller's request, with the session's settings.
     request: WriteRequest
     #: The root of the table.
     url: str
@@ -75,8 +75,8 @@ class WritePlan:
 
     @property
     def optimizes(self) -> bool:
-        """Whether rows are shuffled into fewer files. The option decides, then the session, then the table, as in
-        delta-spark."""
+        """Whether rows are shuffled into fewer files. The option takes precedence, then the session's setting, then the
+        table's, as in delta-spark."""
         if "optimizeWrite" in self.request.options:
             return bool(self.request.options["optimizeWrite"])
         return self.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"
@@ -118,9 +118,9 @@ class WritePlan:
 
 
 def plan_write(df: DataFrame, request: WriteRequest, target: Target, must_exist: bool) -> WritePlan | WriteResult:
-    """Open the table, or begin to create it, and plan the write. Returns the result if there is nothing to write: mode
-    ``ignore`` and the table exists, or its ``txnVersion`` is recorded. ``request``: with the session's settings.
-    ``must_exist``: as for ``save``. Raises as ``Writer.save``.
+    """Open the table, or begin to create it, and plan the write. Returns the result if there is nothing to write: the
+    mode is ``ignore`` and the table exists, or the table has already recorded the ``txnVersion``. ``request``: includes
+    the session's settings. ``must_exist``: as for ``save``. Raises as ``Writer.save``.
 
     Cost: as ``DeltaTable.open`` and ``DeltaTable.transaction``; with ``replaceWhere`` as ``Replacement``.
     """
@@ -194,7 +194,7 @@ def _change(
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        # A statement replaces the whole table, including its clustering columns.
+        # A SQL statement replaces the whole table, including its clustering columns.
         others = None if request.statement is None else ()
         set_layout(transaction, data, names, others if request.cluster_by is None else request.cluster_by)
         if request.statement is not None:

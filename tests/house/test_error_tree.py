@@ -17,7 +17,7 @@ CLASSES = [
 
 
 def drawn() -> dict[str, tuple[str | None, str | None]]:
-    """By name in the drawing: the parent, and the built-in error in brackets."""
+    """For each name in the drawing: its parent, and the built-in error in brackets."""
     assert errors.__doc__ is not None
     found: dict[str, tuple[str | None, str | None]] = {}
     above: list[str] = []

@@ -121,7 +121,7 @@ def contradicting(root: Path, **pair: str) -> Path:
 
 
 def without_commits(root: Path) -> Path:
-    """A checkpoint of version 1; the commits 0 and 1 are gone."""
+    """A checkpoint of version 1; commits 0 and 1 have been deleted."""
     import deltalake
 
     numbered(root, [T, T + HOUR_MS])
@@ -141,7 +141,7 @@ def hinted(root: Path) -> Path:
 
 
 def partitioned(root: Path, *files: tuple[str, str]) -> Path:
-    """Files by path and value of the text column p."""
+    """Data files, given by path and value of the string column p."""
     lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
     lines += head(schema_text(id="long", p="string"), partitions=["p"])
     for number, (name, value) in enumerate(files):
@@ -153,7 +153,7 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
 
 
 def broken(root: Path, shorter: int) -> Path:
-    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than in the log."""
+    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than its size in the log."""
     numbered(root, [T])
     (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
     return root
@@ -353,7 +353,7 @@ class Polars(Deltalake):
 
 
 class DeltaSpark:
-    """The confirmations for delta-spark, in a session that has it."""
+    """The confirmations for delta-spark, in a session with delta-spark's jars."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
