@@ -90,7 +90,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a table that another writer creates meanwhile",
-    "delta-spark calls it a conflict; spark_ext says that the table exists.",
+    "delta-spark reports a conflict; spark_ext reports that the table exists.",
 )
 def _(t: Table) -> None:
     def create(path: str) -> None:

@@ -31,7 +31,7 @@ def _counted(df: Any) -> Any:
     return df.groupBy((F.col("id") % 2).alias("odd")).agg(F.count("*").alias("n"))
 
 
-FIRST = "spark_ext creates the table in a version of its own, before the first batch."
+FIRST = "spark_ext creates the table in a separate version, before the first batch."
 _into("sink: append creates a table", differs=FIRST)
 _into("sink: complete creates a table", differs=FIRST, of=_counted, mode="complete")
 _into("sink: update", of=_counted, mode="update")

@@ -126,7 +126,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "timestampAsOf without a date",
-    "delta-spark takes the current day; spark_ext refuses such a value.",
+    "delta-spark uses the current day; spark_ext refuses such a value.",
 )
 def _(t: Table) -> None:
     three(t)
