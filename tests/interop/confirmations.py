@@ -257,7 +257,7 @@ class Deltalake:
         table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
         table.delete("id = 2")
         before = table.version
-        # The file is removed with its vector, and no change file is written.
+        # The commit removes the file with its deletion vector, and no change data file is written.
         lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
         add = next(line["add"] for line in lines if "add" in line)
         remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,

@@ -54,7 +54,7 @@ def engine_of(name: str) -> Engine:
 
 
 def results(name: str, cases: Iterable[Case]) -> dict[str, Any]:
-    """The results of a run for storage, without paths that differ from run to run."""
+    """The results of a run, as they are stored: without paths that differ from run to run."""
     engine = engine_of(name)
     found = report.document(engine.name, engine.version, SUITE_VERSION, run(engine, cases))
     for case in found["cases"]:
@@ -63,7 +63,7 @@ def results(name: str, cases: Iterable[Case]) -> dict[str, Any]:
 
 
 def stored(name: str) -> dict[str, Any]:
-    """The kept results of an engine, in the order of the cases."""
+    """The stored results of an engine, in the order of the cases."""
     found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     kept = dict.fromkeys(found[PASSED], (PASSED, None))
     kept.update({id: (kind, reason) for kind in (FAILED, SKIPPED) for id, reason in found[kind].items()})
@@ -96,7 +96,7 @@ def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any
 
 
 def chosen(name: str, patterns: str | None, only_new: bool) -> list[Case]:
-    """The cases of a run: all, those that match a pattern, or those without a kept result."""
+    """The cases of a run: all, those that match a pattern, or those without a stored result."""
     known = {case["id"] for case in stored(name)["cases"]} if only_new and name in available() else set()
     return [
         case
@@ -106,7 +106,7 @@ def chosen(name: str, patterns: str | None, only_new: bool) -> list[Case]:
 
 
 def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
-    """Run an engine in this process, and store its results with the kept results of the other cases."""
+    """Run an engine in this process, and store its results together with the stored results of the other cases."""
     cases = chosen(name, patterns, only_new)
     if not cases:
         return
@@ -193,7 +193,7 @@ def _linked(case: Case) -> str:
 
 
 def _quoted(reason: str, most: int = 160) -> str:
-    """The reason of a run, marked as code and cut to one line."""
+    """The reason in a result, marked as code and truncated to one line."""
     text = reason.replace("`", "'")
     return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 
@@ -201,7 +201,7 @@ def _quoted(reason: str, most: int = 160) -> str:
 def main(names: Sequence[str], more: Sequence[str]) -> None:
     """Run engines, each in its own process, and write the page. ``more``: the options that choose cases."""
     for name in names:
-        # A process holds one kind of Spark session.
+        # A process supports only one kind of Spark session.
         command = [sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name, *more]
         subprocess.run(command, cwd=ROOT, check=True)
     explanations = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))

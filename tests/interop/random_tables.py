@@ -18,7 +18,7 @@ STRUCT = pa.struct([("a", pa.int32()), ("b.c", pa.string())])
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: its name in SQL and in Arrow, the values that occur, and how a value is written in SQL."""
+    """A type: its names in SQL and in Arrow, its sample values, and the SQL literal of a value."""
 
     sql: str
     arrow: pa.DataType
@@ -166,8 +166,8 @@ def _leaf(chance: random.Random, column: Column, state: State) -> Condition:
     value = chance.choice([each for each in column.of.values if each == each])
     text = (
         column.of.literal(value) if isinstance(value, (str, dt.date)) else str(value)
-    )  # a literal that both engines take without a cast
-    # Spark: NaN equals itself and is above all other numbers.
+    )  # a literal that both engines accept without a cast
+    # Spark: NaN equals itself and is greater than all other numbers.
     return chance.choice([
         null, there,
         Condition(f"{name} = {text}", lambda row: row.get(key) is not None and _order(row[key]) == _order(value)),

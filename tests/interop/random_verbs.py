@@ -358,8 +358,8 @@ class _Run:
             self.judge_row_ids()
 
     def judge_metrics(self, before: State | None) -> None:
-        """The rows that the commit's metrics add and remove must explain the change of the row count. Only for commits
-        of deltalog, whose metrics are exact."""
+        """The numbers of added and removed rows in the commit's metrics must match the change in the row count. Checked
+        only for commits by deltalog, whose metrics are exact."""
         entry = self.table.history(1)[0]
         if before is None or not (entry.engine_info or "").startswith("deltalog"):
             return

@@ -29,7 +29,7 @@ def exchange(spark: Any, url: str, options: Mapping[str, Any]) -> dict[str, Any]
     """The rows that each engine reads from the other's tables."""
     ours, theirs = f"{url}/of spark_ext", f"{url}/of delta-spark"
     for name, value in s3a_settings(options, [bucket_of(url) or ""]).items():
-        spark.conf.set(name, value)  # delta-spark has no others; spark_ext takes the session's too
+        spark.conf.set(name, value)  # delta-spark has no other options; spark_ext also uses the session's settings
     by_delta = lambda path: spark.read.format("delta").load(path.replace("s3:", "s3a:"))  # noqa: E731
     df = spark.range(20).selectExpr("id", "id % 3 as p", "cast(id as string) as name").repartition(2)
     created = spark_ext.write(df).partitionBy("p").option(_ICT, "true").save(ours)

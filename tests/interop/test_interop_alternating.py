@@ -26,7 +26,8 @@ ON = {ICT: "true"}
 
 @dataclass(frozen=True)
 class Turns:
-    """Eight appends in turn; `enable_at` and `by`: who enables in-commit timestamps before which append."""
+    """Eight appends, alternating between the engines. `enable_at` and `by`: before which append, and by which engine,
+    in-commit timestamps are enabled."""
 
     first: str
     shape: Shape
@@ -82,7 +83,7 @@ def test_appends_in_turn(delta: DeltaSpark, writers: dict[str, Writer], case: Tu
         last = (len(engines) - 1) // case.shape.interval * case.shape.interval
         hint = delta.last_checkpoint(path)
         assert hint is not None and hint[0] == last and hint[1] > 0, hint
-        for engine in BOTH:  # and from the checkpoint on both go on
+        for engine in BOTH:  # both engines continue from the checkpoint
             writers[engine].step(path, ("append", 100))
         assert_same_rows(delta, path)
 

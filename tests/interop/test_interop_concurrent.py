@@ -150,11 +150,12 @@ def test_every_acknowledged_commit_is_in_the_log(tmp_path: Path, link_log_store:
 
 @pytest.mark.long
 def test_what_is_lost_with_delta_sparks_own_log_store_was_replaced_by_delta_spark(tmp_path: Path) -> None:
-    """A limit of delta-spark on local disks, see docs/stores.md. How much is lost depends on the moment."""
+    """A limitation of delta-spark on local disks, see docs/stores.md. How many commits are lost depends on the
+    timing."""
     outcome = race(tmp_path, {})
     print(told("delta-spark's own log store", outcome))
     assert all(tag.startswith(tuple(f"writer-{n}-" for n in OURS)) for tag in outcome.lost), "deltalog replaced one"
     assert len(outcome.log) + len(outcome.lost) == len(outcome.acknowledged) + 1
     assert list(outcome.log) == list(range(len(outcome.log)))
-    # Rows are not compared: checkpoints and handles may know the commit that was replaced.
+    # Rows are not compared: checkpoints and handles may contain a commit that was then replaced.
     assert len(set(outcome.tags)) == len(outcome.tags)

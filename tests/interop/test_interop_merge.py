@@ -19,7 +19,7 @@ from tests.support.spark.twins import CHANGES, MODES, SCHEMA, VECTORS, check_com
 LAYOUTS: Mapping[str, tuple[str, ...]] = {"partitioned": ("p",), "plain": ()}
 # Merges that move rows are in test_interop_spark_rows.py.
 USUAL = ("vectors, changes, ids, by name", "partitioned")
-# Without partitions one case is enough: no mode depends on them.
+# Without partitions, one case is enough: the modes do not depend on partitioning.
 CASES = [
     pytest.param(mode, layout, marks=() if (mode, layout) == USUAL else pytest.mark.long)
     for mode, layout in [*((mode, "partitioned") for mode in MODES), ("moved, ids", "plain")]
@@ -30,7 +30,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class When:
-    """A clause. ``values``: by column, an SQL expression; None: all columns, or none for a delete."""
+    """A clause. ``values``: an SQL expression per column; None: all columns, or no column for a delete."""
 
     group: str
     action: str

@@ -69,7 +69,7 @@ def test_every_version_has_the_same_rows(
 
 
 def test_the_history_is_that_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
-    """On the same table both engines have the same parameters and metrics, and put the same rows into files."""
+    """On the same table, both engines record the same parameters and metrics, and write files with the same rows."""
     found = []
     for name in ("ours", "theirs"):
         path = tmp_path / name

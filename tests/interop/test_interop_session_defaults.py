@@ -46,7 +46,7 @@ OF_OVERWRITES: dict[str, tuple[Any, ...]] = {
     "replaceWhere": ("p = 'a'", "p in ('a', 'c')", "id >= 2", "id <> 2", "p = 'a' or id > 2", "id = 9 and p is null"),
     "overwriteSchema": ("true",),
 }
-# Options that spark_ext refuses to combine; in delta-spark one takes precedence.
+# Options that spark_ext refuses to combine; in delta-spark, one of them takes precedence.
 ALONE = ("partitionOverwriteMode", "replaceWhere", "overwriteSchema")
 
 

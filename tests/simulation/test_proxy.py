@@ -1,4 +1,5 @@
-"""Twelve faults of the network and the service, each on each of eight kinds of request, before real S3 servers.
+"""Twelve network and service faults, each applied to each of eight kinds of request, by a proxy in front of real S3
+servers.
 
 DELTALOG_PROXY_SERVERS=ministack,moto runs both servers instead of ministack only.
 """

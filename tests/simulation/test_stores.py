@@ -36,7 +36,7 @@ def faulty(fault, method=None, number=1):
     return FaultyStore(MemoryStore(), nth(number, fault, method=method))
 
 
-# what the caller gets (an outcome or an exception), and whether the object exists then
+# the result for the caller (an outcome or an exception), and whether the object exists afterwards
 PUT_IF_ABSENT: dict[Fault, tuple[Any, bool]] = {
     Fault.FAIL_BEFORE: (StoreError, False),
     Fault.UNKNOWN_NOT_WRITTEN: (PutOutcome.UNKNOWN, False),

@@ -27,7 +27,7 @@ from tests.support.spark.shapes import batch
 
 
 def checkpointed(path: Path, properties: dict[str, str], form: dict[str, Any], cut: bool = True) -> pa.Table:
-    """Everything that a checkpoint holds, and one commit after it; the commits before it are gone."""
+    """A checkpoint with every kind of action, and one commit after it; the commits before it are deleted."""
     table = created(path, properties, VECTORS, partition_by=["place"])
     for start in (0, 14, 28):
         table.append(batch(start, 14), txn=("job", start))

@@ -1,5 +1,5 @@
-"""Another writer commits while the job of a write runs. A task of the job commits with deltalog, in place of that
-writer."""
+"""Another writer commits while the job of a write runs. A task of the job plays that writer, and commits with
+deltalog."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -1,4 +1,4 @@
-"""Tables with table features, created by delta-spark or by the engine itself, and then written to."""
+"""Writes to tables with table features, which delta-spark or the engine itself has created."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
@@ -8,7 +8,7 @@ CLUSTERED = "An overwrite by delta-spark removes the clustering of a table; spar
 
 
 def properties(**given: str) -> str:
-    """The statement that creates a table (id, s) with properties ``delta.…``, ``__`` for a dot."""
+    """The statement that creates a table (id, s) with properties ``delta.…``; ``__`` stands for a dot."""
     listed = ", ".join(f"'delta.{name.replace('__', '.')}' = '{value}'" for name, value in given.items())
     return f"create table {{t}} (id bigint, s string) using delta tblproperties ({listed})"
 

@@ -1,4 +1,4 @@
-"""Partition columns, and what partition values may be."""
+"""Partition columns, and the permitted partition values."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -1,4 +1,4 @@
-"""Schemas of data that differ from the table's: refused, merged, replaced."""
+"""Data whose schema differs from the table's: refused, merged, or used to replace it."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -13,7 +13,7 @@ PLAIN = (f"create table {{t}} {COLUMNS} using delta", "insert into {t} values (0
 
 
 def _into(name: str, *start: str, differs: str | None = None, of: Any = lambda df: df, **more: Any) -> None:
-    """Two batches, and one more in a restart."""
+    """A scenario with two batches, and a third one after a restart."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:

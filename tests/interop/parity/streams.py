@@ -14,7 +14,7 @@ from tests.spark.streams import finish
 
 def read(table: Table, *, checkpoint: str = "checkpoint", schema: str | None = None, **options: Any) -> None:
     """Run a query from the table, and keep the rows of each batch that is not empty. A second run with the same
-    ``checkpoint`` goes on."""
+    ``checkpoint`` continues the query."""
     table.do(functools.partial(_read, table, checkpoint, schema, options))
 
 
