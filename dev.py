@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Sets up the project and runs its tasks. Requires only Python 3.10+ (and Java 17+ for Spark).
 
-    python3 dev.py demo      examples/flights: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the usual run; tests/support/usual_run.py lists the tests with Spark that it contains
+    python3 dev.py demo      examples/flights: real flights, written with Spark and read with time travel
+    python3 dev.py test      the usual run; tests/support/usual_run.py lists the Spark tests in it
                              --long: all tests; --long tests/spark tests/demo: all tests of these suites
                              --quick: needs neither Java, Spark nor servers
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
-                             --extras: each extra in an environment of its own; --extras s3 cli: these
+                             --extras: each extra in a separate environment; --extras s3 cli: only these
                              --spark 3.5, --spark all: the tests of spark_ext with other versions of Spark
-    python3 dev.py bench     the benchmarks beside deltalake and delta-spark
+    python3 dev.py bench     the benchmarks, compared with deltalake and delta-spark
 
 Further arguments are passed to the task: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
 The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
@@ -48,7 +48,7 @@ SUITES = [
 ]
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
 
-# For each extra, the extras that install at least as much.
+# For each extra, the extras that install all of its packages.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
 # Two parallel runs of a few minutes each that need neither a JVM nor servers nor the packages for them.
 QUICK = [
@@ -173,7 +173,7 @@ def test_spark(arguments: list[str]) -> int:
     """Run the tests of spark_ext with the given versions of Spark, and write the results to docs/spark-versions.md.
 
     For each version, classic sessions and Spark Connect run in parallel. Arguments after the versions replace the
-    suites.
+    default suites.
     """
     names = list(itertools.takewhile({*SPARK, "all"}.__contains__, arguments))
     if not names:
@@ -190,7 +190,7 @@ def test_spark(arguments: list[str]) -> int:
 
 
 def install_spark(name: str) -> Path:
-    """Install the virtual environment for a version of Spark, and return its Python."""
+    """Create the virtual environment for a version of Spark, and return the path of its Python."""
     venv = ROOT / f".venv-spark-{name}"
     python = venv / PYTHON.relative_to(VENV)
     stamp = venv / ".deltalog-installed"

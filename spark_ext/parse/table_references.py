@@ -95,7 +95,7 @@ class Reference:
 
     #: The path, or with ``is_name`` the name as ``schema.table``.
     path: str
-    #: Its place in the text, including the time travel clause.
+    #: Its position in the text, including the time travel clause.
     start: int
     end: int
     #: The time travel clause, ``version`` or ``timestamp``, and the tokens of its value.
@@ -120,7 +120,7 @@ class View:
     columns: tuple[tuple[str, str | None], ...]
     replaces: bool
     is_global: bool
-    #: The place of the query in the text.
+    #: The position of the query in the text.
     query_start: int
     query_end: int
 

@@ -68,12 +68,12 @@ class Layout:
 
     @property
     def data_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that files hold."""
+        """The fields of ``schema`` that files store."""
         return [f for f in self.schema.fields if f.name not in self.partition_by]
 
     @property
     def partition_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that the log holds, in the order of ``partition_by``, under physical names."""
+        """The fields of ``schema`` that the log stores, in the order of ``partition_by``, under physical names."""
         fields = (self.schema[name] for name in self.partition_by)
         return [spark_types.StructField(self.physical_name(f), f.dataType) for f in fields]
 

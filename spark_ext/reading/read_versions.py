@@ -1,6 +1,6 @@
 """Determines which versions of which tables a DataFrame was read from.
 
-``load`` marks a DataFrame by a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
+``load`` marks a DataFrame with a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
 DataFrame has the markers of all its sources, through views and caches, in classic Spark and over Connect.
 """
 

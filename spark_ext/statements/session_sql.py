@@ -1,4 +1,4 @@
-"""SQL over tables by path and by name, with time travel, for Spark without an extension.
+"""SQL on tables given by path or name, with time travel, for Spark without an extension.
 
 References ``deltalog.`path``` and names of tables in the session's catalog are replaced by arguments ``{tN}`` of
 ``spark.sql``, which are DataFrames over these tables. Spark gets the rest of the statement unchanged.

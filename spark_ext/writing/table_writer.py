@@ -24,7 +24,7 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 
 
 class TableWriter:
-    """Set options, then call the method that writes, as one commit or none.
+    """Set options, then call a method that writes, which makes one commit or none.
 
     The options are the same as for ``Writer``, without the options that methods replace (``replaceWhere``,
     ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location of a new table that is created by name. The

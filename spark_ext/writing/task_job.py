@@ -128,7 +128,7 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a task runs. It captures nothing of spark_ext, so that executors need only deltalog."""
+    """The function that a task runs. It captures nothing from spark_ext, so that executors need only deltalog."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# The tests' own support package is imported as `tests.support.spark`, whatever directory pytest is started in.
+# The tests import their support package as `tests.support.spark`, whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[2])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)

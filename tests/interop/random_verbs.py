@@ -77,7 +77,7 @@ class _Run:
         self.row_ids: dict[int, int] = {}
         self.t = f"delta.`{path}`"
 
-    # ------------------------------------------------------------------------------------------------ the story
+    # -------------------------------------------------------------------------------------------------- the run
 
     def live(self, verbs: int) -> None:
         self.create()
@@ -131,7 +131,7 @@ class _Run:
         self.told.append(f"    refused: {reason[:300]}")
         self.tally[f"refused by {by}: {what.split(' ')[0]}: {reason[:120]}"] += 1
 
-    # ----------------------------------------------------------------------------------------- things to be done
+    # ------------------------------------------------------------------------------------------------ operations
 
     def create(self) -> None:
         plan = self.plan
@@ -336,7 +336,7 @@ class _Run:
     def condition(self) -> Condition:
         return random_condition(self.chance, self.state)
 
-    # ------------------------------------------------------------------------------------------------ the judge
+    # ---------------------------------------------------------------------------------------------- comparisons
 
     def judge(self) -> None:
         table, before = self.table, self.states.get(max(self.states, default=0))

@@ -140,7 +140,7 @@ def test_new_columns_from_either_side(delta: DeltaSpark, tmp_path: Path) -> None
     assert sorted(table.snapshot().scan().to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
 
 
-# ------------------------------------------------------------------------------------ in each other's way
+# -------------------------------------------------------------------------------------- concurrent writes
 
 
 def test_delta_spark_appends_while_a_deltalog_append_is_open(
@@ -255,7 +255,7 @@ def test_delta_spark_rebases_on_deltalog_commits(
     assert_same_time_travel(delta, path)
 
 
-# -------------------------------------------------------------------------------- what commits carry along
+# ------------------------------------------------------------------------------- other contents of commits
 
 
 def test_application_transactions_are_seen_by_the_other_side(

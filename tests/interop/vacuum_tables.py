@@ -49,7 +49,7 @@ class Case:
 
     @property
     def lite_ours(self) -> Mapping[str, str]:
-        """VACUUM LITE finds only the checksums of removed files."""
+        """The part of ``ours`` that VACUUM LITE finds: only the checksums of removed files."""
         return {pattern: why for pattern, why in self.ours.items() if pattern == REMOVED_CHECKSUMS}
 
 

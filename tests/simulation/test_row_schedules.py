@@ -17,7 +17,7 @@ from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
 USUAL, LONG = 100, 300
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
-#: Errors that are legitimate without faults: the operation lost to another writer, broke a rule of the table, had
+#: Errors that are allowed without faults: the operation lost to another writer, broke a rule of the table, had
 #: nothing to do, or read a version whose log was cleaned up.
 EXPECTED = {
     "", "CallError", "ConcurrentAppendError", "ConcurrentDeleteDeleteError", "ConcurrentDeleteReadError",

@@ -103,7 +103,7 @@ def test_traces_say_what_happened():
 
 
 def test_clients_really_interleave():
-    """Other clients have turns between two calls of one client, and writers compete for the same version."""
+    """Other clients run between two store calls of a client, and writers compete for the same version."""
     switches = meetings = 0
     for seed in range(30):
         simulation = Simulation(seed, fault_rate=0.0, policy="random")

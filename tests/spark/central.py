@@ -101,7 +101,7 @@ class Central:
         ]
         data += [(100, None, None, None), (101, "", None, True)]
         df = spark.createDataFrame(data, "id long, s string, d date, b boolean")
-        # Both times are 01:30 in New York, in the hour that occurs twice at the end of summer time.
+        # Both times are 01:30 in New York, in the hour that occurs twice when daylight saving time ends.
         df = df.selectExpr(
             "*",
             "timestamp_micros(1793511000123456 + (id % 2) * 3600000000) as ts",

@@ -57,7 +57,7 @@ Damage = Callable[[list[Path]], None]
 
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
-    """Applies a function to the files of the next job after it ends, to damage them."""
+    """Calls a function that damages the files of the next job after the job ends."""
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:
@@ -178,7 +178,7 @@ spark.stop()
 
 @pytest.mark.long
 def test_executors_with_another_disk(tmp_path: Path) -> None:
-    """The executor's process has another file system at the table's directory."""
+    """The executor's process sees a different file system at the table's directory."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("this machine lets nobody make a mount namespace")
     table = tmp_path / "shared" / "table"

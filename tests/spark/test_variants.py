@@ -1,5 +1,4 @@
-"""Variants written natively and by tasks are readable for Spark and deltalog, are kept by copies, and are not
-shredded."""
+"""Variants that Spark or tasks wrote can be read by Spark and deltalog, are kept by copies, and are not shredded."""
 
 from __future__ import annotations
 

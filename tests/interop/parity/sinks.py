@@ -1,4 +1,4 @@
-"""Streams into a table: append and complete, restarts, columns, rules of the table."""
+"""Streams that write a table: append and complete mode, restarts, columns, rules of the table."""
 
 from typing import Any
 

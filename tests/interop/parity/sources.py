@@ -1,4 +1,4 @@
-"""Streams from a table: their start, their batch sizes, and their handling of commits that change rows."""
+"""Streams that read a table: start positions, batch sizes, and commits that change rows."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.streams import read

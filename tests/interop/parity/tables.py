@@ -1,7 +1,7 @@
 """The table of a scenario, written and read by one of two engines, with a record of every answer.
 
 Both engines have the same calls: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
-``reader().options(…).load(path)``. Set-up statements (`start`, `sql`) are run by delta-spark for both.
+``reader().options(…).load(path)``. delta-spark runs the set-up statements (`start`, `sql`) for both engines.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Place:
 
 
 class Table:
-    """One table of one engine. Every write and read is recorded: the meaning of its error, or `ok`, and what was read.
+    """One table of one engine. Every write and read is recorded: the meaning of its error, or `ok`, and the rows read.
 
     A step that fails does not end the scenario.
     """
