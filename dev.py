@@ -69,7 +69,7 @@ QUICK_SCHEDULES = "300"
 
 # The versions of Spark that spark_ext supports: the newest patch release of each, and constraints on other packages.
 SPARK = {
-    # Its pandas API needs numpy 1, which later versions of pyarrow do not support.
+    # Spark 3.5's pandas API needs numpy 1, which later versions of pyarrow do not support.
     "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
     "4.0": ["pyspark==4.0.5"],
     "4.1": ["pyspark==4.1.4"],
@@ -243,7 +243,7 @@ def inside(suites: list[str]) -> list[str]:
 
 
 class Run:
-    """A run of pytest, with the installed or with another version of Spark."""
+    """A pytest run, with the installed version of Spark or with another one."""
 
     def __init__(self, arguments: list[str], spark: str | None = None, **environment: str) -> None:
         self.arguments, self.spark, self.environment = arguments, spark, environment
@@ -283,7 +283,8 @@ def run_all(runs: list[Run]) -> int:
     """Start the runs in order, at most AT_ONCE in parallel. Prints the output of each run when it finishes, then a
     table of the selected tests."""
     started, printing = time.monotonic(), threading.Lock()
-    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each would recompile the package.
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each of them would compile the package
+    # again.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 
     def carry_out(run: Run) -> None:

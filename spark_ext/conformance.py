@@ -139,7 +139,7 @@ class DeltaSparkEngine(_SparkEngine):
         return configure_spark_with_delta_pip(builder.config("spark.sql.catalog.spark_catalog", catalog)).getOrCreate()
 
     def _delta_log(self, path: str) -> Any:
-        """The log, read without caches as in a new process."""
+        """Reads the log without caches, as a new process would."""
         self._log.clearCache()
         return self._log.forTable(self.spark._jsparkSession, path)
 

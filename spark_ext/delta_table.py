@@ -85,7 +85,7 @@ class DeltaTable:
     def isDeltaTable(
         cls, sparkSession: SparkSession, identifier: Location, *, storage_options: Mapping[str, Any] | None = None
     ) -> bool:
-        """Whether there is a table at a path. Raises CallError. Cost: as ``forPath``."""
+        """Whether a table exists at a path. Raises CallError. Cost: as ``forPath``."""
         try:
             cls.forPath(sparkSession, identifier, storage_options=storage_options)
         except deltalog.TableNotFoundError:
@@ -213,7 +213,7 @@ class DeltaTable:
         """Merge a source into the table: change matched rows and insert others, in one commit.
 
         Add clauses to the returned builder, then call its ``execute``. ``condition``: whether a row of the source
-        matches a row of the table. Columns that both sides have must be qualified by aliases:
+        matches a row of the table. Columns that exist on both sides must be qualified with aliases:
         ``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``. Raises CallError. Cost: none before ``execute``.
         """
         return merge_of(self._spark, self._table, source, condition, self._alias)
@@ -221,7 +221,7 @@ class DeltaTable:
     # ------------------------------------------------------------------------------------- versions and files
 
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore an earlier version, in a new commit. Returns a row of metrics, as delta-spark names them. Raises and
+        """Restore an earlier version by a new commit. Returns a row of metrics, as delta-spark names them. Raises and
         costs as ``deltalog.DeltaTable.restore``."""
         return self._restored(self._table.restore(arguments.whole("version", version)))
 

@@ -1,4 +1,4 @@
-"""Converts between deltalog and Spark schemas, by their common JSON form."""
+"""Converts between deltalog and Spark schemas, via their common JSON form."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _query_start(statement: Statement) -> int | None:
 
 
 def _has_known_form(statement: Statement, start: int) -> bool:
-    """Whether a query is free of leading FROM, pipes and INSERT, which sqlglot parses into other trees."""
+    """Whether a query has no leading FROM, no pipe and no INSERT, which sqlglot parses into trees of another form."""
     # For each open parenthesis: whether SELECT was seen, and whether FROM needs a SELECT before it.
     levels, before = [[False, True]], ""
     for at in range(start, len(statement.tokens)):
@@ -184,7 +184,7 @@ def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
 
 
 def _is_plain(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a string literal has the same value with any session settings."""
+    """Whether a string literal has the same value whatever the session's settings."""
     text = tokens[at].text
     alone = all(not 0 <= beside < len(tokens) or tokens[beside].kind != "string" for beside in (at - 1, at + 1))
     return alone and text.startswith("'") and "\\" not in text
@@ -208,14 +208,14 @@ def _literal(value: Any) -> str | None:
 class _Relation:
     """A table in FROM or JOIN."""
 
-    #: The index of its reference; None for another table.
+    #: The index of the table's reference; None for any other table.
     index: int | None
     #: In lower case.
     alias: str
 
 
 def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
-    """The conjuncts of WHERE that use a single reference, with the index of this reference."""
+    """The conjuncts of WHERE that use only one reference, each with the index of that reference."""
     from sqlglot import exp
 
     where, relations = select.args.get("where"), _relations(select)
@@ -234,7 +234,7 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
 
 def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
     """The tables of a query, and among them the tables whose rows can be skipped if WHERE rejects them: all except the
-    tables that an outer join fills with nulls. None if the query has clauses that are not understood."""
+    tables that an outer join fills with nulls. None if the query has clauses that this module does not support."""
     base = _from(select)
     if base is None or set(_given(select)) - _KNOWN_PARTS:
         return None

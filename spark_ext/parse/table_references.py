@@ -64,7 +64,7 @@ _AFTER_TABLE = frozenset(
 )
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
-# The words before the table in statements about one table.
+# The words that precede the table in statements about one table.
 _BEFORE_SUBJECT = (
     *(("show", "tblproperties"), ("show", "create", "table"), ("show", "partitions")),
     *(("drop", "table", "if", "exists"), ("drop", "table"), ("truncate", "table"), ("reorg", "table"), ("reorg",)),
@@ -85,7 +85,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The text in lower case if it is a word or a sign, otherwise empty."""
+        """The token's text in lower case if it is a word or a sign, otherwise an empty string."""
         return self.text.lower() if self.kind in ("word", "other") else ""
 
 
@@ -129,8 +129,8 @@ class Statement:
     """The tokens of a statement and its references to deltalog tables.
 
     ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names in places where a table
-    name can be, except CTEs, both as ``schema.table`` and as written. Raises CallError for a reference that is not
-    understood.
+    name can be, except CTEs, both as ``schema.table`` and as written. Raises CallError for a reference that cannot be
+    parsed.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
@@ -162,8 +162,8 @@ class Statement:
 
     @property
     def subject_at(self) -> int | None:
-        """The token at which the table of a statement about one table (DESCRIBE, SHOW, DROP …) begins; None for other
-        statements."""
+        """The token at which the table name begins in a statement about one table (DESCRIBE, SHOW, DROP …); None for
+        other statements."""
         before = next((each for each in _BEFORE_SUBJECT if self.words(0, len(each)) == [*each]), None)
         if before is None or self.is_explained:
             return None

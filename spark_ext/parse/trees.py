@@ -1,6 +1,6 @@
 """Parses SQL text into sqlglot's trees, in time proportional to its length. Pure.
 
-sqlglot backtracks over some constructs. Its parser steps are counted, and parsing is given up after too many.
+sqlglot backtracks over some constructs. This module counts sqlglot's parser steps, and gives up after too many.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def trees_of(text: str) -> Sequence[Any]:
         return ()
     try:
         trees = sqlglot.parse(text, dialect=_dialect())
-    except Exception:  # the parser raises many kinds, RecursionError among them
+    except Exception:  # the parser raises many kinds of errors, including RecursionError
         return ()
     return [] if None in trees else trees
 

@@ -61,8 +61,8 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """A scan of ``columns`` of the files, which must be distinct. ``reader``: returns a reader with the given options;
-    ``discovers``: whether Spark discovers partition values in the directory names.
+    """A scan of ``columns`` of the files; every file must be listed only once. ``reader``: returns a reader with the
+    given options; ``discovers``: whether Spark discovers partition values in the directory names.
 
     None if Spark cannot read this process's temporary directory, or ignores such logs. Raises InvalidDataFileError for
     a missing or empty file. Cost: no Spark job, and no store call per file.

@@ -28,8 +28,8 @@ def by_partition(
     spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = (), with_counts: bool = True
 ) -> DataFrame | None:
     """One row for each combination of partition values that has rows: the partition columns, with the table's names and
-    types, and if ``with_counts``, the number of rows. Values that the log spells differently are distinct. None and
-    cost: as for ``num_records``."""
+    types, and if ``with_counts``, the number of rows. Values that the log spells differently are distinct. Cost, and
+    cases in which the result is None: as for ``num_records``."""
     found = _counted(snapshot, conditions)
     if found is None:
         return None

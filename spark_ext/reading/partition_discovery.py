@@ -31,7 +31,8 @@ Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys t
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The fields of ``partition_fields`` with the types in which Spark discovers them, for some fields a string."""
+    """The fields of ``partition_fields`` with the types in which Spark discovers them; some are discovered as
+    strings."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]

@@ -1,4 +1,4 @@
-"""Determines which versions of which tables a DataFrame was read from.
+"""Determines the tables, and their versions, from which a DataFrame was read.
 
 ``load`` marks a DataFrame with a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
 DataFrame has the markers of all its sources, through views and caches, in classic Spark and over Connect.
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# An origin, as deltalog encodes it, and a condition that all rows in use satisfy (or None).
+# An origin, as deltalog encodes it, and a condition that all of the rows used satisfy (or None).
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
@@ -204,7 +204,7 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
         except ValueError:
             continue  # a date that Python cannot represent, such as in year 0
         if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
-            continue  # a cast to another value, or to NULL
+            continue  # the cast changes the value, or returns NULL
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)

@@ -1,7 +1,8 @@
 """Native Spark scans of a table's files, joined with data from the log.
 
-A broadcast join on the full path adds the log's data on a file to its rows. Another one, on file and row number, drops
-deleted rows or selects the rows of a change. Filters and column pruning are pushed down through both.
+A broadcast join on the full path adds the log's data about a file to the file's rows. Another broadcast join, on file
+and row number, drops deleted rows or selects the rows of a change. Filters and column pruning are pushed down through
+both joins.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from spark_ext.session.stores import Storage
 
 # In a scan with positions: the file of a row, as one of ``paths.file_keys``, and its row number in the file.
 FILE, ROW = "__deltalog_file", "__deltalog_row"
-# What a change does with a row: the number of the clause that applies to it, or STAYS.
+# The outcome of a change for a row: the number of the clause that applies to the row, or STAYS.
 OUTCOME, STAYS = "__deltalog_outcome", -1
 _FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
 _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
@@ -42,7 +43,7 @@ _BITS_OF = "__deltalog_bits_of"
 # Positions are broadcast as bitmaps of this many rows, which takes little more than a bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# Reader options that override session settings which would change the rows of a table.
+# Reader options that override session settings that could change the rows read from a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -204,8 +205,8 @@ class _Part:
         found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
-            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable like joined values;
-            # the table's nullability is declared later.
+            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable, as joined values
+            # are; the table's nullability is applied later.
             literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
             constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
             found = found.select("*", *constants)
@@ -242,7 +243,8 @@ class _Part:
     # --- scans
 
     def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """A scan of files under one Hive directory. Keys that are not columns are read as text and dropped."""
+        """A scan of files under one Hive directory. Directory keys that are not columns are read as strings and
+        dropped."""
         shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
@@ -266,7 +268,7 @@ class _Part:
         entries: Sequence[Entry],
         columns: Sequence[Column | str],
     ) -> DataFrame:
-        """Columns of the files of entries. With a tree, Spark discovers partition values."""
+        """Columns of the files of entries. If there is a directory tree, Spark discovers the partition values."""
         files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:

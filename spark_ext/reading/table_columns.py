@@ -49,7 +49,7 @@ def named(name: str) -> Column:
 
 
 def typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log (a text column) cast to its type. The query fails for a value that cannot be
+    """A partition value from the log (a string column), cast to its type. The query fails for a value that cannot be
     cast."""
     kind = field.dataType.simpleString()
     # The meaning of "timestamp" depends on the session (spark.sql.timestampType).

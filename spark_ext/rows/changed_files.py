@@ -69,7 +69,7 @@ class ChangedFiles:
     def new_rows(self, rows: DataFrame, carried: Sequence[str], is_inserted: bool) -> DataFrame:
         """Rows with new values, in the table's types, as files store them: missing values are filled in, and the
         table's constraints are checked. ``carried``: further columns of the rows, kept unchanged. ``is_inserted``:
-        inserted rows, not updated ones. Raises SchemaMismatchError."""
+        whether the rows are inserted rather than updated. Raises SchemaMismatchError."""
         with explained_casts(self.url):
             data = stored_schema(from_spark(rows.drop(*carried).schema))
         found = list(problems(self.schema, data, False, ""))
@@ -138,7 +138,7 @@ class ChangedFiles:
         return adds
 
     def check_count(self, found: int | None, written: int | None) -> None:
-        """Raise RowCountError if the two numbers differ. None: not known."""
+        """Raise RowCountError if the number of rows found and the number written differ. None: unknown."""
         if found is None or written is None or found == written:
             return
         raise deltalog.errors.RowCountError(

@@ -55,7 +55,7 @@ class DeltaMergeBuilder:
         return self._with("not matched", "insert", condition, arguments.values("values", values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Insert every source row that matches no row of the table, by column names."""
+        """Insert every source row that matches no row of the table, matching columns by name."""
         return self._with("not matched", "insert", condition, None)
 
     def whenNotMatchedBySourceUpdate(
@@ -64,12 +64,12 @@ class DeltaMergeBuilder:
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
         """Update columns of rows of the table that no source row matches. If such a clause has no condition, the whole
-        table is read, and any row that another writer adds is a conflict."""
+        table is read, and any row that another writer adds causes a conflict."""
         return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows of the table that no source row matches. What it reads and which writes conflict: as for
-        ``whenNotMatchedBySourceUpdate``."""
+        """Delete rows of the table that no source row matches. The clause reads the same rows, and conflicts with the
+        same writes, as ``whenNotMatchedBySourceUpdate``."""
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
@@ -83,7 +83,7 @@ class DeltaMergeBuilder:
 
         Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
         delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
-        the merge, unless it is cached already. It should be deterministic, in case Spark has to recompute lost rows. If
+        the merge, unless it is already cached. It should be deterministic, in case Spark has to recompute lost rows. If
         the table has an alias, files are skipped by conditions on the table alone and by the bounds of the source's
         keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing rows and
         writes all new ones; with the change data feed one or two more. A merge that only inserts takes one anti join.

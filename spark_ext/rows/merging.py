@@ -93,9 +93,9 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 class _Found:
     """The rows of the table that change."""
 
-    #: All these rows.
+    #: The removal of all these rows from their files.
     removal: Removal
-    #: Their positions, by clause and file.
+    #: The positions of these rows, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
     #: The positions, by file, of the rows that a source row matches; None if no clause needed them.
     matched: Mapping[int, BitMap64] | None
@@ -103,7 +103,7 @@ class _Found:
     digests: Mapping[int, int]
 
     def marks(self, *numbers: int) -> tuple[int, int]:
-        """The number and the digest of the rows of these clauses."""
+        """The number and the digest of the rows to which these clauses apply."""
         return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
@@ -259,7 +259,8 @@ class _Plan:
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
         """Rows of the table (with copies, left-joined with the source) with OUTCOME: the number of the clause that
-        applies. If there are clauses for rows not matched by the source, with the columns of ``_alone``."""
+        applies. If there are clauses for rows not matched by the source, the rows also have the columns of
+        ``_alone``."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
         if self.asked.clauses_of("not matched by source"):
@@ -325,8 +326,8 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether the conditions select the rows a second time. Selecting them by their positions would take two more
-        joins. The digest verifies that they are the same rows."""
+        """Whether the conditions are evaluated a second time to select the rows. Selecting them by their positions
+        would take two more joins. The digest verifies that they are the same rows."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
@@ -371,7 +372,7 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # An inner join drops a row whose source row has disappeared since, which the row count detects.
+            # If a source row has disappeared since, the inner join drops its match, and the row count shows that.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -566,7 +567,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
 
 
 def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
-    """A predicate that the table's ``columns`` are within the bounds of the source's keys."""
+    """A predicate that is true if the table's ``columns`` are within the bounds of the source's keys."""
     parts = []
     for own, (low, high) in zip(columns, bounds, strict=True):
         if low is not None:

@@ -68,7 +68,7 @@ class _Settings(Mapping[str, str]):
             )
 
     def __iter__(self) -> Iterator[str]:
-        # Only the names are used, since this command redacts values that look like secrets.
+        # Only the names in the result are used, since SET redacts values that look like secrets.
         return iter([row[0] for row in self._spark.sql("SET").collect()])
 
     def __len__(self) -> int:

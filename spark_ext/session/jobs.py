@@ -27,7 +27,7 @@ _OF_THE_STORE = re.compile(
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
 )
 # The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
-# about the query. Classic Spark raises errors of its gateway for such failures.
+# about the query. Classic Spark raises errors of its Py4J gateway for such failures.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
 # If such an error contains this text, a Python function of the query raised it. Spark 3.5 has no class for such errors
 # in a write.
@@ -103,7 +103,7 @@ def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
 
 def _in_thread(run: Callable[[], T]) -> T:
     """Call ``run`` in a thread. On Ctrl-C PySpark calls the JVM from the main thread to cancel all jobs of a classic
-    session; if that thread were already waiting for an answer of the JVM, it could mix up the two answers."""
+    session; if that thread were already waiting for a response from the JVM, it could mix up the two responses."""
     answers: list[T] = []
     errors: list[BaseException] = []
 
@@ -147,7 +147,7 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
 
 @contextlib.contextmanager
 def lost_session_explained(location: str) -> Iterator[None]:
-    """Convert the error of a session whose process does not answer to JobFailedError, for calls before the commit.
+    """Convert errors of a session whose process does not respond to JobFailedError, for calls before the commit.
     ``location``: the location of the table."""
     try:
         yield
@@ -170,7 +170,7 @@ def _reason(text: str) -> str | None:
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Whether the session's process did not answer."""
+    """Whether the error means that the session's process did not respond."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 

@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, str] = {
     "parquet.summary.metadata.level": "NONE",
     # A file system that writes no .crc files, which would have to be removed after the job.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # Otherwise Hadoop returns a cached file system that was created before this setting.
+    # Otherwise Hadoop returns a cached file system that was created before the setting changed.
     "fs.file.impl.disable.cache": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
@@ -73,10 +73,10 @@ _held: list[_SharedSettings] = []
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings to the session during a write. Settings that already have their value are not touched.
+    """Apply settings to the session during a write. Settings that already have the required value are not changed.
 
     Concurrent writes of one session share the change, even through different SparkSession objects: the first write
-    applies its values, and the last write to end restores the previous values.
+    applies its values, and the last write to finish restores the previous values.
     """
     if not settings:
         yield

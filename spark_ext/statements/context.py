@@ -24,7 +24,7 @@ class Named:
     path: str | None
     #: The name or the path as written.
     name: str
-    #: The location of a table in the session's catalog; None if the catalog does not have it.
+    #: The location of a table in the session's catalog; None if it is not in the catalog.
     location: Location | None
     #: The name that can qualify its columns.
     qualifier: str | None
@@ -77,7 +77,7 @@ class Context:
         return Named(None, written, self.tables.get(full), last)
 
     def target(self, cursor: Cursor) -> Target | None:
-        """Parse the name of a table and open it; None if the session's catalog does not have the name. Raises
+        """Parse the name of a table and open the table; None if the name is not in the session's catalog. Raises
         TableNotFoundError, CallError."""
         found = self.named(cursor)
         if found.path is None and found.location is None:

@@ -30,8 +30,8 @@ from spark_ext.statements.context import Context
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# What to call instead of a refused statement. {0}: path or address of the table; {1}, {2}: the calls that save and load
-# it.
+# The calls to use instead of refused statements. {0}: path or address of the table; {1}, {2}: the calls that save and
+# load it.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",

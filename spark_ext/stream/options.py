@@ -34,7 +34,7 @@ _WRITING = (
     "queryName",
 )
 _SHARED = ("path", "storageOptions", "allowedPaths")
-# Options of delta-spark that are not supported, and what to do instead.
+# Options of delta-spark that are not supported, and their alternatives.
 _REFUSED = {
     "ignorefiledeletion": "use ignoreDeletes, or skipChangeCommits",
     "excluderegex": "filter the rows of the stream",
@@ -72,7 +72,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class DefaultStorage:
-    """The default storage options of streams. Its repr omits them, since they can hold secrets."""
+    """The default storage options of streams. The repr omits the options, since they can contain secrets."""
 
     #: The options of ``register``.
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)

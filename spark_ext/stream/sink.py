@@ -1,4 +1,5 @@
-"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits a batch once.
+"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, and the driver commits each batch
+once.
 
 The commit of a batch records the query's id and the batch's id in a txn action. If Spark repeats a committed batch, the
 sink recognises it by this action and removes the new files. Staged files are removed only if no commit can refer to
@@ -221,7 +222,7 @@ def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
 
 
 def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
-    """Remove staged files, best effort, unless a version of the table has one of them."""
+    """Remove staged files, best effort, unless a version of the table contains one of them."""
     with contextlib.suppress(Exception):
         table.discard_staged(staged)
 

@@ -45,7 +45,7 @@ class FilesOfTask(InputPartition):
 
 
 class _Reader(DataSourceStreamReader):
-    """Plans batches in one process of the driver as long as the query runs; ``read`` runs in tasks."""
+    """Plans batches in a single driver process for as long as the query runs; ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -100,8 +100,8 @@ class StreamSource(_Reader):
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch. Spark asks for it before it passes the offset of the checkpoint, from which the
-        batch may begin later."""
+        """The end of the next batch. Spark calls this before it passes the checkpoint's offset, so the batch may begin
+        at a later offset than this method assumes."""
         return self._stream.latest_offset(self._first).to_json()
 
 

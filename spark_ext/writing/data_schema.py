@@ -60,7 +60,7 @@ def check_unique(schema: deltalog.schema.StructType) -> None:
 
 
 def has_void(df: DataFrame) -> bool:
-    """Whether there are untyped NULL columns."""
+    """Whether the data has untyped NULL columns."""
     return any(isinstance(field.dataType, spark_types.NullType) for field in df.schema.fields)
 
 

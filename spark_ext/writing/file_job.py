@@ -28,7 +28,7 @@ class Job(Protocol):
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None

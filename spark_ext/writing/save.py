@@ -110,8 +110,8 @@ def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -
 
 
 def _stage_removals(plan: WritePlan, num_rows: int) -> dict[str, Any]:
-    """Stage the removal of what an overwrite replaces. The new files, with ``num_rows`` rows, are staged already.
-    Returns the operation metrics."""
+    """Stage the removal of the files or rows that an overwrite replaces. The new files, with ``num_rows`` rows, are
+    already staged. Returns the operation metrics."""
     transaction, staged = plan.transaction, plan.transaction.staged
     if plan.request.mode != "overwrite":
         return {**staged.metrics(), "numOutputRows": num_rows}

@@ -99,7 +99,7 @@ class NamedTarget:
         return self._url
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if the catalog does not have the name."""
+        """The table; None if the name is not in the catalog."""
         try:
             return paths.open_table(spark, f"catalog:{self._catalog}#{self._name}", storage=storage)
         except deltalog.TableNotFoundError:

@@ -1,8 +1,8 @@
 """A Spark job whose tasks write data files with deltalog, to any store that deltalog supports.
 
-Tasks return the add actions of their files. Spark returns the result of one attempt per task, whatever was retried or
-ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The executors need
-deltalog with the extra of the store.
+Tasks return the add actions of their files. Spark returns the result of one attempt per task, even if tasks were
+retried or ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The
+executors need deltalog with the extra for the store.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TaskJob:
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
         return self._url
 
     def write(

@@ -23,7 +23,7 @@ from spark_ext.writing.write_options import WriteRequest, as_text, column_names,
 
 _LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
-# Methods of Spark's writer that Writer lacks, and what to do instead.
+# Methods of Spark's writer that Writer lacks, and their alternatives.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
