@@ -19,7 +19,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.targets import NewTable, Target
 from spark_ext.writing.write_options import WriteRequest, parameter_text
 
-# Properties that a table keeps when it is replaced, since readers of all its versions depend on them.
+# Properties that a table keeps when it is replaced, since readers of its earlier versions depend on them.
 _KEPT = (
     "delta.columnMapping.",
     "delta.enableInCommitTimestamps",
@@ -63,7 +63,7 @@ class WritePlan:
 
     @property
     def change_column(self) -> str | None:
-        """The column that makes the data files change data files too; None if they are not."""
+        """The column with which the data files also serve as change data files; None if they do not."""
         return None if self.replacement is None else self.replacement.change_column
 
     @property
@@ -235,8 +235,8 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
 
 
 def record_transaction(request: WriteRequest, transaction: deltalog.Transaction) -> str | None:
-    """Stage the ``txnVersion`` of the request, if it has one. Returns the reason to write nothing if the table has
-    recorded it already."""
+    """Stage the ``txnVersion`` of the request, if it has one. If the table has already recorded it, returns the reason
+    why nothing is written."""
     snapshot, app_id = transaction.latest, request.options.get("txnAppId")
     if app_id is None:
         return None

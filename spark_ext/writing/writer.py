@@ -38,7 +38,7 @@ def write(df: DataFrame) -> Writer:
 class Writer:
     """Set mode, partition columns and options, then call ``save``. As in Spark the default mode is ``error``.
 
-    Options (case-insensitive; an unknown one is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
+    Options (case-insensitive; an unknown option is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
     ``txnAppId`` with ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and table properties
     ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
     ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer

@@ -1,8 +1,8 @@
 """The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. New modules
-do not need a line there.
+need no line in it.
 
 A line of the tree has module names or one package, separated by two spaces; three or more spaces; a description.
-``(pure)`` at its end applies to all modules of the line, or of the package.
+``(pure)`` at the end of the description applies to all modules in the line, or to the whole package.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_files_and_does_not_link_to_them() -> None:
-    """The README is also the page of the package on PyPI, where relative links do not work, so it writes paths as
+    """The README is also the package's page on PyPI, where relative links do not work, so it writes paths as
     code."""
     text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []

@@ -66,7 +66,7 @@ def instance_of(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, obj
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
-    """Errors are sent between processes, and to Spark's driver from its executors."""
+    """Errors are sent between processes, and from Spark's executors to its driver."""
     error, facts = instance_of(kind)
     error.__cause__ = ValueError("why")
     copy = pickle.loads(pickle.dumps(error))

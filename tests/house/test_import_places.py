@@ -1,5 +1,5 @@
-"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. An exception that is no longer needed fails
-the test.
+"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. The test fails if a listed exception is no
+longer needed.
 """
 
 from __future__ import annotations

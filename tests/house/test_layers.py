@@ -58,7 +58,7 @@ def strings(contract: str, key: str) -> list[str]:
 
 
 def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
-    """For each package: the name of its contract, its layers from the top, and the modules that do not need a layer."""
+    """For each package: the name of its contract, its layers from top to bottom, and the modules that need no layer."""
     found = {}
     for contract in contracts():
         if 'type = "layers"' in contract and re.search(r"^exhaustive = true$", contract, re.M):

@@ -30,7 +30,7 @@ ALLOWED_NAMES = {
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
 # Names in allowed modules that access the clock or files.
 ATTRIBUTES = {"utcnow", "today", "memory_map", "OSFile", "input_stream", "output_stream", "create_memory_map", "fs"}
-# Modules that say "Pure." but are not. An entry that is no longer needed fails the test.
+# Modules that say "Pure." but are not. The test fails if an entry is no longer needed.
 BROKEN: set[str] = set()
 
 

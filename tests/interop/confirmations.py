@@ -92,7 +92,8 @@ def numbered(
     info: Callable[[int], Line | None] = lambda version: {},
     **protocol: Any,
 ) -> Path:
-    """Version n adds the row n. ``times_ms``: of the commit files; ``icts``: in-commit timestamps."""
+    """Version n adds the row n. ``times_ms``: the modification times of the commit files; ``icts``: the in-commit
+    timestamps."""
     for version, time_ms in enumerate(times_ms):
         body = info(version)
         lines: list[Line] = []
@@ -160,7 +161,7 @@ def broken(root: Path, shorter: int) -> Path:
 
 
 def said(call: Callable[..., Any], *arguments: Any) -> str:
-    """The result of a call, or its error, as text."""
+    """The result of a call, or its error, as a string."""
     try:
         return str(call(*arguments))
     except BaseException as error:
@@ -442,7 +443,7 @@ def _made(path: Path) -> Path:
 
 
 def engine_of(name: str) -> Any:
-    """An engine, delta-spark in a session of the tests."""
+    """The engine with this name; delta-spark uses a session of the tests."""
     if name != "delta-spark":
         return {"deltalake": Deltalake, "polars": Polars}[name]()
     from tests.support.spark import delta_session

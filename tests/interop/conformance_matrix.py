@@ -44,7 +44,7 @@ _CONF = {
 
 
 def engine_of(name: str) -> Engine:
-    """An engine; Spark engines get a session of the tests."""
+    """The engine with this name; Spark engines use a session of the tests."""
     if name not in SPARK:
         return load_engine(name)
     from spark_ext.conformance import DeltaSparkEngine, SparkExtEngine
@@ -82,8 +82,8 @@ def keep(name: str, found: Mapping[str, Any]) -> None:
 
 
 def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored results updated with a run of some cases. Raises ValueError if the engine's version has changed, because
-    results of two versions must not be mixed."""
+    """The stored results, updated with the results of a run of some cases. Raises ValueError if the engine's version
+    has changed, because results of two versions must not be mixed."""
     if (before["engine"], before["version"]) != (found["engine"], found["version"]):
         raise ValueError(
             f"The kept results of {before['engine']} are of {before['version']}, not {found['version']}: run all cases."
@@ -199,7 +199,7 @@ def _quoted(reason: str, most: int = 160) -> str:
 
 
 def main(names: Sequence[str], more: Sequence[str]) -> None:
-    """Run engines, each in its own process, and write the page. ``more``: the options that choose cases."""
+    """Run engines, each in its own process, and write the page. ``more``: the options that select cases."""
     for name in names:
         # A process supports only one kind of Spark session.
         command = [sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name, *more]

@@ -1,4 +1,4 @@
-"""One delta-spark JVM for all tests of this directory."""
+"""One delta-spark JVM for all tests in this directory."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from tests.support.spark.jars import DELTA_VERSION
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "feature-matrix.md"
 WRITE = "DELTALOG_WRITE_FEATURE_MATRIX"
 NONE = "–"
-# Table features that deltalake refuses to read, and to write, as it names them.
+# Table features that deltalake refuses to read, and those that it refuses to write, under deltalake's names.
 UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
 UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
@@ -51,7 +51,7 @@ UNAPPENDED = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page, each cell as text."""
+    """A row of the page, with its cells as strings."""
 
     feature: str
     written_by: str

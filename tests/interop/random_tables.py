@@ -24,7 +24,7 @@ class Kind:
     arrow: pa.DataType
     values: tuple[Any, ...]
     literal: Callable[[Any], str]
-    width: int | None = None  # the n of char(n), whose values readers see padded
+    width: int | None = None  # the n of char(n), whose values readers return padded
 
     def stored(self, value: Any) -> Any:
         """The value as readers return it."""
@@ -68,7 +68,7 @@ KINDS: Mapping[str, Kind] = {
         _struct,
     ),
 }  # fmt: skip
-#: The wider kind to which a column of a kind can be changed.
+#: The wider type to which a column of each type can be changed.
 WIDER: Mapping[str, str] = {"int": "long"}
 PARTITIONING = ("int", "string", "date", "char", "boolean")
 
@@ -98,7 +98,7 @@ Row = dict[int, Any]
 
 @dataclass(frozen=True)
 class State:
-    """A version: columns (the first is ``id``), and rows by id. Never changed in place."""
+    """A version of the table: its columns (the first is ``id``), and its rows by id. Never changed in place."""
 
     columns: tuple[Column, ...]
     rows: Mapping[int, Row] = field(default_factory=dict)

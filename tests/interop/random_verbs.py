@@ -52,7 +52,8 @@ class Difference(AssertionError):
 
 
 def run_verbs(delta: DeltaSpark, path: Path, seed: int, verbs: int) -> collections.Counter[str]:
-    """Run the verbs on a new table. Returns counts of refusals by engine and of comparisons. Raises Difference."""
+    """Run the verbs on a new table. Returns the numbers of refusals by each engine, and of comparisons. Raises
+    Difference."""
     run = _Run(delta, path, seed)
     try:
         run.live(verbs)

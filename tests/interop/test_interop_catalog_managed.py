@@ -1,4 +1,4 @@
-"""Engines without access to the catalog open the path of a table that it manages or has released."""
+"""Engines without access to the catalog open the path of a table that the catalog manages or has released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, `_last_checkpoint` and `.crc` files of one engine are used by the other."""
+"""Each engine uses the checkpoints, `_last_checkpoint` and `.crc` files that the other wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.spark.log_files import commits, drop_below
 from tests.support.spark.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
 
 DAY_MS = 86_400_000
-# Without a long retention delta-spark refuses to travel to old versions.
+# Without a long retention, delta-spark refuses to time travel to old versions.
 NO_RETENTION_CHECK = {"delta.deletedFileRetentionDuration": "interval 10000 days"}
 
 SHAPES = {
@@ -217,7 +217,7 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits of two months and a checkpoint, then a commit made today, whose clean-up removes everything older than
+    """Commits from two months and a checkpoint, then a commit made today, whose clean-up removes everything older than
     the retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000

@@ -93,7 +93,7 @@ def test_a_table_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
-    """A replacement without CLUSTER BY is not clustered."""
+    """After CREATE OR REPLACE without CLUSTER BY, the table is not clustered."""
     by_whom: dict[str, Callable[[str], Any]] = {
         "delta-spark": delta.sql,
         "spark_ext": lambda text: spark_ext.sql(delta.spark, text),

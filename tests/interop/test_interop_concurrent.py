@@ -35,7 +35,8 @@ _TAG = re.compile(r"writer-(\d+)-commit-(\d+)")
 
 @dataclass
 class Outcome:
-    """The acknowledged commits, and the commits in the log: version to commitInfo and ids of added rows."""
+    """The acknowledged commits, and the commits in the log: the commitInfo and the ids of the added rows of each
+    version."""
 
     table: Path
     acknowledged: list[str]
@@ -102,7 +103,7 @@ def _wait_for(processes: dict[int, subprocess.Popen[bytes]], *files: Path) -> No
 
 
 def _log(table: Path) -> dict[int, dict[str, Any]]:
-    """The log, parsed with json only; fails on a partial commit."""
+    """The log, parsed with the json module only; fails if a commit is incomplete."""
     found = {}
     for path in (table / "_delta_log").glob("*.json"):
         first = json.loads(path.read_text().splitlines()[0])

@@ -33,7 +33,8 @@ def created(delta: DeltaSpark, path: Path, by: str, start: int, step: int, alway
 
 
 def checked(delta: DeltaSpark, path: Path, start: int, step: int, count: int) -> None:
-    """Both engines read the same rows; values are in the sequence, unique, and within the high-water mark."""
+    """Both engines read the same rows; the values are unique, belong to the sequence, and do not exceed the high-water
+    mark."""
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
     ids = found["id"].to_pylist()

@@ -28,7 +28,7 @@ _NO_ROW = {
 # table.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
-# Variants are written from Spark: tests/spark/test_variants.py.
+# Only Spark writes variants: tests/spark/test_variants.py tests them.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}
 

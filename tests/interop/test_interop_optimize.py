@@ -1,4 +1,4 @@
-"""Tables that deltalog has optimized: delta-spark and deltalake read every version, and optimize the tables again."""
+"""delta-spark and deltalake read every version of tables that deltalog has optimized, and optimize them again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = {
 
 
 def optimized(path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> DeltaTable:
-    """A compaction, a purge and a Z-order, with changes between them."""
+    """A compaction, a purge and a Z-ordering, with other changes in between."""
     table = DeltaTable.create(str(path), SCHEMA, properties=properties, partition_by=partition_by)
     for start in range(0, 60, 12):
         table.append(batch(start, 12))

@@ -1,4 +1,5 @@
-"""Deletes and replacements of deltalog are read and continued by delta-spark and deltalake, and vice versa."""
+"""delta-spark and deltalake read tables in which deltalog deleted or replaced rows, and write to them, and vice
+versa."""
 
 from __future__ import annotations
 

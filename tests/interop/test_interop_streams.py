@@ -25,7 +25,7 @@ class Stream:
         spark_ext.register(spark)
 
     def run(self, output: str | None = None) -> None:
-        """Run the stream until everything is read. Raises the error that ended it."""
+        """Run the stream until it has read all available rows. Raises the error that ended it."""
         frame = self._spark.readStream.format(self._kinds[0]).options(**self._options).load(self.source)
         writer = frame.writeStream.format(self._kinds[1]).option("checkpointLocation", self._checkpoint)
         finish(writer.trigger(availableNow=True).start(output or self.target))

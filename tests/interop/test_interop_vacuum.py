@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def by_delta_spark(delta: DeltaSpark, path: Path, hours: int, mode: str) -> set[str]:
-    """The files that delta-spark lists, without the empty directories that it lists too."""
+    """The files that delta-spark lists, without the empty directories that it also lists."""
     delta.forget()
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     rows = delta.sql(f"VACUUM delta.`{path}` {mode} RETAIN {hours} HOURS DRY RUN").collect()
@@ -76,7 +76,7 @@ def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["deleted_by_vectors", "spark_overwritten"])
 def test_delta_spark_reads_what_tasks_leave(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """After a vacuum by Spark's tasks, delta-spark reads all versions within the retention."""
+    """After a vacuum in Spark tasks, delta-spark can read all versions within the retention."""
     path = tmp_path / "t"
     make(name, delta, path)
     table = DeltaTable.open(str(path))

@@ -96,7 +96,7 @@ def good(**changes):
 
 
 def timed(**changes):
-    """In-commit timestamps enabled at version 2 of a table whose file times jump."""
+    """A table whose file times are out of order, with in-commit timestamps enabled at version 2."""
     enabled = {ENABLE: "true", PAIR[0]: "2", PAIR[1]: "1003"}
     log = {
         0: commit(info("o0"), PLAIN, metadata()),
@@ -128,7 +128,7 @@ def test_good_histories_are_good():
     assert check(History({})) == []
     again = changed(good(), o2={"adds": ["c", "b"]})
     again = with_log(again, v2=commit(info("o2"), add("c"), add("b", data_change=False)))
-    assert check(again) == []  # a live file, with other statistics
+    assert check(again) == []  # the commit adds a live file again, with other statistics
     states = replay(good().log)
     assert [sorted(states[v].files) for v in range(4)] == [["a"], ["a", "b"], ["a", "b", "c"], ["b", "c", "d"]]
     assert [replay(timed().log)[v].ict_ms for v in range(5)] == [None, None, 1003, 1004, 5000]

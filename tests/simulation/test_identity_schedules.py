@@ -1,4 +1,4 @@
-"""Writers of a table with an identity column, in seeded schedules with faults: no value is assigned twice."""
+"""In seeded schedules with faults, writers of a table with an identity column never assign a value twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit rule under faults: seeded schedules of three writers and a reader on a store that fails.
+"""The commit protocol under faults: seeded schedules of three writers and a reader on a failing store.
 
 A usual run takes 400 schedules, ``--long`` 20,000; DELTALOG_SCHEDULES=200000 runs more, DELTALOG_FIRST_SEED=100000
 others. A failing seed is printed with its trace; add it to seeds.txt, so that every run repeats it.

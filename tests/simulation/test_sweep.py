@@ -55,7 +55,7 @@ VERBS_WITHOUT_A_ROW = {
     "create_transaction",
     "drop_feature",  # makes two commits, but an operation here makes one
     "create_for_blobs",  # the same as create, with fixed columns
-    "discard_staged",  # deletes files that nobody reads
+    "discard_staged",  # deletes staged files, which no version refers to
     "open_blob",  # takes a snapshot, and reads one file
     "advance",  # registers a snapshot, without a store call
     "check",  # reads only
@@ -63,7 +63,7 @@ VERBS_WITHOUT_A_ROW = {
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
     "flush",  # waits for calls that other operations have started
-    "vacuum",  # two commits; tests/unit/maintenance/vacuum/test_vacuum.py and test_vacuum_lite.py kill it at each call
+    "vacuum",  # two commits; test_vacuum.py and test_vacuum_lite.py in tests/unit/maintenance/vacuum kill it at each call
 }
 
 

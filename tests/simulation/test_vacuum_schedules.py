@@ -22,8 +22,8 @@ KEPT = [86]  # because a clock was ahead, a full vacuum recorded commits whose t
 def test_nothing_needed_is_deleted_and_nothing_else_is_left(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "vacuum schedules", schedules, run_vacuum_schedule)
-    # Fails if the schedules did not cover something that the test is meant to check. A vacuum counts as an
-    # operation without a commit, like a checkpoint, and there are few of these.
+    # Fails if the schedules did not cover something that the test is meant to check. A vacuum counts as an operation
+    # without a commit, like a checkpoint, and there are few such operations.
     assert totals.errors[""] >= 2 * schedules
     # Most faults hit one of the many calls that check the table, which have no effect when they fail; some kinds of
     # fault are too rare for a usual run.

@@ -1,4 +1,4 @@
-"""The central cases of writing, reading and SQL; they run on classic Spark and again on Spark Connect."""
+"""The most important cases of writing, reading and SQL; they run both in classic Spark and in Spark Connect."""
 
 from __future__ import annotations
 

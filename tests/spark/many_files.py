@@ -1,4 +1,4 @@
-"""Cases for tables with so many files that Spark would look them up in a job. The cases run on classic Spark and on
+"""Cases for tables with so many files that Spark would look them up in a job. The cases run in classic Spark and in
 Spark Connect."""
 
 from __future__ import annotations

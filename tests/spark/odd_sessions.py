@@ -1,4 +1,4 @@
-"""Random session settings, writes of every kind under them, and a Python model of the expected rows."""
+"""Writes of every kind under random session settings, and a Python model of the expected rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import deltalog
 import spark_ext
 from tests.spark.settings import session_of
 
-# Session settings that can affect reads and writes, without values that Spark refuses.
+# Session settings that can affect reads and writes, with values that Spark accepts.
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "mapreduce.fileoutputcommitter.algorithm.version": ("2",),
     "mapreduce.fileoutputcommitter.cleanup.skipped": ("true",),

@@ -114,7 +114,8 @@ def history(
     times_ms: Sequence[int],
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table with in-commit timestamps. The first entry creates it; later ones are appended at their time."""
+    """A table with in-commit timestamps. The first entry creates the table; each later entry is appended at its
+    time."""
 
     def at(ms: int) -> deltalog.Environment:
         return deltalog.Environment(clock_ms=lambda: ms)
@@ -144,7 +145,8 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 
 
 def vector(table: str, positions: Iterable[int], kind: str = "i", directory: str | None = None) -> dict[str, Any]:
-    """The descriptor of a deletion vector: inline (i), in a file named relative to the table (u), or absolute (p)."""
+    """The descriptor of a deletion vector: inline (i), in a file with a relative path (u), or in a file with an
+    absolute path (p)."""
     bitmap = BitMap64(positions)
     data = struct.pack("<i", 1681511377) + bitmap.serialize()
     descriptor = {"storageType": kind, "sizeInBytes": len(data), "cardinality": len(bitmap)}

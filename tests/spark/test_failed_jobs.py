@@ -94,7 +94,7 @@ def _fills_the_memory(spark: Any) -> Any:
 
 
 def _is_cancelled(spark: Any) -> Any:
-    context = SparkContext._active_spark_context  # also finds the context of a Connect server in this process
+    context = SparkContext._active_spark_context  # also the context of a Spark Connect server in this process
 
     def when_it_runs() -> None:
         while not context.statusTracker().getActiveJobsIds():

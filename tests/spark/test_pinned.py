@@ -154,7 +154,7 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
 
 
 def wrappers(spark: Any) -> Iterator[Any]:
-    """Further SparkSession objects for one session of the JVM, as PySpark itself creates them."""
+    """Several SparkSession objects for one session of the JVM, such as PySpark itself creates."""
     while True:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 

@@ -147,7 +147,7 @@ def _never_told(count: Any, frame: Any) -> Any:
 def test_where_spark_tells_no_count_it_counts_the_files(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For clients of Spark Connect 3.5, which do not receive counts."""
+    """Tests the code for clients of Spark Connect 3.5, which do not receive counts."""
     monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "_metrics", lambda self: {})
     df = spark.sql(ROWS)
     for partition_by in ([], ["p"]):

@@ -60,7 +60,7 @@ def metrics(table: str) -> dict[str, int]:
     return {name: int(value) for name, value in info["operationMetrics"].items()}
 
 
-# The rows of the source, and the clauses written for the builders of both engines.
+# The rows of the source, and clauses that the merge builders of both engines accept.
 Step = tuple[tuple[int, int, int], Callable[[Any], Any], Callable[[Any], Any]]
 STEPS: Mapping[str, Step] = {
     "upsert": (

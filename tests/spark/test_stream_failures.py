@@ -15,7 +15,8 @@ pytestmark = [
 ]
 
 
-# The runs fail at each step, once with an error and once with a kill. A usual run takes one of them.
+# The stream fails at each step, once with an error and once by a kill. A usual run of the tests makes one of these
+# runs.
 RUNS, USUAL = 16, 7
 
 

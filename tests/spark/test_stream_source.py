@@ -1,4 +1,5 @@
-"""Streams read with format("deltalog"): every file exactly once, across restarts and with limits; clear errors."""
+"""Streams read with format("deltalog"): every file is read exactly once, across restarts and with limits, and errors
+are clear."""
 
 from __future__ import annotations
 

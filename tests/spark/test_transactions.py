@@ -1,4 +1,4 @@
-"""Tables of a catalog from Spark: by address, and in transactions over several tables."""
+"""Spark accesses tables of a catalog by address, and in transactions over several tables."""
 
 from __future__ import annotations
 

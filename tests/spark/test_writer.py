@@ -477,7 +477,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     paths, marker = list(sys.path), str(tmp_path / "done")
 
     def intrude(value: int) -> int:
-        """Called in Spark's Python worker, after the write has read the table and before it commits."""
+        """Spark's Python worker calls this after the write has read the table and before it commits."""
         sys.path[:0] = paths
         import pyarrow
 

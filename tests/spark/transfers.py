@@ -19,7 +19,7 @@ ACCOUNTS, EACH = 4, 100
 TOTAL = len(TABLES) * ACCOUNTS * EACH
 _PATIENCE_S = 120
 
-# Takes an amount from an account of one table and adds it to the same account of another.
+# Takes an amount from an account in one table and adds it to the same account in another table.
 Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
 
 
@@ -56,7 +56,7 @@ def transfer(
     meet: Callable[[], None],
 ) -> Outcome:
     """Commit this number of transfers from one table to another; transfers that conflict are repeated. ``meet`` is
-    called when the first one is ready to be committed."""
+    called when the first transfer is ready to be committed."""
     chance, outcome, first = random.Random(seed), Outcome(), True
     while outcome.moved < rounds:
         with manager.transaction() as transaction:

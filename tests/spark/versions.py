@@ -104,7 +104,7 @@ def row_of(test: str) -> str:
 
 
 def parse(report: str, lane: str, mode: str) -> Run:
-    """The results in a report of pytest. Raises IncompleteResultsError if a test failed, or none passed."""
+    """The results in a pytest report. Raises IncompleteResultsError if a test failed, or none passed."""
     suite = next(ET.fromstring(report).iter("testsuite"))
     properties = {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
     missing = {"pyspark", "python", "packages"} - set(properties)
@@ -197,7 +197,7 @@ def main(lanes: Sequence[tuple[str, str]]) -> int:
 
 
 def rendered(lanes: Sequence[tuple[str, str]]) -> str:
-    """The page of the stored results, in the order of ``lanes``."""
+    """The page with the stored results, in the order of ``lanes``."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     names = [f"{lane} {mode}" for lane, mode in lanes]
     runs = [Run.from_json(kept[name]) for name in names if name in kept]

@@ -33,7 +33,7 @@ def test_the_list_lives_as_long_as_a_dataframe_of_it(spark: Any, table: str, scr
     del derived
     gc.collect()
     assert lists() == []
-    assert spark.table("many_files").count() == COUNT - 4  # the server keeps the plan of the view
+    assert spark.table("many_files").count() == COUNT - 4  # the server keeps the view's plan, including the file list
 
 
 @pytest.mark.parametrize("make", [make_flat, make_hive])

@@ -36,7 +36,7 @@ def spark() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Place:
-    """A URL at which a test can create a table, in a bucket of its own. ``proxy`` records the requests of Spark and of
+    """A URL at which a test can create a table, in a separate bucket. ``proxy`` records the requests of Spark and of
     deltalog."""
 
     url: str

@@ -1,4 +1,4 @@
-"""Streams between tables on S3: every row exactly once, despite restarts and lost responses of the store."""
+"""Streams between tables on S3: every row is written exactly once, despite restarts and lost responses of the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _batches(place: Place) -> list[int]:
 
 
 def _lose_answer(place: Place, ending: str) -> list[str]:
-    """The first PUT of such a key succeeds, but its response is lost. Returns these keys."""
+    """The first PUT of a key with this ending succeeds, but its response is lost. Returns these keys."""
     lost: list[str] = []
 
     def rule(request: Request, forward: Any) -> Any:

@@ -35,8 +35,8 @@ Builder = Callable[[Path], pa.Table]
 class Feature:
     """A row of the matrix.
 
-    ``spark``: the statements that delta-spark then runs on the table; ``refused``: the statements that delta-spark must
-    refuse, and the errors. ``changes_from``: the first version with a change data feed; ``row_ids``: whether row
+    ``spark``: the statements that delta-spark then runs on the table; ``refused``: the statement that delta-spark must
+    refuse, and its error. ``changes_from``: the first version with a change data feed; ``row_ids``: whether row
     tracking is enabled; ``checksum``: whether there is a ``.crc`` (docs/log-files.md lists the cases without one).
     """
 

@@ -12,7 +12,7 @@ from tests.interop.parity.tables import DELTA_SPARK, OK, SPARK_EXT, Table
 from tests.support.spark.log_files import actions, commits
 
 FACETS = ("errors", "rows", "schema", "history", "log")
-# Fields of commitInfo that name the engine, the time, or the run.
+# Fields of commitInfo that identify the engine, the time, or the run.
 _OWN = {"engineInfo", "timestamp", "txnId", "inCommitTimestamp", "isolationLevel", "readVersion", "operation"}
 ABSENT = "absent"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -83,7 +83,7 @@ def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(answer: list[dict[str, Any]], table: Table) -> Any:
-    """Text without parts that differ between runs: random column names, expression ids, table directories."""
+    """The text without the parts that differ between runs: random column names, expression ids, table directories."""
     text = re.sub(r"#\d+", "#", _UUID.sub("(uuid)", json.dumps(answer)))
     return json.loads(re.sub(re.escape(str(table.place.directory)) + r"/\d+", "(directory)", text))
 

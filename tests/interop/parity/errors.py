@@ -7,7 +7,8 @@ import re
 import deltalog
 from deltalog import DeltaLogError
 
-# Error conditions of Spark and delta-spark, Java exceptions without one, and classes of deltalog.
+# Error conditions of Spark and delta-spark, Java exceptions that have no error condition, and error classes of
+# deltalog.
 MEANINGS: dict[str, tuple[str, ...]] = {
     "table exists": (
         "TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_PATH_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "TableExistsError",

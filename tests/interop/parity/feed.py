@@ -1,9 +1,9 @@
-"""The change data feed, by versions and by times."""
+"""The change data feed, for ranges of versions and of timestamps."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
 
-# Without a long retention delta-spark refuses versions that are older than seven days.
+# Without a long retention, delta-spark refuses to read versions that are older than seven days.
 FEED = (
     "'delta.enableChangeDataFeed' = 'true', 'delta.deletedFileRetentionDuration' = 'interval 36500 days', "
     "'delta.logRetentionDuration' = 'interval 36500 days'"

@@ -1,4 +1,4 @@
-"""The table of a scenario, written and read by one of two engines, with a record of every answer.
+"""The table of a scenario, which one of the two engines writes and reads; every result is recorded.
 
 Both engines have the same calls: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
 ``reader().options(…).load(path)``. delta-spark runs the set-up statements (`start`, `sql`) for both engines.
@@ -50,7 +50,7 @@ SPARK_EXT = Engine("spark_ext", "deltalog", spark_ext.write, spark_ext.read, spa
 
 @dataclass
 class Place:
-    """The directory for the tables of a run, with the tables that are created once and copied."""
+    """The directory for the tables of a run. Tables with the same set-up are created once and then copied."""
 
     delta: DeltaSpark
     directory: Path
@@ -138,7 +138,7 @@ class Table:
         self.write(rows, "overwrite", **more)
 
     def run(self, *statements: str, keeps: bool = True) -> None:
-        """Run statements with the engine's own SQL, with ``{t}`` for the table, and record their results."""
+        """Run statements with the engine's own SQL, and record their results; ``{t}`` stands for the table."""
         for statement in statements:
             text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))

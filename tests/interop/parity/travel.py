@@ -1,9 +1,9 @@
-"""Older versions: by number, by time, by suffix."""
+"""Time travel by version, by timestamp and by path suffix."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
 
-# Without this delta-spark refuses versions that are older than seven days.
+# Without this property, delta-spark refuses to read versions that are older than seven days.
 KEPT = (
     "tblproperties ('delta.deletedFileRetentionDuration' = 'interval 36500 days', "
     "'delta.logRetentionDuration' = 'interval 36500 days')"
