@@ -63,7 +63,7 @@ VERBS_WITHOUT_A_ROW = {
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
     "flush",  # waits for calls that other operations have started
-    "vacuum",  # two commits; test_vacuum.py and test_vacuum_lite.py in tests/unit/maintenance/vacuum kill it at each call
+    "vacuum",  # two commits; test_vacuum.py and test_vacuum_lite.py (tests/unit/maintenance) kill it at each call
 }
 
 
