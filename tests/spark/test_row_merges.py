@@ -227,7 +227,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     source = spark.sql("SELECT 1L AS id, 2L AS n").alias("s")
     with pytest.raises(deltalog.CallError, match=what):
         wrong(target.merge(source, "t.id = s.id")).execute()
-    with pytest.raises(deltalog.CallError, match="DataFrame of Spark, not dict"):
+    with pytest.raises(deltalog.CallError, match="a Spark DataFrame, not dict"):
         target.merge({"id": [1]}, "t.id = s.id")
     assert versions(table) == [0]
 
