@@ -42,8 +42,8 @@ _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 class DeltaTable:
     """A Delta table, from ``forPath`` or ``forName``.
 
-    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
-    latest version, or none. Spark's executors read and write rows.
+    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on top of
+    its latest version, or none. Spark's executors read and write rows.
 
     Its methods have the names and parameters of delta-spark's class, so that programs written for delta-spark run.
     """

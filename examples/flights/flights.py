@@ -70,7 +70,7 @@ def run(data: Path, path: Path, months: int, report: Report) -> None:
     make_pages(path)
     report.end(compared, enabled_at, path, time.monotonic() - started)
     if not as_expected(compared, enabled_at):
-        raise DemoNotPossibleError("An answer differs from what was written. Please report this with the output above.")
+        raise DemoNotPossibleError("An answer differs from the written rows. Please report this with the output above.")
 
 
 def write(spark: SparkSession, csv: Path, target: Path, months: int, report: Report) -> tuple[list[Month], int]:

@@ -106,8 +106,8 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 def read_schemas(
     layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
 ) -> dict[str, spark_types.StructType]:
-    """The read schemas of files, by absolute path, from their footers. Files with equal schemas share one object.
-    ``source``: opens a path for pyarrow.
+    """The read schemas of files, determined from their footers and keyed by absolute path. Files with equal schemas
+    share one object. ``source``: opens a path for pyarrow.
 
     Raises InvalidDataFileError. Cost: 1 small read per file, 16 at a time.
     """

@@ -46,7 +46,7 @@ class Merge:
         return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
 
     def check(self) -> None:
-        """Raise CallError if there is no clause, or one that can never apply."""
+        """Raise CallError if there is no clause, or if a clause can never apply."""
         if not self.clauses:
             raise deltalog.CallError("The merge has no clause. Add whenMatchedUpdate(…), whenNotMatchedInsert(…), ….")
         for group in ("matched", "not matched", "not matched by source"):

@@ -272,7 +272,7 @@ class _Plan:
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
         """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
-        the source. Copies, ``outcome``, ``carried`` and the new ``values`` of outcomes are kept."""
+        the source. The result keeps the copies, ``outcome``, ``carried`` and the new ``values`` of outcomes."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -352,7 +352,7 @@ class _Plan:
         return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
-        """All rows of the rewritten files, changed and unchanged, as files store them; None in the same cases as
+        """All rows of the rewritten files, both changed and unchanged, as files store them; None in the same cases as
         ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {

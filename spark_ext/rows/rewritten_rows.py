@@ -1,4 +1,4 @@
-"""All rows of the files that are rewritten, changed and unchanged, from one scan.
+"""All rows of the rewritten files, both changed and unchanged, from one scan.
 
 New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as from a
 separate scan.

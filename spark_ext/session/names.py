@@ -75,7 +75,7 @@ def can_be_registered(full: str) -> bool:
 
 def location_of(spark: SparkSession, name: str) -> str:
     """The default location of a new table that is created by name: below Spark's warehouse directory, as for Spark's
-    tables."""
+    own tables."""
     schema, _, table = full_name(name).partition(".")
     warehouse = spark.conf.get(_WAREHOUSE)
     assert warehouse is not None

@@ -32,7 +32,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/views.py": START,
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
-    "spark_ext/stream/registration.py": "PySpark 3.5 lacks what it imports",
+    "spark_ext/stream/registration.py": "PySpark 3.5 lacks the names that it imports",
 }
 TYPE_IMPORTS = {
     "deltalog/__init__.py": "public names are imported at their first use",
