@@ -138,7 +138,7 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
-    """Delete all files of a failed distributed job, best effort; no version can name them. Their names begin with
+    """Delete all files of a failed distributed job, best effort; no version can refer to them. Their names begin with
     ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects below
     the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
     name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"

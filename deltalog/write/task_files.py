@@ -86,8 +86,8 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of this job after it failed, best effort; no version can name them. Returns the number of
-        files found. Cost: as ``remove_job_files``."""
+        """Delete all files of this job after it failed, best effort; no version can refer to them. Returns the number
+        of files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(

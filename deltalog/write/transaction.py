@@ -428,7 +428,7 @@ class Transaction:
         except (DeltaLogError, ClockDriftWarning) as error:
             if isinstance(error, (TableNotFoundError, TableReplacedError)):
                 self._on_lost()
-            if error.outcome is not Outcome.UNKNOWN:  # otherwise a commit may name the files
+            if error.outcome is not Outcome.UNKNOWN:  # otherwise a commit may refer to the files
                 keep_cleanup_errors(error, self._row_writer.discard())
             elif isinstance(error, DeltaLogError):
                 self._in_doubt = error

@@ -1,4 +1,4 @@
-"""Spark without any jar, in a classic session unless DELTALOG_TEST_SPARK says otherwise."""
+"""Spark without additional jars, in a classic session unless DELTALOG_TEST_SPARK selects Spark Connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+# The tests import their support code as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def versions_in_the_report(record_testsuite_property: Any) -> None:
-    """Record the version and mode in the report, for the page of Spark versions."""
+    """Record the version and the mode in the report, for docs/spark-versions.md."""
     record_testsuite_property("pyspark", version("pyspark"))
     record_testsuite_property("python", platform.python_version())
     packages = ("pandas", "numpy", "pyarrow")

@@ -1,4 +1,5 @@
-"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` does fifty."""
+"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` makes fifty of
+them."""
 
 from __future__ import annotations
 

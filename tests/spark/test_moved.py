@@ -1,5 +1,5 @@
-"""Programs for delta-spark run on spark_ext after a change of one import, some also after changes of calls as in
-docs/spark.md.
+"""Programs for delta-spark run on spark_ext after one import is changed; for some, calls are also changed as
+docs/spark.md describes.
 
 tests/interop/test_interop_moved.py runs the same programs with delta-spark.
 """

@@ -63,7 +63,7 @@ _NASTY = [
 
 
 def _by_spark(spark: Any, text: str) -> str | None:
-    """The kinds of all characters; None for text without tokens."""
+    """The kind of each character; None for text that Spark's lexer cannot tokenize."""
     antlr = spark._jvm.org.antlr.v4.runtime
     parser = spark._jvm.org.apache.spark.sql.catalyst.parser
     lexer = parser.SqlBaseLexer(parser.UpperCaseCharStream(antlr.CharStreams.fromString(text)))
@@ -71,7 +71,7 @@ def _by_spark(spark: Any, text: str) -> str | None:
     kinds, name = ["?"] * len(text), ""
     for token in lexer.getAllTokens():
         name = lexer.getVocabulary().getSymbolicName(token.getType())
-        if name in ("UNRECOGNIZED", "HENT_END"):  # HENT_END ends a hint; no statement here has one
+        if name in ("UNRECOGNIZED", "HENT_END"):  # HENT_END ends a hint, and the statements here have none
             return None
         for at in range(token.getStartIndex(), min(token.getStopIndex() + 1, len(text))):
             kinds[at] = _KINDS.get(name, "c")

@@ -1,4 +1,4 @@
-"""Streams written with format("deltalog"): every row exactly once, despite failures and repetitions."""
+"""Streams written with format("deltalog"): every row is written exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def ids(table: str) -> list[int]:
 
 
 def recorded(table: str) -> list[tuple[str, int]]:
-    """The application and the batch of all commits that record one."""
+    """The application id and the batch id of each commit that records them."""
     found = [each for version in versions(table) for each in action(table, version, "txn")]
     return [(each["appId"], each["version"]) for each in found]
 
 
 def repeated(source: Input, batches: Sequence[int]) -> None:
-    """Make Spark repeat these batches, as if it had not recorded that they are finished."""
+    """Make Spark repeat these batches, as if the checkpoint had not recorded them as finished."""
     for batch in batches:
         for name in (f"{batch}", f".{batch}.crc"):
             (Path(source.checkpoint) / "commits" / name).unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
         stream = stream.selectExpr("assert_true(id < 0) is null as checked", "*").where("checked").drop("checked")
     elif step == "before the commit":  # the next version cannot be created
         (log / f"{2:020d}.json").mkdir()
-    else:  # the commit lands, and then the checkpoint cannot record the batch
+    else:  # the commit succeeds, but the checkpoint cannot record the batch
         Path(source.checkpoint, "commits").rename(tmp_path / "kept")
         Path(source.checkpoint, "commits").write_text("not a directory")
     with pytest.raises(PySparkException):
@@ -107,7 +107,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
     run(source, table)
     assert ids(table) == [0, 1]
     assert [batch for _, batch in recorded(table)] == [0, 1]
-    if step != "before the commit":  # at that step the driver cannot open the table, and leftovers stay
+    if step != "before the commit":  # at that step, the driver cannot open the table to remove the new files
         assert len(data_files(table)) == deltalog.DeltaTable.open(table).snapshot().num_files
 
 

@@ -1,4 +1,5 @@
-"""Streams read with format("deltalog"): every file exactly once, across restarts and with limits; clear errors."""
+"""Streams read with format("deltalog"): every file is read exactly once, across restarts and with limits, and errors
+are clear."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def ids(*values: int) -> pa.Table:
 
 
 class Reading:
-    """A stream of the tests from a table into a directory of Parquet files, which Spark's own sink writes once."""
+    """A test stream from a table into a directory of Parquet files, which Spark's own sink writes exactly once."""
 
     def __init__(self, spark: Any, table: str, directory: Path, **options: Any) -> None:
         self._spark, self._table, self._options = spark, table, options

@@ -1,4 +1,4 @@
-"""Streams written from foreachBatch: every row exactly once, despite failures and repetitions."""
+"""Streams written from foreachBatch: every row is written exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 

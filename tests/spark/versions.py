@@ -1,11 +1,11 @@
-"""The page docs/spark-versions.md: which parts of spark_ext work with which version of Spark.
+"""The page docs/spark-versions.md: the parts of spark_ext that work with each version of Spark.
 
     python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
     python -m tests.spark.versions        # the page alone, from the reports of the last runs
 
 Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. Their results are
-kept in version_results.json, so that a run of one version leaves the results of the others on the page. A report with a
-failed test takes that version and mode off the page.
+stored in version_results.json, so that the page keeps the results of the other versions when one version is run. A
+report with a failed test removes that version and mode from the page.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ SAMPLED = (
 
 
 class IncompleteResultsError(Exception):
-    """A test failed in a run, or the report is of another version."""
+    """A test failed in a run, or the report belongs to another version."""
 
 
 @dataclass
 class Run:
-    """The results of one version of Spark in one mode. ``date``: of the run."""
+    """The results with one version of Spark in one mode. ``date``: of the run."""
 
     lane: str
     mode: str
@@ -93,18 +93,18 @@ class Run:
         return cls(**{**found, **counts, "reasons": {why: set(tests) for why, tests in found["reasons"].items()}})
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, in a stable order."""
+        """The run as JSON values, in a stable order."""
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("passed", "skipped")}
         return {**asdict(self), **counts, "reasons": {why: sorted(self.reasons[why]) for why in sorted(self.reasons)}}
 
 
 def row_of(test: str) -> str:
-    """The row of a test, which is named as ``module::test``."""
+    """The row of a test, which is given as ``module::test``."""
     return next(row for row, pattern in ROWS if re.search(pattern, test))
 
 
 def parse(report: str, lane: str, mode: str) -> Run:
-    """The results in a report of pytest. Raises IncompleteResultsError if a test failed, or none passed."""
+    """The results in a pytest report. Raises IncompleteResultsError if a test failed, or none passed."""
     suite = next(ET.fromstring(report).iter("testsuite"))
     properties = {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
     missing = {"pyspark", "python", "packages"} - set(properties)
@@ -154,7 +154,7 @@ def _cell(passed: int, skipped: int) -> str:
 
 
 def _reasons(runs: Sequence[Run]) -> list[str]:
-    """A line for each reason to skip tests: for which versions and modes, and how many tests."""
+    """One line per reason for which tests are skipped: the versions and modes, and the number of tests."""
     places: dict[str, list[str]] = collections.defaultdict(list)
     tests: dict[str, set[str]] = collections.defaultdict(set)
     for run in runs:
@@ -197,7 +197,7 @@ def main(lanes: Sequence[tuple[str, str]]) -> int:
 
 
 def rendered(lanes: Sequence[tuple[str, str]]) -> str:
-    """The page of the stored results, in the order of ``lanes``."""
+    """The page with the stored results, in the order of ``lanes``."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     names = [f"{lane} {mode}" for lane, mode in lanes]
     runs = [Run.from_json(kept[name]) for name in names if name in kept]
