@@ -15,8 +15,8 @@ _AT_LEAST = 50  # tokens
 
 
 def with_counted_steps(parser: Any) -> Any:
-    """A subclass of sqlglot's class ``parser`` that raises CallError after MAX_PARSER_STEPS steps per token, so that
-    parsing takes time proportional to the length of the text."""
+    """A subclass of the sqlglot parser class ``parser`` that raises CallError after MAX_PARSER_STEPS steps per token,
+    so that parsing time is proportional to the length of the text."""
 
     class Counted(parser):  # type: ignore[misc]
         _steps_left = 0

@@ -17,7 +17,8 @@ _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":",
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
 # Not column names unless quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# Not units after INTERVAL '90 days', which contains its units, and not type names before a string.
+# Words that are not units after INTERVAL '90 days', whose string contains the units, and not type names before a
+# string.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 
@@ -27,13 +28,13 @@ class Unparsable(CallError):
 
 class TokenReader:
     """The tokens of an expression, in order. Each method reads the construct that begins with the next token, and
-    raises CallError if it is of another kind: Unparsable if the text ends."""
+    raises CallError if that token begins another construct: Unparsable if the text ends."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]
         self._at = 0
         self.next = tokens[0]
-        self.before = tokens[-1]  # a placeholder until the first token is taken
+        self.before = tokens[-1]  # a placeholder until the first call of take
 
     @property
     def after(self) -> Token:
@@ -54,7 +55,7 @@ class TokenReader:
             raise Unparsable(f"it cannot be parsed: it ends {why}")
         if token.word in _UNKNOWN_OPERATORS:
             raise refuse(f"{token.text}{self.after.text[:50]} at character {token.start + 1}")
-        if before.kind == "name" and token.kind not in ("mark", "end"):  # as in SELECT 1, and in BETWEEN SYMMETRIC 1
+        if before.kind == "name" and token.kind not in ("mark", "end"):  # for example SELECT 1, or BETWEEN SYMMETRIC 1
             words = f"{before.text[:50]} before {token.text[:50]} at character {token.start + 1}"
             raise refuse(f"it cannot be parsed: {words}")
         behind = f" after {before.text[:50]!r}" if self._at else ""
@@ -108,11 +109,12 @@ class TokenReader:
             return after.kind in ("number", "text") or after.word in ("-", "+")
         if token.kind == "name":
             return after.kind == "text" and token.word not in _WORDS
-        # Spark reads the sign as part of the number: the least value of a type has no positive counterpart.
+        # Spark reads the sign as part of the number, because the minimum of an integer type has no positive
+        # counterpart.
         return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
-        """Read literals separated by commas, each a whole element of a list."""
+        """Read comma-separated literals, stopping before a list element that is more than a literal."""
         found, end = [self.literal()], self._at
         while self.next.word == ",":
             self.take()
@@ -140,7 +142,7 @@ class TokenReader:
         return constants.number(self.take().text, "-" if token.word == "-" else "")
 
     def _text(self) -> Literal:
-        """Read adjacent strings, which are concatenated."""
+        """Read adjacent string literals and concatenate them."""
         token = self.take()
         if self.next.kind != "text":
             return constants.text(token.text)
@@ -174,7 +176,7 @@ class TokenReader:
                 return constants.interval(parts)
 
     def _is_signed_part(self) -> bool:
-        """Whether a sign, a number and a unit follow that belong to the interval before them."""
+        """Whether the next tokens are a sign, a number and a unit, which continue the interval."""
         return (
             self.next.word in ("-", "+")
             and self.after.kind in ("number", "text")

@@ -30,7 +30,7 @@ class Relation:
         return f"{self.alias}.{column}"
 
     def flat_table(self, rows: pa.Table) -> pa.Table:
-        """The rows with their columns under flat names."""
+        """The rows with their columns renamed to the flat names."""
         return rows.rename_columns([self.flat(name) for name in rows.schema.names])
 
     def flat_fields(self) -> Iterator[StructField]:
@@ -40,8 +40,8 @@ class Relation:
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations that an expression may name. ``hidden``: relations of the merge that it may not name; ``why``: the
-    reason, for messages.
+    """The relations that an expression may name. ``hidden``: relations of the merge that the expression may not name;
+    ``why``: the reason, for messages.
 
     A name is ``alias.column``, or just the column if only one relation has it.
     """
@@ -113,7 +113,7 @@ def flat_columns(tree: Expression) -> set[str]:
 
 
 def restored(tree: Expression, relation: Relation) -> Expression:
-    """A resolved tree that names only one relation, rewritten for the rows of that relation alone."""
+    """Rewrite a resolved tree that names only one relation so that it applies to that relation's own rows."""
     columns = {relation.flat(name): name for name in relation.schema.names}
 
     def alone(name: Name) -> Name:
@@ -124,7 +124,7 @@ def restored(tree: Expression, relation: Relation) -> Expression:
 
 
 def conjuncts(tree: Expression) -> Iterator[Expression]:
-    """The parts of ``a AND b``, in order."""
+    """The operands of a chain of ANDs, in order."""
     todo = [tree]
     while todo:
         each = todo.pop()

@@ -1,8 +1,8 @@
 """Expressions as trees, before they are bound to a schema. Pure.
 
-One kind of tree serves for conditions (``where``, CHECK) and for values (generated and default columns). It is built in
-Python with ``col``, and from text by ``sql.parse``. Two trees are equal if they are written alike: 1, 1.0 and true are
-three different literals.
+One kind of tree serves for conditions (``where``, CHECK) and for values (generated and default columns). Python code
+builds a tree with ``col``; ``sql.parse`` builds one from SQL text. Two trees are equal if they are written in the same
+way: 1, 1.0 and true are three different literals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Predicate(Expression, frozen=True):
-    """A condition on a row. Combine with ``&``, ``|`` and ``~``."""
+    """A condition on a row. Combine predicates with ``&``, ``|`` and ``~``."""
 
     def __and__(self, other: Expression) -> Predicate:
         return And(self, other)
@@ -61,12 +61,12 @@ class Name(Expression, frozen=True):
 
 
 class Literal(Expression, frozen=True):
-    """A literal. ``data_type``: set if the text names it, as 5L and TIMESTAMP '…' do; otherwise it follows from the
-    value, or from the column that the value is compared with."""
+    """A literal. ``data_type``: set if the SQL text specifies the type, as in 5L and TIMESTAMP '…'; otherwise the type
+    follows from the value, or from the column that the value is compared with."""
 
     value: Any
     data_type: DataType | None = None
-    in_double_quotes: bool = False  # in other engines this is a column name
+    in_double_quotes: bool = False  # in other engines a string in double quotes is a column name
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -114,15 +114,15 @@ class Field(Expression, frozen=True):
 
 
 class Element(Expression, frozen=True):
-    """An array element by position from 0, a map value by key, or a struct field by name."""
+    """An array element by its position from 0, a map value by its key, or a struct field by its name."""
 
     operand: Expression
     key: Expression
 
 
 class Moment(Expression, frozen=True):
-    """CURRENT_TIMESTAMP and the like in a statement. ``written``: the name or call as written, which is a column if the
-    table has one of that name; ``literal``: otherwise, the instant of the statement."""
+    """CURRENT_TIMESTAMP or a similar function. ``written``: the name or call as written, which means a column if the
+    table has a column of that name; otherwise the value is ``literal``, the time of the statement."""
 
     written: Name | Call
     literal: Literal
@@ -223,8 +223,8 @@ def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expressio
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """The same tree with parts replaced. ``replacement`` returns the replacement of a part, or None to look inside
-    it."""
+    """The same tree with parts replaced. ``replacement`` returns the replacement for a part, or None to descend into
+    the part."""
     links = []  # a chain of AND and OR, last first; iterative because it can be a thousand long
     while isinstance(expression, (And, Or)):
         links.append(expression)

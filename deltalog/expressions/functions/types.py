@@ -1,4 +1,4 @@
-"""The types of values, and the common type of several. Pure."""
+"""The types of values, and the common type of several values. Pure."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ MICROS = pa.timestamp("us")
 
 
 def refuse(what: str) -> CallError:
-    """The error for something unsupported."""
+    """The CallError for an unsupported construct."""
     return CallError(f"{what} is not supported")
 
 
 def arrow_of(data_type: DataType) -> pa.DataType:
-    """The Arrow type of values of a type, which may be an interval."""
+    """The Arrow type for a data type or interval type."""
     if data_type == YEAR_MONTH:
         return pa.int32()
     return pa.duration("us") if data_type in INTERVALS else type_to_arrow(data_type)
@@ -73,7 +73,7 @@ def decimal_of(value: decimal.Decimal) -> DecimalType:
 
 
 def decimal_type(precision: int, scale: int) -> DecimalType:
-    """A decimal type. Refused above 38 digits, where Spark reduces the scale or overflows."""
+    """A decimal type. Types with more than 38 digits are refused; Spark would reduce the scale or overflow."""
     if precision > _MAX_PRECISION:
         raise refuse(f"decimal({precision},{scale}), of more than {_MAX_PRECISION} digits,")
     return DecimalType(precision, scale)
