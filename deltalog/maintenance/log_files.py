@@ -1,4 +1,4 @@
-"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up.
+"""Log maintenance on request: writes a checkpoint or a log compaction file, or cleans up the log.
 
 Spec: PROTOCOL.md#checkpoints-1, #log-compaction-files, #metadata-cleanup.
 """
@@ -19,7 +19,7 @@ _NO_TIME = datetime.timedelta(0)
 
 def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
     """Write a checkpoint of the latest version. Waits for checkpoints that this process's commits are still writing,
-    since the last one written sets the hint."""
+    because the checkpoint written last sets the hint."""
     handle.flush()
     snapshot, environment = handle.writable(for_change=False), handle.environment
     written = write_checkpoint(

@@ -1,5 +1,5 @@
 """Computes missing file statistics from footers, and from rows if a footer is not sufficient. The files are added again
-with the statistics, otherwise unchanged.
+with the statistics and are otherwise unchanged.
 
 Spec: PROTOCOL.md#per-file-statistics, #add-file-and-remove-file (dataChange), #clustered-table.
 """
@@ -50,7 +50,7 @@ _DAY_US = 86_400_000_000
 
 # Null count, and minimum and maximum in the log's serialization. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
-# Cached results by path, as files never change: the number of rows, and the statistics of columns.
+# Results cached by path, because files never change: the number of rows, and the statistics of columns.
 Known = dict[str, tuple[int, dict[Leaf, Found]]]
 
 
@@ -62,7 +62,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """Make one commit. The second item: whether files may be left for another commit."""
+        """Make one commit. The second item: whether there may be more files for another commit."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
@@ -82,8 +82,8 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
-    """At most FILES_PER_COMMIT add actions with statistics that they lacked; empty if no missing statistics can be
-    computed. The second item: whether these are all."""
+    """At most FILES_PER_COMMIT add actions, with the statistics that they lacked; empty if no missing statistics can be
+    computed. The second item: whether these are all such files."""
     computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -104,7 +104,8 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[
 
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A row for each file: whether it lacks numRecords, then for each leaf whether it lacks statistics."""
+    """A table with a row for each file: whether the file lacks numRecords, then for each leaf whether it lacks the
+    leaf's statistics."""
     flat = statistics_of_files(files, leaves)
     rows = combined(flat["numRecords"])
     columns = [pc.is_null(rows)]
@@ -140,7 +141,8 @@ class _Computing:
         return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
-        """The add actions for which some ``wanted`` statistics can be computed, with these added. In threads."""
+        """The add actions for which some of the ``wanted`` statistics can be computed, with these statistics added. In
+        threads."""
         with ThreadPoolExecutor(parallel_gets(self.files.store) or FOOTER_THREADS) as threads:
             found = list(threads.map(self._with_statistics, adds, wanted))
         return [add for add in found if add is not None]
@@ -162,7 +164,7 @@ class _Computing:
         if body == before:
             return None
         if add.deletion_vector is not None:
-            body["tightBounds"] = False  # bounds of all rows, not only of live ones
+            body["tightBounds"] = False  # bounds of all rows, not only of live rows
         return msgspec.structs.replace(add, stats=stats.as_text(body), data_change=False)
 
     def _found(self, add: AddFile, wanted: Sequence[Leaf]) -> tuple[int, dict[Leaf, Found]]:

@@ -29,12 +29,12 @@ A = TypeVar("A", bound="Action")
 class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """The base class of all actions. Not a user type.
 
-    Actions hold no reference cycles, and without tracking by the garbage collector (``gc=False``) a long log is read
-    three times as fast.
+    Actions contain no reference cycles, and reading a long log is three times as fast if the garbage collector does not
+    track them (``gc=False``).
     """
 
     KEY: ClassVar[str]
-    # No JSON key has this name, so unknown fields of any name stay apart from ours.
+    # Because of the blank, the name does not collide with any field of the protocol.
     extra: dict[str, Any] = field(default_factory=dict, name=" extra")
 
     @classmethod
@@ -48,7 +48,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return msgspec.structs.replace(action, extra=unknown) if unknown else action
 
     def to_json(self) -> dict[str, Any]:
-        """The body as in the log, without absent optional fields."""
+        """The body as it is written to the log, without absent optional fields."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body.pop(" extra", None)
         return {**body, **self.extra} if self.extra else body
@@ -67,14 +67,15 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return type(self).from_json({**body, **extra})
 
 
-# Types that msgspec would write as text, so that a reader could not recognise the original type.
+# Types that msgspec would write as strings, so that a reader could not recognise the original type.
 _NOT_IN_JSON = (
     bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
 )  # fmt: skip
 
 
 def plain(value: Any) -> Any:
-    """Convert text or a number of a subclass, or another library's integer, to Python's own type. Raises TypeError."""
+    """Convert an instance of a subclass of str, int or float, or another library's integer, to the built-in type.
+    Raises TypeError."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
@@ -101,7 +102,7 @@ _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration":
 
 
 class FrozenDict(dict[str, str]):
-    """A mapping from text to text that cannot be changed in place. ``dict`` makes a mutable copy."""
+    """A mapping from strings to strings that cannot be changed in place. ``dict`` makes a mutable copy."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")
@@ -120,13 +121,13 @@ class Metadata(Action, frozen=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str = ""  # absent in some early tables, which then have no columns
+    schema_string: str = ""  # absent in some early tables, which have no columns
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None
 
     def __post_init__(self) -> None:
-        # Snapshots share the mapping, and the next property change starts from it.
+        # Snapshots share the mapping, and the next property change is applied to it.
         if type(self.configuration) is not FrozenDict:
             msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 
@@ -213,7 +214,7 @@ class AddCDCFile(Action, frozen=True, kw_only=True):
 
 
 class Sidecar(Action, frozen=True, kw_only=True):
-    """Spec: PROTOCOL.md#sidecar-file-information. Occurs in V2 checkpoints only."""
+    """Spec: PROTOCOL.md#sidecar-file-information. Occurs only in V2 checkpoints."""
 
     KEY = "sidecar"
     path: str
@@ -250,7 +251,7 @@ class UnknownAction(msgspec.Struct, frozen=True):
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """Provenance: any JSON object; the properties return the fields that deltalog uses.
+    """Provenance information: any JSON object. The properties return the fields that deltalog uses.
 
     Spec: PROTOCOL.md#commit-provenance-information.
     """

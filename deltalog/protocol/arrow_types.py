@@ -36,9 +36,9 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
 
 
 def primitive_of(arrow: pa.DataType) -> str | None:
-    """The primitive Delta type that holds every value of an Arrow type; None if there is none.
+    """The primitive Delta type that can hold every value of an Arrow type; None if no type can.
 
-    Decimals have parameters and do not count as primitive here.
+    Decimals are not included, because they have parameters.
     """
     if pt.is_timestamp(arrow):
         return "timestamp_ntz" if arrow.tz is None else "timestamp"
@@ -66,14 +66,14 @@ def is_list(arrow: pa.DataType) -> bool:
 
 
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-# The narrowest Delta type that holds every value.
+# The narrowest Delta type that can hold every value.
 _SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
 _VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
 
 
 def plain_layout(values: Any) -> Any:
-    """The same values in the top-level layout of Delta's Arrow types: no dictionary or run-end encoding, and lists with
-    32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
+    """The same values in the layout of Delta's Arrow types, at the top level only: no dictionary or run-end encoding,
+    and lists with 32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
     kind = values.type
     if pt.is_dictionary(kind):
         if str(kind.value_type) in _VIEWS:  # Arrow has no take for these
@@ -83,7 +83,7 @@ def plain_layout(values: Any) -> Any:
     if pt.is_run_end_encoded(kind):
         return plain_layout(pc.run_end_decode(values))
     if pt.is_list_view(kind) or pt.is_large_list_view(kind):
-        # Arrow's cast makes an invalid list if the views have nulls.
+        # Arrow's cast creates an invalid list array if the list views contain nulls.
         lengths = pc.fill_null(pc.list_value_length(values), 0)
         return packed_lists(pa.list_(kind.value_field), lengths, pc.list_flatten(values), values.is_valid())
     if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):

@@ -23,8 +23,8 @@ _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The declared length. char(n): padded with blanks to n characters; varchar(n): at most n. Trailing blanks beyond n
-    are cut off."""
+    """A declared length. char(n): values are padded with blanks to n characters; varchar(n): values have at most n
+    characters. Trailing blanks beyond n are cut off."""
 
     padded: bool
     limit: int
@@ -36,7 +36,7 @@ class Length:
 
 
 def declared(column: StructField) -> str | None:
-    """The declared char or varchar type of a column, in lower case without blanks; None if there is none."""
+    """The declared char or varchar type of a column, in lower case without blanks; None if none is declared."""
     text = column.metadata.get(SIZED_KEY)
     return None if text is None else str(text).replace(" ", "").lower()
 
@@ -78,7 +78,7 @@ def padded(values: Any, width: int) -> Any:
 def upper_bound(high: Any, width: int) -> Any:
     """The upper bound of padded strings, given the upper bound of the unpadded strings.
 
-    Padding can make a string sort after a longer string that continues with a character below the blank.
+    A padded string can sort after a longer string that has a character below the blank in place of the padding.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

@@ -50,14 +50,14 @@ def physical_name(column: StructField, mode: Mode) -> str:
 
 
 def physical_schema(schema: StructType, mode: Mode) -> StructType:
-    """The schema under the names that files, statistics and partition values use; ids stay in the metadata."""
+    """The schema with the column names that files, statistics and partition values use; the metadata keeps the ids."""
     if mode == "none":
         return schema
     return _each_column(schema, lambda column: replace(column, name=physical_name(column, mode)))
 
 
 def unmapped(schema: StructType) -> StructType:
-    """The schema without column ids and physical names, which belong to one table."""
+    """The schema without column ids and physical names, which are specific to a table."""
     ours = (PHYSICAL_NAME_KEY, ID_KEY)
 
     def bare(column: StructField) -> StructField:
@@ -67,7 +67,7 @@ def unmapped(schema: StructType) -> StructType:
 
 
 def _each_column(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    """The schema with every column changed, parents first, including those inside arrays and maps."""
+    """The schema with a function applied to every column, parents first, including columns inside arrays and maps."""
 
     def inside(data_type: DataType) -> DataType:
         if isinstance(data_type, StructType):
@@ -86,7 +86,7 @@ def _each_column(schema: StructType, change: Callable[[StructField], StructField
 
 
 def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
-    """Refuse mode changes that delta-spark refuses, and turning column mapping off, which would require rewriting all
+    """Refuse mode changes that delta-spark refuses, and disabling column mapping, which would require rewriting all
     files. An existing table cannot change to mode id, because its files have no ids. Raises InvalidPropertyError.
     """
     if before == after or is_new or (before, after) == ("none", "name"):
@@ -101,10 +101,11 @@ def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
 
 
 def inherited(schema: StructType, before: StructType) -> StructType:
-    """The schema with the ids and physical names of ``before`` for columns that both have; other columns have none.
+    """The schema in which columns that ``before`` also has get their ids and physical names from it; other columns have
+    none.
 
     A column is the same if its id and physical name match at the same level (it may have been renamed); otherwise, if
-    the name matches and the types are alike: equal, except for the fields of structs. Columns match one to one.
+    the name matches and the types are equal apart from the fields of structs. Columns match one to one.
     """
     origins = _origins(schema, before)
     columns = []
@@ -175,10 +176,11 @@ def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
 
 
 def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructField], str]) -> Metadata:
-    """The metadata with an id and a physical name for every column that lacks them, and a matching maxColumnId.
+    """The metadata with an id and a physical name added to every column that lacks them, and maxColumnId raised
+    accordingly.
 
-    ``max_id``: maxColumnId so far, or 0; new ids exceed it and every id in the schema. ``new_name`` makes physical
-    names, which must be unique across all versions of the table.
+    ``max_id``: maxColumnId so far, or 0; new ids exceed it and every id in the schema. ``new_name`` returns a new
+    physical name, which must be unique across all versions of the table.
     """
     used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
     highest = max([max_id, *(each for each in used if isinstance(each, int))])
@@ -258,7 +260,8 @@ def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tup
 
 
 def clustering_domain(paths: Sequence[Sequence[str]], schema: StructType, mode: Mode) -> DomainMetadata:
-    """The domain metadata of a table clustered by ``paths`` (logical names). Empty ``paths``: clustering has ended."""
+    """The domain metadata of a table clustered by ``paths`` (logical names). Empty ``paths``: the table is no longer
+    clustered."""
     physical = [_physical(path, schema, mode) for path in paths]
     text = json.dumps({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}, separators=(",", ":"))
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=text, removed=False)
@@ -301,7 +304,7 @@ def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
 
 
 def lookup(mode: Mode) -> Lookup:
-    """How to find a column among the (pyarrow) fields that a file stores."""
+    """A function that finds a column among the (pyarrow) fields that a file stores."""
     if mode == "id":
         return _by_id
     if mode == "name":

@@ -54,7 +54,7 @@ def check_metadata(metadata: Any, name: str) -> None:
 
 
 def _not_json(value: Any) -> str | None:
-    """Describe the part of a value that readers of column metadata reject; None if they accept all of it."""
+    """Describe the part of a value that readers of column metadata reject; None if they accept the whole value."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def _first(found: Any) -> str | None:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 can encode the text, that is, it has no lone surrogates."""
+    """Whether UTF-8 can encode the string, that is, whether it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,6 +1,8 @@
-"""Caps on the sizes that a table may claim. Tables are untrusted, and a small file can claim excessive sizes. Pure.
+"""Upper limits for sizes that are read from a table. Tables are untrusted: a small file can declare excessive sizes.
+Pure.
 
-The caps are far above the sizes of real tables. If a valid table exceeds one, raise it before opening the table::
+The caps are far above the sizes of real tables. If a valid table exceeds a cap, raise the cap before opening the
+table::
 
     from deltalog.protocol import limits
     limits.MAX_COMMIT_BYTES = 4 << 30
@@ -18,7 +20,7 @@ MAX_HINT_BYTES = 16 << 20  # _last_checkpoint
 MAX_CHECKSUM_BYTES = 256 << 20  # a .crc, which may list all files
 MAX_SCHEMA_BYTES = 32 << 20  # schemaString, as text
 MAX_SCHEMA_DEPTH = 128  # types within types
-MAX_CHAR_LENGTH = 1 << 16  # n of char(n); reads pad every value to this length
+MAX_CHAR_LENGTH = 1 << 16  # n of char(n); reads pad every value to n characters
 MAX_EXPRESSION_CHARS = 10_000  # a constraint or a generation expression
 MAX_CONDITION_CHARS = 16 << 20  # a caller's condition or new value, with all values in its lists
 MAX_EXPRESSION_TOKENS = 20_000  # tokens of an expression, without the literals in lists
@@ -36,6 +38,6 @@ MAX_INLINE_VECTOR_BYTES = 1 << 20  # one deletion vector in the log itself
 
 
 def over(cap: str, size: int) -> str:
-    """For messages: a size, the cap that it exceeds, and how to raise the cap."""
+    """The part of a message that gives a size, the cap that it exceeds, and how to raise the cap."""
     limit: int = globals()[cap]
     return f"{size} is over the cap of {limit}; if it is correct, set deltalog.protocol.limits.{cap} higher"

@@ -1,7 +1,7 @@
 """Rewrites files without changing rows: compaction, purge of deletion vectors, clustering and Z-order.
 
-Each batch of files has its own commit, which stands if a later batch fails. A commit conflicts only with removals of
-its own files: bins whose files another writer has changed are then left out, and the other bins are committed.
+Each batch of files has its own commit, which stands if a later batch fails. A commit conflicts only with the removal of
+one of its files. Then the bins whose files another writer has changed are left out, and the other bins are committed.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row-tracking,
 #writer-requirements-for-clustered-table.
@@ -96,7 +96,7 @@ class Options:
 
     @property
     def threads(self) -> int:
-        """The number of threads that rewrite bins; 0: the calling thread."""
+        """The number of threads that rewrite bins; 0: the calling thread rewrites them."""
         tasks = self.max_concurrent_tasks or os.cpu_count() or 1
         return tasks if tasks > 1 else 0
 
@@ -187,7 +187,7 @@ def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> N
 
 
 def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:
-    """Rewrite files with the rows in their existing order."""
+    """Rewrite files and keep the order of the rows."""
     return writer.rewrite(files)
 
 
@@ -273,7 +273,7 @@ def run(
 
 @dataclass
 class _Batch:
-    """Bins with their files that are rewritten and committed together."""
+    """Bins, with their files, that are rewritten and committed together."""
 
     handle: TableHandle
     options: Options

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class OptimizeOptions(TypedDict, total=False):
     """Options of all verbs of ``table.optimize``.
 
-    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. An interrupted
-    run keeps its commits, and a second call continues. ``dry_run``: only report what would be rewritten. ``progress``:
-    called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files of each batch
-    elsewhere, for example in the tasks of a Spark job. It receives ``BinTasks`` and the bytes of each bin, and returns
-    the result of ``BinTasks.run`` for each.
+    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
+    an interrupted run remain, and a second call continues from there. ``dry_run``: only report what would be rewritten.
+    ``progress``: called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files
+    of each batch elsewhere, for example in the tasks of a Spark job. It receives ``BinTasks`` and the bytes of each
+    bin, and returns the result of ``BinTasks.run`` for each.
     """
 
     max_commit_size: int | None
@@ -40,15 +40,16 @@ class TableOptimizer:
     """Rewrites the files of a table. Rows, row ids and the change data feed do not change.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove, or delete rows of, a rewritten file. That file's bin is then left as it is, and the other bins are
-    committed.
+    remove, or delete rows of, a rewritten file. If one does, the bin of that file is not rewritten, and the other bins
+    are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
     the size of new files in bytes; default delta.targetFileSize of the table, else 256 MiB. ``max_concurrent_tasks``:
-    how many new files are written at a time; default the number of processors. For the others, see OptimizeOptions.
+    how many new files are written at a time; default the number of processors. For the other arguments, see
+    OptimizeOptions.
 
     The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError if the files' row counts
-    differ from the log, and as Transaction.commit.
+    differ from the log, and the errors of Transaction.commit.
     """
 
     def __init__(self, handle: TableHandle) -> None:
@@ -84,7 +85,7 @@ class TableOptimizer:
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
         """Rewrite all files of the selected partitions in Z-order of ``columns``, so that conditions on any of these
-        skip most files. Each call rewrites all files.
+        columns skip most files. Each call rewrites all files.
 
         ``columns``: paths, as for ``cluster_by``: ``a.b`` is a field of a struct, and a name with dots is in backticks;
         or each path is a list of names. Raises CallError also for columns that are not comparable or have no

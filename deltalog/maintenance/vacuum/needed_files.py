@@ -1,8 +1,8 @@
-"""The files needed by the versions within a retention, read from the log.
+"""Reads from the log which files the versions within a retention need.
 
 Two sources must agree: the state of the latest version (live files, and tombstones by time), and the version that was
-current at the cut-off with every commit since. The second depends neither on writers' clocks nor on tombstones, which
-checkpoints may have dropped.
+current at the cut-off with every commit since. The second source depends neither on writers' clocks nor on tombstones,
+which checkpoints may have dropped.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, #add-cdc-file.
 """
@@ -79,8 +79,8 @@ def named_files(
 
 
 def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
-    """Raise CorruptTableError if a file of the latest version comes neither from version ``first`` nor from a commit
-    since. ``earlier``: the files of that version and those commits."""
+    """Raise CorruptTableError if a file of the latest version is neither a file of version ``first`` nor added by a
+    later commit. ``earlier``: the files of that version and of the later commits."""
     if not any(live.lacking(*earlier)):
         return
     files = sorted(names.of_all(cache.files(_COLUMNS)))
@@ -181,7 +181,8 @@ def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[Needed
         except InvalidCheckpointError as error:
             cache = cache.without_checkpoint(error)
         else:
-            # If one path cannot be resolved, return none: the files are then deleted as files that no version names.
+            # If a path cannot be resolved, return an empty set: the removed files are then treated as files that no
+            # version names.
             return unexpired, removed if are_known else set()
 
 
@@ -202,7 +203,7 @@ class _Names:
         self.elsewhere: set[str] = set()
 
     def of_table(self, files: pa.Table) -> Iterator[list[str]]:
-        """The paths in rows with the columns ``path`` and ``deletion_vector``, in batches."""
+        """The paths that the columns ``path`` and ``deletion_vector`` contain, in batches."""
         for start in range(0, files.num_rows, _PATHS_AT_ONCE):
             some = files.slice(start, _PATHS_AT_ONCE)
             paths = some["path"].to_pylist()
@@ -216,7 +217,7 @@ class _Names:
                 yield [path for row in rows for path in self.of_vector(DeletionVector(**row))]
 
     def of_all(self, files: pa.Table) -> Iterator[str]:
-        """Like ``of_table``, one path at a time."""
+        """Like ``of_table``, but yields single paths instead of batches."""
         return itertools.chain.from_iterable(self.of_table(files))
 
     def of_commit(self, commit: CommitActions) -> Iterator[str]:
@@ -254,7 +255,7 @@ class _Names:
                 ) from None
             self.elsewhere.add(name)
             return ()
-        # Some writers did not encode paths in the log: the file may have the name exactly as written there.
+        # Some writers did not percent-encode paths in the log, so the file name may be exactly the name in the log.
         return (path,) if path == named or "%" not in named else (path, named)
 
 

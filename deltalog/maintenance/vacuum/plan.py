@@ -1,4 +1,4 @@
-"""The vacuum plan: combines the decisions on the parts of a listing with what became known later. Pure.
+"""The vacuum plan: combines the decisions on the parts of a listing with needed files that were found later. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """
@@ -41,7 +41,7 @@ class VacuumPlan:
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
     """The decision on everything below a table root. ``decided``: the decisions on all parts; modified in place.
-    ``late``: needed files that became known only later, with reasons."""
+    ``late``: needed files that were found only later, with reasons."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
 
@@ -80,8 +80,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep files that were to be deleted, or that were only too young for it, if they are in ``late`` or are another
-    spelling of a needed file; and the checksums of such files."""
+    """Keep files that were to be deleted, or were kept only for their age, if they are in ``late`` or are another
+    spelling of a needed file; also keep the checksums of such files."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):
@@ -101,7 +101,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """Contains a path if another spelling of it is needed."""
+    """A container of the paths of which another spelling is needed."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed
@@ -110,7 +110,7 @@ class _Spellings:
 
     def __contains__(self, path: str) -> bool:
         directory, _, name = folded(path).rpartition("/")
-        if directory != self._directory:  # paths mostly come ordered by directory
+        if directory != self._directory:  # paths are mostly ordered by directory
             self._directory, self._names = directory, self._needed.spellings(directory)
         hashed = self._needed.hashed(name)
         return any(hashed in names for names in self._names)

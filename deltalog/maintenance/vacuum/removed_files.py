@@ -1,8 +1,9 @@
-"""The files that are no longer needed according to the log alone, and the last commit that a vacuum has dealt with.
+"""Finds the files that are no longer needed according to the log alone, and the last commit whose removed files a
+vacuum has deleted.
 
 A lite vacuum considers these files instead of a listing. ``_last_vacuum_info``, which delta-spark also reads and
-writes, holds the last version whose removed files a vacuum has deleted; the commits up to it may since have been
-cleaned up.
+writes, holds the last version whose removed files a vacuum has deleted. Log clean-up may have deleted the commits up to
+that version.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -101,7 +102,7 @@ def _is_of_log(path: str) -> bool:
 
 
 def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
-    """Entries that show that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each
+    """Log entries that show that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each
     directory above."""
     logs = sorted({f"{directory}/{LOG_DIRECTORY}" for path in paths for directory in parents(path)})
     there = {entry.path for entry in store.entries(logs)}
