@@ -29,10 +29,10 @@ MAX_PARSER_STEPS = 40  # steps of the expression parser per token
 MAX_EXPRESSION_STEPS = 10_000  # functions evaluated for one expression; a subexpression used twice counts twice
 MAX_TEXT_BYTES = 64 << 20  # text created from one batch of rows, in addition to 16 times its input size
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
-MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed columns of one such file, according to its footer
-MAX_FOOTER_BYTES = 64 << 20  # of a Parquet file, if more than its rows is read
-MAX_FOOTER_ITEMS = 100_000  # columns of a Parquet file, or row groups
-MAX_FILE_ROWS = 1 << 36  # in one Parquet file: a column that it lacks is filled with this many NULLs
+MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed size of its columns, according to its footer
+MAX_FOOTER_BYTES = 64 << 20  # footer of a Parquet file, for reads of more than the rows
+MAX_FOOTER_ITEMS = 100_000  # columns or row groups in a Parquet file
+MAX_FILE_ROWS = 1 << 36  # in one Parquet file; a column missing from it is filled with as many NULLs
 MAX_VECTOR_BYTES = 1 << 30  # one deletion vector in a file
 MAX_INLINE_VECTOR_BYTES = 1 << 20  # one deletion vector in the log itself
 

@@ -1,4 +1,4 @@
-"""Column types, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
+"""Column types, and schemas, with conversion to and from ``schemaString`` (JSON) and Arrow schemas. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format, #primitive-types, #void-type, #struct-type, #struct-field, #array-type,
 #map-type, #variant-type. The JSON equals that of Spark's ``df.schema.json()``.
@@ -66,7 +66,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A column. ``metadata`` is kept unchanged: it carries constraints, column mapping and comments."""
+    """A column. ``metadata`` is kept unchanged, because it contains constraints, column mapping and comments."""
 
     name: str
     data_type: DataType
@@ -79,7 +79,7 @@ class StructType:
     """An ordered list of columns; also a table's schema."""
 
     fields: tuple[StructField, ...] = ()
-    # Columns by exact and by lower-case name, built by the first look-up.
+    # Columns by exact name and by lower-case name, built at the first look-up.
     _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -103,7 +103,8 @@ class StructType:
         return [f.name for f in self.fields]
 
     def field(self, name: str) -> StructField:
-        """The column with this name, else the one whose name differs only in case. Raises SchemaMismatchError."""
+        """The column with exactly this name, or else the column whose name differs only in case. Raises
+        SchemaMismatchError."""
         found = self.find(name)
         if found is None:
             raise SchemaMismatchError(f"There is no column {name!r}. Columns: {', '.join(self.names)}.")
@@ -147,7 +148,7 @@ class StructType:
 DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
-# Not a type of any table: the type of a variant column in a scan that returns JSON.
+# The type of a variant column in a scan that returns JSON. It does not occur in tables.
 VARIANT_TEXT = PrimitiveType("variant as json")
 
 # ------------------------------------------------------------------------------------------- to JSON
@@ -278,7 +279,7 @@ def _field(value: Any, depth: int) -> StructField:
 
 
 def _flag(value: Any, key: str) -> bool:
-    """The flag at a key; True if absent. Raises ValueError for anything but true and false."""
+    """The boolean at a key; True if the key is absent. Raises ValueError for anything but true and false."""
     flag = value.get(key, True)
     if not isinstance(flag, bool):
         raise ValueError(f"{key} is {flag!r}")
@@ -361,7 +362,7 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether statistics can hold the minimum and maximum of such a column."""
+    """Whether statistics can contain the minimum and maximum of a column of this type."""
     return str(data_type) in _BOUNDED or isinstance(data_type, DecimalType)
 
 
@@ -371,7 +372,8 @@ def all_columns(data_type: DataType) -> Iterator[StructField]:
 
 
 def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Like ``all_columns``, with paths; ``element``, ``key`` and ``value`` lead into arrays and maps."""
+    """Like ``all_columns``, with paths; in paths, ``element``, ``key`` and ``value`` stand for the contents of arrays
+    and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
             path = (*above, column.name)
@@ -409,7 +411,7 @@ def uses_type(data_type: DataType, name: str) -> bool:
 
 
 def variants_as_text(schema: StructType) -> StructType:
-    """The schema with JSON text in place of every variant, including those inside structs, arrays and maps."""
+    """The schema with every variant replaced by JSON strings, including variants inside structs, arrays and maps."""
     text = _variant_as_text(schema)
     assert isinstance(text, StructType)
     return text

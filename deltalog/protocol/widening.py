@@ -50,7 +50,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 def with_type_changes(column: StructField, before: DataType) -> StructField:
     """The column with the type changes since ``before`` appended to its history.
 
-    Changes inside a struct are left to the fields of that struct.
+    Changes inside a struct belong to the history of the struct's fields.
     """
     changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
     if not changes:
@@ -103,7 +103,7 @@ def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
 
 
 def automatic(configuration: Mapping[str, str]) -> Callable[[DataType, DataType], bool] | None:
-    """The rule by which a write with a merged schema widens column types; None if it widens none."""
+    """The rule by which a write with schema merging widens column types; None if it does not widen any."""
     return is_widening_of_its_kind if ENABLE_TYPE_WIDENING.read(configuration) else None
 
 

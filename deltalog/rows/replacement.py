@@ -31,12 +31,12 @@ class Replacement:
     staging them. New rows must satisfy the condition; ``check_new_rows`` verifies that. ``DeltaTable.overwrite`` takes
     rows instead.
 
-    ``where``: the condition as SQL. ``columns``: the top-level columns that it uses. ``is_empty``: no row matches.
-    ``is_computed``: the condition has computed values, such as function calls, besides columns and literals.
-    ``counts_in_utc``: the condition may evaluate differently in a session time zone other than UTC. ``change_column``:
-    None, or an extra column that every row of the new files must have, with the value ``insert``; the files are then
-    change data files too. ``num_deleted_rows``: None if a file has no statistics. ``num_copied_rows``: rows copied into
-    new files, since other rows of their file are deleted.
+    ``where``: the condition as SQL. ``columns``: the top-level columns that the condition uses. ``is_empty``: whether
+    no row matches. ``is_computed``: whether the condition has computed values, such as function calls, and not only
+    columns and literals. ``counts_in_utc``: whether the condition may evaluate differently in a session time zone other
+    than UTC. ``change_column``: an extra column that every row of the new files must have, with the value ``insert``,
+    because the files are then also change data files; or None. ``num_deleted_rows``: None if a file has no statistics.
+    ``num_copied_rows``: the number of rows copied into new files because other rows of their files are deleted.
     """
 
     def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
@@ -49,7 +49,7 @@ class Replacement:
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
         fixed = at_one_instant(where, transaction.row_writer.now())
-        where = where if fixed is None else fixed  # a condition has no truth value
+        where = where if fixed is None else fixed  # a condition cannot be used as a bool
         predicate = as_predicate(where)
         self._transaction = transaction
         self._deletion = rewrite.plan(transaction, predicate)
@@ -67,8 +67,8 @@ class Replacement:
 
     def check_new_rows(self) -> None:
         """Raise ConstraintViolationError unless the condition is true for each row of the staged new files; CallError
-        if it cannot be evaluated. For callers whose engine may evaluate the condition differently. Cost: the GETs of
-        its columns in these files."""
+        if it cannot be evaluated. It is for callers whose engine may evaluate the condition differently. Cost: the GETs
+        of its columns in these files."""
         rewrite.check_new_files(self._transaction, self.condition, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
@@ -93,7 +93,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # compares a column with an instant
+        return False  # compares a column with a fixed instant
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)

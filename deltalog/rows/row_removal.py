@@ -1,5 +1,5 @@
-"""Removes rows that a caller's own engine has found: by deletion vectors, or from files whose other rows the caller
-copies into new files.
+"""Removes rows that a caller's own engine has found, either by deletion vectors or by removing files whose other rows
+the caller copies into new files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
 """
@@ -37,12 +37,12 @@ class RowRemoval:
     itself.
 
     ``by_vectors``: whether the table deletes rows by deletion vectors; if not, the caller writes the other rows of
-    ``partly`` into new files. ``whole`` and ``partly``: the indices into ``files`` of files from which all live rows,
-    or some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
+    ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live rows,
+    or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
     ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
-    is on. ``needs_change_files``: whether the removal must be recorded in change files, since change feed readers would
-    otherwise report copied rows as deleted and inserted. ``kept_columns``: the data file columns with the row ids and
-    row commit versions of copied rows; None without row tracking.
+    is enabled. ``needs_change_files``: whether the removal must be recorded in change files, since change feed readers
+    would otherwise report copied rows as deleted and inserted. ``kept_columns``: the data file columns for the row ids
+    and row commit versions of copied rows; None without row tracking.
     """
 
     def __init__(

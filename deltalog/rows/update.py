@@ -54,7 +54,7 @@ def update(
 
 
 def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
-    """Stage the deletion of the old rows, and new files with the updated and the copied rows. Returns the operation
+    """Stage the deletion of the old rows, and the new files with the updated and copied rows. Returns the operation
     metrics, as delta-spark names them."""
     snapshot = transaction.snapshot
     assert snapshot is not None
@@ -109,7 +109,7 @@ class _RowUpdate:
         return matched_rows.with_row_ids(rows, old, others, self.commit_versions)
 
     def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
-        """The new rows, in the order of the old ones."""
+        """The new rows, in the order of the old rows."""
         batches: Sequence[pa.RecordBatch] = self.updated(batch).to_batches()
         return batches
 

@@ -1,4 +1,4 @@
-"""The join keys of a merge: equalities between its sides, as columns that Arrow joins. Pure."""
+"""The join keys of a merge: converts equalities between its sides to columns that Arrow can join. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from deltalog.errors import CallError
 from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.tree import Expression
 
-_MAX_VALUES = 1 << 16  # distinct key values used for data skipping; beyond that, only minimum and maximum
+_MAX_VALUES = 1 << 16  # number of distinct key values used for data skipping; beyond it, only minimum and maximum
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the sides. ``kind``: the Arrow type of the comparison. ``column``: the target side's
-    expression. ``null_safe``: whether the operator is ``<=>``."""
+    """An equality between the sides. ``kind``: the Arrow type in which the values are compared. ``column``: the target
+    side's expression. ``null_safe``: whether the operator is ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -31,14 +31,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """The source's values of a key. ``is_complete``: ``found`` has all distinct values; else the minimum and maximum,
-    or nothing for a type without an order."""
+    """The source's values of a key. ``is_complete``: whether ``found`` contains all distinct values; otherwise it
+    contains the minimum and maximum, or nothing for a type without an order."""
 
     found: Any
     is_complete: bool = True
 
     def with_more(self, values: Any) -> KeyValues:
-        """Include the values of more rows, without nulls."""
+        """Add the non-null values of more rows."""
         if self.is_complete:
             values = pc.unique(pa.concat_arrays([self.found, values.drop_null()]))
             if len(values) <= _MAX_VALUES:
@@ -108,8 +108,8 @@ def _equal(one: Any, other: Any) -> Any:
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The keys' values as columns that Arrow joins with Spark's semantics: null equals null only for ``<=>``, NaN
-    equals NaN, and -0.0 equals 0.0."""
+    """The values of the keys as columns for which Arrow's join has Spark's semantics: null equals null only for
+    ``<=>``, NaN equals NaN, and -0.0 equals 0.0."""
     found: dict[str, Any] = {}
     for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
         try:
@@ -132,7 +132,7 @@ def _is_float(kind: Any) -> bool:
 
 
 def zero_of(kind: Any) -> Any:
-    """A placeholder for null values, which a second column marks; None for types without a placeholder."""
+    """A placeholder for null values, which are marked in a second column; None for types without a placeholder."""
     try:
         if kind in (pa.string(), pa.binary()):
             return pa.scalar("" if kind == pa.string() else b"", kind)
