@@ -67,7 +67,7 @@ class Replacement:
 
     def check_new_rows(self) -> None:
         """Raise ConstraintViolationError unless the condition is true for each row of the staged new files; CallError
-        if it cannot be evaluated. It is for callers whose engine may evaluate the condition differently. Cost: the GETs
+        if it cannot be evaluated. Call it if your engine may evaluate the condition differently. Cost: the GETs
         of its columns in these files."""
         rewrite.check_new_files(self._transaction, self.condition, self.where)
 

@@ -1,4 +1,4 @@
-"""The API for clients that read and write Delta logs themselves.
+"""The API for clients that read and write the Delta log themselves.
 
     GET  /delta/v1/tables/<database>.<table>            its location, latest version, ratified commits
     POST /delta/v1/tables/<database>.<table>/commits    {"version", "fileName"}: ratify a staged commit
@@ -32,7 +32,7 @@ from deltalog.server.fields import Fields
 
 PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
-# The first row that matches the error applies.
+# The first row of the table that matches the error is used.
 _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
     (NotFoundError, 404),
     (CommitConflictError, 409),

@@ -1,8 +1,8 @@
 """Schedules calls so that a hanging store delays only its own tables.
 
 Every call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts towards the
-total of running calls, only towards its lane. A lane with slow calls is limited to a share of the threads and of the
-requests in progress; calls beyond that share are refused.
+total of running calls, but only towards its lane. A lane with slow calls is limited to a share of the threads and of
+the requests in progress; calls beyond that share are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BusyError(Exception):
 
 
 class NotBegunError(Exception):
-    """The call timed out before it got a thread; it had no effect."""
+    """The call timed out before a thread ran it, so it had no effect."""
 
 
 class NotDoneError(Exception):
@@ -96,7 +96,7 @@ class Lanes:
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
-            elif not isinstance(error, BusyError):  # the call got its turn just before the time-out
+            elif not isinstance(error, BusyError):  # a thread was assigned to the call just before the time-out
                 if turn.exception() is None:
                     lane.running -= 1
                     self._wake()
@@ -130,7 +130,7 @@ class Lanes:
         done.add_done_callback(is_done)
 
     def _wake(self) -> None:
-        """Start waiting calls, taking turns between lanes."""
+        """Start waiting calls, one from each lane in turn."""
         woken = True
         while woken:
             woken = False
@@ -141,7 +141,7 @@ class Lanes:
                     woken = True
 
     def _shed(self, lane: _Lane) -> None:
-        """Refuse waiting calls of a lane beyond its share, latest first."""
+        """Refuse the waiting calls that exceed a lane's share, latest first."""
         surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
             lane.in_progress -= 1
@@ -159,8 +159,8 @@ class Lanes:
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """The most calls that a lane may have in progress. Once it has slow calls: half of the capacity that the other
-        lanes leave."""
+        """The maximum number of calls that a lane may have in progress. If the lane has slow calls, this is half of the
+        capacity that other lanes do not use."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 
