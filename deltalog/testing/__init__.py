@@ -1,4 +1,4 @@
-"""The public test kit: for stores, for writers of Delta logs, and for libraries that build on deltalog.
+"""The public test kit for stores, for writers of Delta logs, and for libraries that build on deltalog.
 
 - ``FaultyStore``, ``FaultPlan``, ``nth``, ``Fault``: a store whose calls fail like those of real stores.
 - ``CountingStore``: counts store calls.

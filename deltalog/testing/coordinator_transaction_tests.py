@@ -1,4 +1,4 @@
-"""Tests for the guarantees of a Coordinator about transactions and their parts. See ``coordinator_tests``."""
+"""Tests for a Coordinator's guarantees about transactions and their parts. See ``coordinator_tests``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Coordinators for tests: one with injected faults, one that reports ratifications, and one in memory.
+"""Coordinators for tests: a coordinator with injected faults, one that reports ratifications, and one that keeps the
+catalog in memory.
 
 ``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and takes the same deciders:
 
@@ -53,7 +54,7 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Delegates all calls to ``inner`` through ``_pass``, which gets the method and its subject."""
+    """Delegates all calls to ``inner`` through ``_pass``, which receives the method and its subject."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -149,8 +150,8 @@ class FaultyCoordinator(WrappedCoordinator):
     """The view that one process has of ``inner``, with injected faults.
 
     ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
-    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError, and the change takes effect never,
-    immediately, or later. Kills work as in FaultyStore.
+    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change takes effect never,
+    immediately or later, respectively. Kills work as in FaultyStore.
     """
 
     def __init__(
@@ -202,8 +203,8 @@ class FaultyCoordinator(WrappedCoordinator):
 
 
 class WatchedCoordinator(WrappedCoordinator):
-    """Calls ``on_ratified`` with every ratified proposal and the transaction's record at that moment, before the
-    proposal is visible to other clients. Not thread-safe."""
+    """Calls ``on_ratified`` with every ratified proposal and the transaction's record at that time, before the proposal
+    is visible to other clients. Not thread-safe."""
 
     def __init__(self, inner: Coordinator, on_ratified: Callable[[Proposal, TransactionRecord | None], object]) -> None:
         super().__init__(inner)

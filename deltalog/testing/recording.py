@@ -1,4 +1,4 @@
-"""Records the operations of clients and the requests to the store, for the checker."""
+"""Records clients' operations and requests to the store, for the checker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, Table
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it appears. It starts with the objects of ``before``."""
+    """A MemoryStore that records every commit file when it appears. Initially it contains the objects of ``before``."""
 
     def __init__(
         self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
@@ -70,8 +70,8 @@ def carry_out(
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run an operation and record its outcome; a kill is not caught. ``resolve`` is called if the outcome is unknown.
-    ``refusals``: errors that may refuse this operation, in addition to the errors that may refuse any commit. An
-    operation without a commit is recorded as failed, so the log must contain nothing of it."""
+    ``refusals``: errors that this operation may raise without effect, in addition to those that any commit may raise.
+    An operation without a commit is recorded as failed, so the log must not contain any of its actions."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:
@@ -106,7 +106,7 @@ def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Re
 
 
 def _logical_file(path: str, vector: Mapping[str, Any] | None) -> str:
-    """The same as ``checker.file_key``."""
+    """Returns the same string as ``checker.file_key``."""
     if vector is None:
         return path
     return f"{path}#{vector['storage_type']}{vector['path_or_inline_dv']}@{vector['offset']}"
@@ -153,7 +153,7 @@ def file_action(path: str, now_ms: int) -> AddFile:
 
 
 def version_of(path: str) -> int | None:
-    """The version of a commit file, by its path."""
+    """The version of a commit file, from its path."""
     directory, _, name = path.rpartition("/")
     if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
         return None

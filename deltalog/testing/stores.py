@@ -1,7 +1,7 @@
-"""Stores for tests: one with injected faults, and one that counts calls.
+"""Stores for tests: a store with injected faults, and a store that counts calls.
 
-``FaultyStore`` wraps a LogStore and makes calls fail in the ways real stores fail; ``CountingStore`` counts calls. Both
-are LogStores, so ``DeltaTable.open(store)`` accepts them.
+``FaultyStore`` wraps a LogStore and makes calls fail in the ways in which real stores fail; ``CountingStore`` counts
+calls. Both are LogStores, so ``DeltaTable.open(store)`` accepts them.
 
     store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
     DeltaTable.open(store).append(data)        # lands once, although the first acknowledgement was lost
@@ -28,13 +28,13 @@ class Fault(enum.Enum):
     """The ways in which a store call can fail."""
 
     FAIL_BEFORE = "fail before"  # StoreError without effect
-    FAIL_AFTER = "fail after"  # StoreError although it took effect; put_if_absent returns UNKNOWN instead
+    FAIL_AFTER = "fail after"  # StoreError although the call took effect; put_if_absent returns UNKNOWN instead
     UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN; the object was not and will not be created
     LOST_ACK = "lost acknowledgement"  # UNKNOWN although the object was created
-    OWN_EXISTS = "own 412"  # created, then resent by the transport: EXISTS for the caller's own object
+    OWN_EXISTS = "own 412"  # the object was created and the transport resent the request: EXISTS for one's own object
     LATE = "late"  # UNKNOWN (StoreError for put); the request takes effect later
     KILL_BEFORE = "killed before"  # the process dies before the call takes effect
-    KILL_AFTER = "killed after"  # the process dies after the effect and before the response
+    KILL_AFTER = "killed after"  # the process dies after the call took effect, before the response
 
 
 #: The possible faults of each method, from which FaultPlan draws.
@@ -52,7 +52,7 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """The calling process is dead. Not a subclass of Exception, so that no handler swallows it."""
+    """The calling process is dead. It is not a subclass of Exception, so that no handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Put:
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
     landed: bool  # whether this request created the object; False for a late one
-    at: float  # the time, by ``now`` of the store
+    at: float  # the time that the store's ``now`` returned
 
 
 Decider = Callable[[Call], "Fault | None"]
@@ -101,11 +101,12 @@ def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*"
 
 
 class FaultPlan:
-    """A seeded decider: a call fails with probability ``rate``, with a fault drawn from those possible for its method.
+    """A seeded decider: a call fails with probability ``rate``, with a random fault that is possible for its method.
 
-    ``rate`` may be a mapping by method, with ``"*"`` for all others. ``kinds`` limits the faults; ``weights`` (default
-    1) makes some more likely; ``limit`` is the maximum number of faults. ``possible``: the faults by method, of a store
-    or a coordinator. The same seed and the same calls yield the same faults.
+    ``rate`` may be a mapping from methods to probabilities, with ``"*"`` for all other methods. ``kinds``: the faults
+    to choose from; ``weights``: their relative probabilities (default 1); ``limit``: the maximum number of faults.
+    ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same calls yield
+    the same faults.
     """
 
     def __init__(
@@ -150,8 +151,8 @@ class FaultyStore(LogStore):
     After a kill, every call raises SimulatedKill without effect, so every simulated process needs its own FaultyStore
     over the shared inner store.
 
-    ``injected`` counts the faults by their effect: a lost acknowledgement of a put that found an existing object counts
-    as UNKNOWN_NOT_WRITTEN. ``puts`` records every ``put_if_absent`` with its time by ``now``.
+    ``injected`` counts the faults by their effect: a lost acknowledgement counts as UNKNOWN_NOT_WRITTEN if the put
+    found an existing object. ``puts`` records every ``put_if_absent`` with the time that ``now`` returned.
     """
 
     def __init__(
@@ -250,7 +251,7 @@ class FaultyStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        # The file appears when the block ends, so the call is recorded there.
+        # The file appears when the ``with`` block ends, so the call is recorded then.
         with self.inner.open_output(path) as file:
             yield file
             call, fault = self._begin("open_output", path)

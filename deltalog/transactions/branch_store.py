@@ -1,4 +1,5 @@
-"""The store of a table in a transaction: the log up to the version that the transaction reads, then its own commits."""
+"""The store of a table in a transaction: contains the log up to the version that the transaction reads, then the
+transaction's commits."""
 
 from __future__ import annotations
 

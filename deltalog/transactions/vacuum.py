@@ -33,7 +33,7 @@ def vacuum(ledger: Ledger, tables: ManagedTables, record: TableRecord, **options
 
 
 class _CatalogClaims(vacuuming.Claims):
-    """The files needed by transactions of a catalog, and by staged commits that it may still ratify."""
+    """The files needed by transactions of a catalog, and by staged commits that the catalog may still ratify."""
 
     def __init__(self, ledger: Ledger, record: TableRecord, handle: TableHandle, files: LogStore) -> None:
         """``files``: the store without the catalog."""
@@ -61,12 +61,13 @@ class _CatalogClaims(vacuuming.Claims):
                 try:
                     used |= files_of(history, pin)
                 except VersionNotFoundError:
-                    continue  # log clean-up has deleted the version, so the transaction cannot read it
+                    continue  # log clean-up has deleted the version, so the transaction cannot read it anyway
         found.update(dict.fromkeys(used, Need.TRANSACTION))
         return found
 
     def _staged(self, history: LogHistory, rules: VacuumRules) -> Iterator[str]:
-        """The files in unratified staged commits younger than the retention, which their writers may still propose."""
+        """The files in unratified staged commits that are younger than the retention, because their writers may still
+        propose these commits."""
         store, oldest_ms = history.reader.store, min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
         for meta in store.list_from(STAGED_COMMITS_DIRECTORY, f"{history.latest.version + 1:020d}"):
             if meta.modification_time_ms is not None and meta.modification_time_ms < oldest_ms:
