@@ -12,13 +12,13 @@ The invariants:
 ====  ============================================================================================================
 I1    Stable: a commit that was read never changes or disappears.
 I2    No gaps: a version appears only after the previous version.
-I3    Whole: each line of a commit is valid JSON with one action, and the commit equals the bytes that a writer sent.
+I3    Whole: each line of a commit is valid JSON with one action, and a writer sent exactly the commit's bytes.
 I4    Acknowledged: what ``commit`` returned is in the log at that version, with its txnId and all actions.
 I5    Honest failure: an operation that definitely failed is not in the log.
 I6    Exactly once: an operation and a txnId are in at most one version; a transaction has one txnId.
-I7    Settle before moving: no writer attempts a version while an earlier version is free or was written by itself.
+I7    Settle before moving: no writer attempts a version while an earlier version is free or its own.
 I8    In-commit timestamps: in the first action, strictly increasing, from the writer's clock or 1 ms after the
-      last; the enablement properties name the commit that enabled them, which is later than all earlier file times.
+      last; the enablement properties name the enabling commit, whose timestamp is after all earlier file times.
 I9    The versions recorded for an application id increase.
 I10   No file is added while it is live, except to change its metadata (dataChange=false), and no file is removed
       while it is not live.
