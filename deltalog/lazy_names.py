@@ -9,8 +9,8 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: for each name, the module that defines
-    it; for a name that is a module of the package, that module. ``__getattr__`` raises AttributeError for other
+    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each name to the module that
+    defines it, and the name of a submodule to that submodule. ``__getattr__`` raises AttributeError for other
     names."""
 
     def __getattr__(name: str) -> Any:

@@ -62,7 +62,7 @@ class _Source(Generic[T]):
 
 
 def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREADS, ahead: int = AHEAD) -> Iterator[T]:
-    """The items of the first source, then of the second, and so on.
+    """The items of the first source, then the items of the second, and so on.
 
     Up to ``threads`` sources are open at once, and each is read at most ``ahead`` items ahead of the caller, so at most
     ``threads * ahead`` items are buffered. An error is raised after the items that precede it, and nothing after it is
@@ -99,8 +99,8 @@ def opened_ahead(
     """Like ``in_order`` with ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
     CPU-bound.
 
-    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, each call happens when the reading of
-    its item begins. At most ``openers`` items have begun and wait to be read.
+    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, ``begin`` is called when reading of
+    the item begins. At most ``openers`` items have begun and wait to be read.
     """
     if openers:
         return in_order(_Begun(items, begin, read, openers), threads, ahead)
@@ -161,7 +161,7 @@ def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callabl
 
 
 class _Pool:
-    """A thread pool whose threads have ended when it is closed; submitted work that has not begun is dropped."""
+    """A thread pool whose threads have ended when ``close`` returns; submitted work that has not begun is dropped."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -175,8 +175,8 @@ class _Pool:
         return function(argument)
 
     def close(self) -> bool:
-        """Close the pool. Returns whether its threads have ended: the garbage collector may close a dropped iterator in
-        one of them, which cannot wait for itself."""
+        """Close the pool. Returns whether the threads have ended. They may not have if the garbage collector closes a
+        dropped iterator in one of them, because a thread cannot wait for itself."""
         within = threading.get_ident() in self._workers
         self._pool.shutdown(wait=not within, cancel_futures=True)
         return not within
@@ -284,7 +284,7 @@ class _Prefetcher(Generic[T]):
         pool.submit(self._fill, source)
 
     def _fill(self, source: _Source[T]) -> None:
-        """Read items until enough wait for the caller. Runs in a worker thread."""
+        """Read items until enough items are buffered for the caller. Runs in a worker thread."""
         item, error = None, None
         while True:
             try:

@@ -18,7 +18,7 @@ from deltalog.protocol.timestamps import parse_iso
 
 _MOST_DIGITS = 400  # the largest double has 309
 _PLAIN_MODULES = ("builtins", "datetime", "decimal")
-# The Python type whose values need no conversion to the column type.
+# For each column type, the Python type whose values need no conversion.
 _OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
 
 
@@ -87,7 +87,7 @@ def plain_values(values: Any) -> tuple[Any, ...]:
 
 
 def coerced(value: Any, data_type: DataType, column: str) -> Any:
-    """A literal converted without loss to a Python value of a column's type. Raises CallError."""
+    """Convert a literal without loss to a Python value of a column's type. Raises CallError."""
     if value is None:
         return None
     try:

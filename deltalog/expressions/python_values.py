@@ -21,7 +21,7 @@ from deltalog.errors import CallError
 from deltalog.expressions.literals import coerced, plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType, type_to_arrow
 
-_MAX_FLOAT32 = 3.4028235677973362e38  # larger values round to infinity
+_MAX_FLOAT32 = 3.4028235677973362e38  # larger values are rounded to infinity
 _NO_TIME = datetime.time()
 _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 
@@ -29,9 +29,9 @@ _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
     """Convert a value to an Arrow scalar of a column's type.
 
-    At every depth, numbers can have any Python or NumPy type that holds the same number, and dates and times can be ISO
-    8601 text. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError and
-    pyarrow.ArrowInvalid for a value that does not fit.
+    At every depth, a number can have any Python or NumPy type if its value can be converted without loss, and dates and
+    times can be ISO 8601 strings. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError
+    and pyarrow.ArrowInvalid for a value that does not fit.
     """
     kind = type_to_arrow(data_type)
     converted = _converted(plain(value), data_type, "")
@@ -104,8 +104,9 @@ def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
 
 
 class Check(NamedTuple):
-    """The check for values of a type before Arrow converts them. ``lossless``: Python types that Arrow converts without
-    loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would truncate."""
+    """The check for values of a type before Arrow converts them. ``lossless``: the Python types whose values Arrow
+    either converts without loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would
+    truncate."""
 
     lossless: frozenset[type]
     check: Callable[[Any], None]

@@ -1,4 +1,4 @@
-"""Reads from a sequence of tokens: multi-token literals, field names and types. Pure."""
+"""Reads literals, field names and types, which can have several tokens, from a sequence of tokens. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog.protocol.schema import DataType, DecimalType
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":", "?", "@", "{", "|>"})
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
-# Not column names unless quoted.
+# Words that are not column names unless quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
 # Words that are not units after INTERVAL '90 days', whose string contains the units, and not type names before a
 # string.
@@ -23,11 +23,11 @@ _WORDS = RESERVED | {"not", "case", "end"}
 
 
 class Unparsable(CallError):
-    """The text is not an expression in any dialect."""
+    """The text is not an expression in any SQL dialect."""
 
 
 class TokenReader:
-    """The tokens of an expression, in order. Each method reads the construct that begins with the next token, and
+    """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token, and
     raises CallError if that token begins another construct: Unparsable if the text ends."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -152,7 +152,7 @@ class TokenReader:
         return Literal("".join(values))
 
     def _interval(self) -> Literal:
-        """Read INTERVAL with numbers or strings and their units."""
+        """Read INTERVAL followed by numbers or strings with their units."""
         self.take()
         parts: list[tuple[str, str]] = []
         while True:

@@ -1,7 +1,7 @@
 """Resolves names in expressions over two relations, the target and the source of a merge. Pure.
 
-Each column gets a flat name, alias and name joined by a dot, so that a merge's expressions are bound and evaluated as
-if over one table.
+Each column gets a flat name, the alias and the name joined by a dot, so that a merge's expressions can be bound and
+evaluated as if there were only one table.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Relations:
 
 
 def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tuple[Relation, tuple[str, ...]]]:
-    """The relations that have a column, with its path there. An alias takes precedence over a column of the same
-    name."""
+    """The relations that have a column, with the column's path in each. An alias takes precedence over a column of the
+    same name."""
     relations = list(relations)
     for relation in relations:
         if len(path) > 1 and path[0].lower() == relation.alias.lower() and relation.schema.find(path[1]) is not None:
@@ -108,7 +108,7 @@ def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tup
 
 
 def flat_columns(tree: Expression) -> set[str]:
-    """The flat column names in a resolved tree."""
+    """The flat names of the columns in a resolved tree."""
     return {each.path[0] for each in walked(tree) if isinstance(each, Name)}
 
 
@@ -135,7 +135,7 @@ def conjuncts(tree: Expression) -> Iterator[Expression]:
 
 
 def joined(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by AND; None if there are none."""
+    """The parts joined by AND; None for no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else And(found, part)
@@ -143,7 +143,7 @@ def joined(parts: Sequence[Expression]) -> Expression | None:
 
 
 def any_of(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by OR; None if there are none."""
+    """The parts joined by OR; None for no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else Or(found, part)

@@ -1,8 +1,8 @@
 """Parses SQL expressions in Spark's dialect. Pure.
 
 Text is never evaluated as code. sqlglot parses it; each node of sqlglot's tree is converted by the converter for its
-type to a node of the module ``tree``, and unknown types are refused. The number of parser steps is bounded by the
-length of the text.
+type to a node of the module ``tree``, and unknown types are refused. The number of parser steps is limited in
+proportion to the length of the text.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
     """Parse a condition from SQL text; a tree or None is returned unchanged. ``now``: the value of CURRENT_TIMESTAMP
-    and the like in every use of the condition; without it, the binder supplies it. Raises CallError."""
+    and similar functions in every use of the condition; by default, the binder supplies the value. Raises CallError."""
     if where is None or isinstance(where, Predicate):
         return where
     if isinstance(where, str):
@@ -88,15 +88,15 @@ _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 
 
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
-    """The condition with CURRENT_TIMESTAMP and the like fixed to one instant for all its uses; unchanged if it has
-    none. Raises CallError."""
+    """The condition with CURRENT_TIMESTAMP and similar functions replaced with the same time for all uses of the
+    condition; unchanged if it has no such functions. Raises CallError."""
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
 
 
 def names_in(text: str) -> frozenset[str] | None:
-    """The names in a table's expression, in lower case: columns, their qualifiers, and fields. None if the text cannot
+    """The names of columns, qualifiers and fields in an expression of a table, in lower case. None if the text cannot
     be parsed and may use any column. If ``parse`` refuses the expression although Spark may accept it, returns all
     words in it."""
     try:
@@ -209,7 +209,7 @@ class _TreeBuilder:
         self._values: list[Any] = source.values
 
     def expression(self, tree: Any) -> Expression:
-        links = []  # a chain of operators, last first; iterative because it can be a thousand long
+        links = []  # a chain of operators, from the last; iterative because it can have a thousand operators
         while type(tree).__name__ in _BINARY:
             links.append(tree)
             tree = tree.this
@@ -334,7 +334,7 @@ def _check_parts(tree: Any, parts: Sequence[str]) -> None:
 
 
 def _words(tree: Any) -> str:
-    """The name of a part of an expression, for messages."""
+    """A description of a part of an expression, for messages."""
     return f"{type(tree).__name__} in SQL"
 
 
@@ -370,7 +370,7 @@ _BINARY: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "DPipe": _arithmetic("||"),
 }
 _TWO = ("this", "expression", "negate")
-# For each node type of sqlglot's tree: the arguments that it may have, and the function that converts it.
+# For each node type of sqlglot: the arguments that a node may have, and the function that converts the node.
 _KINDS: Mapping[str, tuple[Sequence[str], Callable[[_TreeBuilder, Any], Expression]]] = {
     "Paren": (("this",), lambda builder, tree: builder.expression(tree.this)),
     "Not": (("this",), lambda builder, tree: Not(builder.expression(tree.this))),

@@ -1,4 +1,4 @@
-"""Writes trees as SQL text in Spark's dialect: for the log, for messages, and for other processes. Pure.
+"""Writes trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
 
 ``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. Callers that rely
 on the text parse and bind it again and compare the result.

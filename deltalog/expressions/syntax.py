@@ -1,6 +1,6 @@
 """Prepares the tokens of an expression for sqlglot's parser. Pure.
 
-The parser receives each literal, name and type as one token, so it never interprets them itself. This module refuses
+The parser receives each literal, name and type as a single token, so it does not interpret them. This module refuses
 what sqlglot would accept but Spark does not: values without an operator between them and comparisons of comparisons. It
 also refuses NOT after an operator, which sqlglot groups differently. All other syntax errors are left to the parser.
 """
@@ -99,7 +99,7 @@ class _ParserInputBuilder(TokenReader):
         self._emitted.append(self._token_class(self._kinds[kind], text, start=token.start, end=token.end - 1))
 
     def _emit_next(self, kind: str | None = None) -> None:
-        """Emit the next token, after which a value is expected."""
+        """Emit the next token, which must be followed by a value."""
         token = self.take()
         self._emit(kind or token.word, token.text, token)
         self._has_value = False
@@ -200,7 +200,7 @@ class _ParserInputBuilder(TokenReader):
             self.unexpected("where an operator is expected")
 
     def _compare(self, level: _Level) -> None:
-        """Handle a comparison, with all its words."""
+        """Handle a comparison operator with all its words, such as IS NOT NULL."""
         if level.compared:
             raise refuse(f"{self.next.text.upper()} after a comparison without parentheses")
         if self.next.word in _NOT:

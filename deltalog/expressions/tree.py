@@ -1,8 +1,8 @@
-"""Expressions as trees, before they are bound to a schema. Pure.
+"""Expression trees, before they are bound to a schema. Pure.
 
-One kind of tree serves for conditions (``where``, CHECK) and for values (generated and default columns). Python code
-builds a tree with ``col``; ``sql.parse`` builds one from SQL text. Two trees are equal if they are written in the same
-way: 1, 1.0 and true are three different literals.
+The same kind of tree is used for conditions (``where``, CHECK) and for values (generated and default columns). Python
+code builds a tree with ``col``; ``sql.parse`` builds one from SQL text. Two trees are equal if they are written in the
+same way: 1, 1.0 and true are three different literals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltalog.protocol.schema import DataType
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%", "DIV", "||"]
-MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # functions whose parentheses are optional
+MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # the functions whose parentheses are optional
 MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -48,7 +48,8 @@ class Predicate(Expression, frozen=True):
 
 
 class Name(Expression, frozen=True):
-    """A column by its path of names, ignoring case; ``is_quoted``: in backticks, so that it cannot be a function."""
+    """A reference to a column by its path of names, ignoring case. ``is_quoted``: whether it is in backticks, so that
+    it cannot be a function."""
 
     path: tuple[str, ...]
     is_quoted: bool = False
@@ -150,7 +151,7 @@ class IsNull(Predicate, frozen=True):
 
 
 class IsBoolean(Predicate, frozen=True):
-    """IS TRUE, IS FALSE: never unknown."""
+    """IS TRUE and IS FALSE, which never evaluate to unknown."""
 
     operand: Expression
     wanted: bool
@@ -218,14 +219,14 @@ class Not(Predicate, frozen=True):
 
 
 def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expression:
-    """The same tree with columns renamed."""
+    """A copy of the tree with columns renamed."""
     return replaced(expression, lambda each: rename(each) if isinstance(each, Name) else None)
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """The same tree with parts replaced. ``replacement`` returns the replacement for a part, or None to descend into
-    the part."""
-    links = []  # a chain of AND and OR, last first; iterative because it can be a thousand long
+    """A copy of the tree with parts replaced. ``replacement`` returns the replacement for a part, or None to descend
+    into the part."""
+    links = []  # a chain of ANDs and ORs, from the last; iterative because it can have a thousand operators
     while isinstance(expression, (And, Or)):
         links.append(expression)
         expression = expression.left
@@ -250,7 +251,7 @@ def _replaced(expression: Expression, replacement: Callable[[Expression], Expres
 
 
 def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
-    """The same tree with CURRENT_TIMESTAMP and the like fixed to one instant, in UTC."""
+    """A copy of the tree with CURRENT_TIMESTAMP and similar functions replaced with the same time, in UTC."""
 
     def moment(each: Expression) -> Expression | None:
         if isinstance(each, Name):
@@ -293,7 +294,7 @@ def height(expression: Expression) -> int:
 
 
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    """The operands of an expression, by field name."""
+    """The operands of an expression, with their field names."""
     names = expression.__struct_fields__
     return ((name, getattr(expression, name)) for name in names if name not in _NO_OPERANDS)
 

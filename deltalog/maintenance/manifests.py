@@ -77,7 +77,7 @@ def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
 
 
 def _location(snapshot: Snapshot, named: str) -> str:
-    """A file's location as a Hadoop path: with a scheme, not percent-encoded."""
+    """A file's location as a Hadoop path, with a scheme and without percent-encoding."""
     location = snapshot.reader.files.location(named)
     return f"file:{location}" if location.startswith("/") else location
 

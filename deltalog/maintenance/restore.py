@@ -1,7 +1,7 @@
 """Restores an earlier version of a table, in a new commit after the latest version.
 
 Files that are live only in the earlier version are added again; files that are live only in the latest version are
-removed. Schema, partitioning, properties and metadata domains become what they were in the earlier version. State that
+removed. The schema, partitioning, properties and metadata domains of the earlier version are restored. State that
 must not be reset keeps its current value: in-commit timestamps, table features, the maximum column id, the row id
 high-water mark, the high-water marks of identity columns, application versions (txn).
 
@@ -49,7 +49,7 @@ _KEPT_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore, or with ``dry_run`` its plan. Sizes are of data files, in bytes.
+    """The result of a restore, or with ``dry_run`` its plan. Sizes are those of data files, in bytes.
 
     ``version``: the restored version. ``missing_files``: the paths, as in the log, of files to add that no longer exist
     in the store. ``commit``: None for a dry run.
@@ -82,9 +82,9 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp_ms``: the point in time that resolved to the target, in ms since the Unix epoch; recorded in commitInfo.
-    Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both versions, 1
-    HEAD for each file to add and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
+    commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both
+    versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -133,8 +133,8 @@ def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
 
 
 def _missing(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
-    """The paths of files that no longer exist in the store, or whose deletion vector file does not. Cost: 1 HEAD for
-    each file and each deletion vector file, in threads."""
+    """The paths of files that no longer exist in the store or whose deletion vector file no longer exists. Cost: 1 HEAD
+    for each file and each deletion vector file, in threads."""
 
     def missing(some: Sequence[AddFile]) -> list[str]:
         return [add.path for add in some if any(_is_absent(files, name) for name in _names(add))]
@@ -242,8 +242,9 @@ def _bytes(files: pa.Table) -> int:
 
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
-    """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference. Empty if a
-    file has no statistics. delta-spark has no row counts for RESTORE, so the metrics have its names for writes."""
+    """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
+    Empty if a file has no statistics. delta-spark has no row counts for RESTORE, so the metrics have its names for
+    writes."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -48,7 +48,7 @@ _GREGORIAN = datetime.date(1900, 1, 1)
 _EPOCH = datetime.date(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
-# Null count, and minimum and maximum in the log's serialization. None: unknown.
+# The null count, and the minimum and maximum as serialized in the log. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
 # Results cached by path, because files never change: the number of rows, and the statistics of columns.
 Known = dict[str, tuple[int, dict[Leaf, Found]]]
@@ -181,7 +181,7 @@ class _Computing:
         return footer.num_rows, found
 
     def _of_rows(self, add: AddFile, leaves: Sequence[Leaf], rows: int) -> dict[Leaf, Found]:
-        """Statistics of all rows of a file, deleted ones included."""
+        """The statistics of all rows of a file, including deleted rows."""
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
         layout = FileLayout(
             StructType(tuple(self.schema.field(name) for name in names)), self.partition_columns, self.mapping
@@ -208,8 +208,8 @@ class _Computing:
 def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
     """The statistics of leaves for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
 
-    It is not sufficient if columns are mapped by id, since the footer has no names to find them by; if its bounds may
-    ignore NaN; or if values are converted when they are read.
+    It is not sufficient if columns are mapped by id, because the columns cannot be found by name in the footer; if its
+    bounds may ignore NaN; or if values are converted when they are read.
     """
     found: dict[Leaf, Found] = {}
     chunks = None if mapping == "id" else stats.chunks_by_path(footer)
@@ -239,7 +239,7 @@ def _is_converted(chunks: Sequence[Any], name: str) -> bool:
 
 
 def _is_old(low: Any) -> bool:
-    """Whether the minimum, if it is a date or may be a timestamp in microseconds, is before _GREGORIAN."""
+    """Whether a minimum is a date or, if it is an int, possibly a timestamp in microseconds, before _GREGORIAN."""
     if isinstance(low, datetime.date):
         return low < _GREGORIAN
     return isinstance(low, int) and low < (_GREGORIAN - _EPOCH).days * _DAY_US
@@ -255,7 +255,8 @@ def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> Any:
 
 @dataclass
 class _Tally:
-    """Accumulates the null count and bounds of a column. Dates are days since 1970, timestamps microseconds."""
+    """Accumulates the null count and bounds of a column. Dates are counted in days since 1970, timestamps in
+    microseconds."""
 
     leaf: Leaf
     nulls: int = 0

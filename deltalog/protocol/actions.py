@@ -1,7 +1,7 @@
-"""The actions of a commit, one type for each. Pure.
+"""The types of the actions in a commit. Pure.
 
-Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the
-protocol's own names. Unknown fields are kept in ``extra`` and written back.
+Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the names
+in the protocol. Unknown fields are kept in ``extra`` and written back.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Metadata(Action, frozen=True, kw_only=True):
         return parsed(self.schema_string) if self.schema_string else StructType()
 
     def with_configuration(self, configuration: Mapping[str, str]) -> Metadata:
-        """The same metadata with other properties."""
+        """A copy of the metadata with other properties."""
         return msgspec.structs.replace(self, configuration=dict(configuration))
 
 
@@ -160,13 +160,13 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def unique_id(self) -> str:
-        """Identifies this vector among the vectors of one file."""
+        """A string that distinguishes this vector from other vectors of the same data file."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
 
 
 class AddFile(Action, frozen=True, kw_only=True):
-    """Spec: PROTOCOL.md#add-file-and-remove-file. ``path`` is percent-encoded; ``stats`` is JSON text."""
+    """Spec: PROTOCOL.md#add-file-and-remove-file. ``path`` is percent-encoded; ``stats`` is a JSON string."""
 
     KEY = "add"
     path: str

@@ -1,4 +1,4 @@
-"""The Arrow types of primitive Delta types, and conversion of Arrow values to them. Pure.
+"""The Arrow types for primitive Delta types, and conversion of Arrow values to these types. Pure.
 
 Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``, both as in Spark and delta-rs.
 Whole schemas are converted by ``StructType.to_arrow`` and ``StructType.from_arrow``.
@@ -30,7 +30,7 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    # The variant binary encoding of the Parquet format, as in files.
+    # The Arrow type for the binary encoding of variants in Parquet files.
     "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
 }
 
@@ -61,7 +61,7 @@ def is_encoded(arrow: pa.DataType) -> bool:
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Whether the type is a list, in any of Arrow's layouts."""
+    """Whether the type is a list type, in any of Arrow's layouts."""
     return any(is_one(arrow) for is_one in _LISTS)
 
 
@@ -92,8 +92,9 @@ def plain_layout(values: Any) -> Any:
 
 
 def as_micros(values: Any, exact: bool) -> Any:
-    """Timestamps of any unit in microseconds. With ``exact``, fractions of a microsecond are an error; otherwise they
-    are rounded down. Raises pyarrow.ArrowInvalid for such fractions and for values that are too large."""
+    """Convert timestamps of any unit to microseconds. With ``exact``, a fraction of a microsecond is an error;
+    otherwise the value is rounded down. Raises pyarrow.ArrowInvalid for such fractions and for values that are too
+    large."""
     wanted = pa.timestamp("us", values.type.tz)
     if exact or values.type.unit != "ns":
         return values.cast(wanted)

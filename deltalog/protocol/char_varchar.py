@@ -42,7 +42,8 @@ def declared(column: StructField) -> str | None:
 
 
 def length_of(column: StructField) -> Length | None:
-    """The declared length of a text column; None if it declares none, or if the type is nested in another one."""
+    """The declared length of a string column; None if the column declares no length, or if the type is nested in
+    another type."""
     text = declared(column)
     match = None if text is None else _SIZED.fullmatch(text)
     if match is None or str(column.data_type) != "string":
@@ -71,7 +72,7 @@ def has_char_inside(column: StructField) -> bool:
 
 
 def padded(values: Any, width: int) -> Any:
-    """Strings padded with blanks to ``width`` characters; longer strings are unchanged."""
+    """Pad strings with blanks to ``width`` characters; longer strings are unchanged."""
     return pc.utf8_rpad(values, width=width, padding=" ")
 
 

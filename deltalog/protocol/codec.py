@@ -66,13 +66,13 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A line that holds only a commitInfo."""
+    """A line that contains only a commitInfo."""
 
     commitInfo: dict[str, Any]
 
 
 class CommitActions(msgspec.Struct, frozen=True, gc=False):
-    """The actions of one version, grouped by kind. ``commit_info_first``: commitInfo was on the first line.
+    """The actions of one version, grouped by kind. ``commit_info_first``: whether commitInfo was on the first line.
     ``sidecars`` and ``checkpoint_tags`` (from checkpointMetadata) occur only in V2 checkpoints, ``cdc`` only in
     commits."""
 
@@ -123,8 +123,8 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
 
 
 def decode_small_actions(commits: Sequence[tuple[int, Sequence[bytes]]]) -> list[CommitActions]:
-    """Decode the actions other than file actions of several commits, by version, in one call of the decoder. Every line
-    must begin and end with a brace, which ensures that no object continues on the next line.
+    """Decode all actions except file actions of several commits in one call of the decoder; the result is keyed by
+    version. Every line must begin and end with a brace, which ensures that no object continues on the next line.
 
     Raises InvalidCommitError when a commit must be decoded by itself: it has an invalid object, two objects on one
     line, or the field of a file action.
@@ -272,7 +272,7 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
 
 
 def _tags(raw: msgspec.Raw) -> dict[str, Any]:
-    """The tags of a checkpointMetadata action; empty if it has no readable tags."""
+    """The tags of a checkpointMetadata action; empty if there are no valid tags."""
     body = msgspec.json.decode(raw)
     tags = body.get("tags") if isinstance(body, dict) else None
     return tags if isinstance(tags, dict) else {}
@@ -332,7 +332,7 @@ def _bad_line(data: bytes, version: int, error: Exception) -> InvalidCommitError
 def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
     """The commitInfo on the first line, if ``head`` contains that whole line; else None.
 
-    ``whole``: ``head`` is the whole file, so the last line needs no line feed.
+    ``whole``: whether ``head`` is the whole file, so that the last line needs no line feed.
     """
     line, separator, _ = head.partition(b"\n")
     if not separator and not whole:
@@ -357,7 +357,7 @@ def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo |
 
 
 def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
-    """Every line as an action, in file order. Unknown fields and unknown actions are kept."""
+    """Decode each line to an action, in file order. Unknown fields and unknown actions are kept."""
     actions: list[AnyAction | CommitInfo] = []
     for line in data.removeprefix(_BOM).splitlines():
         if not line.strip():
@@ -454,7 +454,7 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | byt
 
 
 def encode_action(action: AnyAction) -> bytes:
-    """The action as one line, without the line feed."""
+    """The action as a line of JSON, without the line feed."""
     if isinstance(action, UnknownAction):
         return _checked(action.line)
     if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):

@@ -1,4 +1,4 @@
-"""Column mapping: the physical names and ids of columns in files, and the ids of new columns. Pure.
+"""Column mapping: the ids and physical names of columns in files, and the assignment of ids to new columns. Pure.
 
 Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping, #reader-requirements-for-column-mapping,
 #clustered-table, #writer-requirements-for-clustered-table.
@@ -169,8 +169,8 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
 
 
 def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
-    """The metadata of an earlier version with maxColumnId as it is ``now``, because ids of columns dropped since then
-    must never be reassigned. Unchanged if neither has column ids. Raises CorruptTableError."""
+    """The metadata of an earlier version with the current maxColumnId, that of ``now``, because ids of columns that
+    were dropped since then must never be reassigned. Unchanged if neither has column ids. Raises CorruptTableError."""
     highest = max(max_column_id(each.configuration) for each in (earlier, now))
     return _with_max_column_id(earlier, highest) if highest else earlier
 
@@ -179,8 +179,8 @@ def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructF
     """The metadata with an id and a physical name added to every column that lacks them, and maxColumnId raised
     accordingly.
 
-    ``max_id``: maxColumnId so far, or 0; new ids exceed it and every id in the schema. ``new_name`` returns a new
-    physical name, which must be unique across all versions of the table.
+    ``max_id``: the current maxColumnId, or 0; new ids are greater than it and than every id in the schema. ``new_name``
+    returns a new physical name, which must be unique across all versions of the table.
     """
     used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
     highest = max([max_id, *(each for each in used if isinstance(each, int))])
@@ -219,7 +219,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
     old_mode = "none" if before is None else mode_of(before.configuration)
     check_mode_change(old_mode, mode, before is None)
     if mode == "none":
-        # A schema copied from another table can carry that table's ids.
+        # A schema copied from another table can contain that table's ids.
         stripped = unmapped(after.schema) if before is None else after.schema
         return after if stripped == after.schema else _with_schema(after, stripped)
 
@@ -240,7 +240,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
 
 
 def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
-    """The clustering columns as paths of logical names, from the domain metadata, which holds physical names.
+    """The clustering columns as paths of logical names, from the domain metadata, which contains physical names.
 
     Raises CorruptTableError.
     """
@@ -292,7 +292,8 @@ def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, 
 
 
 def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
-    """The pyarrow field metadata that makes the column id the ``field_id`` of the Parquet column; None without mapping.
+    """The pyarrow field metadata that sets the ``field_id`` of the Parquet column to the column id; None without column
+    mapping.
 
     Raises CorruptTableError if column mapping is on and the column has no id.
     """
@@ -329,7 +330,7 @@ def _by_id(stored: Sequence[Any]) -> Find:
 
     def find(column: StructField) -> int | None:
         if ID_KEY not in column.metadata:
-            return by_name(column)  # a column of the change data feed, not of the table
+            return by_name(column)  # a column of the change data feed, which is not a column of the table
         return ids.get(str(column.metadata[ID_KEY]).encode())
 
     return find

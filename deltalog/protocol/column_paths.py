@@ -20,12 +20,12 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a column in its struct: directly after the column ``after``; None means first."""
+    """The position of a column in its struct: directly after the column ``after``, or first if ``after`` is None."""
 
     after: str | None
 
     def __str__(self) -> str:
-        """The position as commitInfo records it."""
+        """The position in the form that commitInfo records."""
         return "FIRST" if self.after is None else f"AFTER {path_text([self.after])}"
 
 

@@ -35,7 +35,7 @@ def relative_path(vector: DeletionVector) -> str:
 
 def file_of(vector: DeletionVector | None) -> str | None:
     """The path of the file that holds a vector, as paths are written in the log: relative or absolute, and
-    percent-encoded. None for an inline vector and for no vector. Raises InvalidDataFileError."""
+    percent-encoded. None for an inline vector, or if there is no vector. Raises InvalidDataFileError."""
     if vector is None or vector.storage_type == "i":
         return None
     return relative_path(vector) if vector.storage_type == "u" else vector.path_or_inline_dv
@@ -113,7 +113,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 
 def encode(positions: BitMap64) -> bytes:
-    """Encode positions: the magic number and the portable bitmap, with contiguous rows as runs.
+    """Encode positions as the magic number and the bitmap in the portable format, with contiguous rows as runs.
 
     Raises InvalidActionError for a vector over the cap.
     """
@@ -139,7 +139,7 @@ def encode_z85(data: bytes) -> str:
 
 
 def inline(data: bytes, cardinality: int) -> DeletionVector:
-    """The descriptor (storage type ``i``) of an encoded vector that is stored in the log itself."""
+    """The descriptor (storage type ``i``) of an encoded vector that is stored inline in the log."""
     return DeletionVector("i", encode_z85(data), len(data), cardinality)
 
 
@@ -155,7 +155,7 @@ def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
     """The descriptor (storage type ``u``) of a vector in the file that ``relative_path`` returns.
 
-    ``unique``: the file's UUID as text. ``prefix``: the name of the file's directory, or empty.
+    ``unique``: the file's UUID as a string. ``prefix``: the name of the file's directory, or empty.
     """
     name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
     return DeletionVector("u", name, size_bytes, cardinality, offset)

@@ -1,4 +1,4 @@
-"""The registry of table features, and whether deltalog can read and write a table that lists them. Pure.
+"""The registry of table features, and checks whether deltalog can read and write tables that list them. Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
 #writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
@@ -220,7 +220,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     """The protocol with the lowest versions that can list ``wanted``; features that legacy versions implied become
     explicit.
 
-    Returns ``protocol`` itself if nothing is missing. Versions and features are never removed.
+    Returns ``protocol`` itself if it already lists all of them. Versions and features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
     missing = [n for n in _with_required(wanted) if n not in present]
@@ -240,7 +240,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with the features that the given versions imply. If the result needs no feature lists, only the
+    """The protocol with the features that the given versions imply. If the versions need no feature lists, only the
     versions are raised. Versions and features are never removed. Raises CallError for versions that Delta does not
     have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
@@ -271,7 +271,7 @@ def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Pr
 
 
 def _with_required(names: Iterable[str]) -> list[str]:
-    """The features and all features that they require, without duplicates."""
+    """The given features and all features that they require, without duplicates."""
     found: list[str] = []
     for name in names:
         if name not in found:
@@ -287,7 +287,7 @@ def requiring(protocol: Protocol, name: str) -> list[str]:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol without a feature, at the lowest versions that support the rest, as in delta-spark.
+    """The protocol without a feature, with the lowest versions that support the remaining features, as in delta-spark.
 
     A legacy version is used only if all features that it implies remain. The caller checks whether the feature can be
     dropped from the table.
@@ -380,7 +380,8 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# The protocol of a table without features, as delta-spark creates it. Its versions imply appendOnly and invariants.
+# The protocol with which delta-spark creates a table that uses no features. Its versions imply appendOnly and
+# invariants.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

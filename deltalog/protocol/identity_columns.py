@@ -1,6 +1,6 @@
 """Identity columns: their properties in the schema, their values and their high-water marks. Pure.
 
-A value is ``start + k * step`` with k >= 0. The high-water mark is the last value used: the next value is one step
+A value is ``start + k * step`` with k >= 0. The high-water mark is the last value used. The next value is one step
 beyond it, or ``start`` if there is no mark yet.
 
 Spec: PROTOCOL.md#identity-columns.
@@ -69,7 +69,7 @@ class Identity:
 
 
 def fits(value: int) -> bool:
-    """Whether a value fits into the type long."""
+    """Whether a value is in the range of the type long."""
     return _MIN <= value <= _MAX
 
 
@@ -104,12 +104,12 @@ def identity_of(column: StructField) -> Identity | None:
 
 
 def is_long(value: Any) -> bool:
-    """Whether a value from JSON is an integer."""
+    """Whether a JSON value is an integer."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_identity(column: StructField) -> bool:
-    """Whether a column is declared an identity column, whether or not its properties are valid."""
+    """Whether a column is declared as an identity column, even if its properties are invalid."""
     return IDENTITY_KEY in column.metadata
 
 
@@ -120,8 +120,9 @@ def identities_in(schema: StructType) -> tuple[Identity, ...]:
 
 
 def check_identities(schema: StructType, partition_columns: Sequence[str]) -> None:
-    """Refuse identity columns that writers cannot fill: inside structs, of a type other than long, without a step, with
-    another source of values, or (as in delta-spark) as partition columns. Raises SchemaMismatchError."""
+    """Refuse identity columns for which writers cannot generate values: columns inside structs, of a type other than
+    long, without a step, with another source of values, or (as in delta-spark) partition columns. Raises
+    SchemaMismatchError."""
     own = [column for column in schema.fields if is_identity(column)]
     if len(own) < sum(map(is_identity, all_columns(schema))):
         raise SchemaMismatchError(

@@ -28,14 +28,14 @@ class LeftoverKind(enum.Enum):
     TEMPORARY_FILE = "a temporary file"
 
 
-# Order matters: a job's directory contains data files, and any directory can contain temporary files.
+# The order matters, because a job's directory contains data files and any directory can contain temporary files.
 _KINDS = {
     LeftoverKind.JOB_FILE: re.compile(rf"{_JOB}{_UUID}/.+"),
     LeftoverKind.TEMPORARY_FILE: re.compile(rf"(?:.+/)?\.{_UUID}\.tmp"),
     LeftoverKind.CHANGE_FILE: re.compile(rf"_change_data/(?:[^/]+/)*cdc-[^/]*{_UUID}[^/]*\.parquet"),
     LeftoverKind.BLOB: re.compile(rf"_blobs/{_UUID}"),
     LeftoverKind.DELETION_VECTOR: re.compile(rf"(?:[^_./][^/]*/)?deletion_vector_{_UUID}\.bin"),
-    # Hadoop writes a checksum file next to each file.
+    # Hadoop writes a checksum file for each file, in the same directory.
     LeftoverKind.DATA_FILE: re.compile(
         rf"(?:(?:[^_./][^/]*|[^/]+=[^/]*)/)*(?:part-[^/]*{_UUID}[^/]*\.parquet|\.part-[^/]*{_UUID}[^/]*\.parquet\.crc)"
     ),
@@ -60,7 +60,7 @@ def job_directory_name(job_id: str) -> str:
 
 def leftover_kind(path: str) -> LeftoverKind | None:
     """Classify a file that no version names by its decoded path below the table root. None: no known Delta writer uses
-    such a name, and a clean-up should leave the file."""
+    such a name, so a clean-up should keep the file."""
     for kind, part in _PARTS:  # a substring search takes a tenth of the time of a regular expression match
         if part in path and _KINDS[kind].fullmatch(path):
             return kind

@@ -7,9 +7,9 @@ table::
     from deltalog.protocol import limits
     limits.MAX_COMMIT_BYTES = 4 << 30
 
-Sizes are in bytes. Exceeding a cap is an error that names the cap; ``_last_checkpoint`` and ``.crc`` files over their
-caps are ignored, since nothing depends on them. Outside the schema, the nesting of JSON is limited by Python's
-recursion limit.
+Sizes are in bytes. If a cap is exceeded, an error that names the cap is raised. ``_last_checkpoint`` and ``.crc`` files
+over their caps are ignored, because no read depends on them. Outside the schema, the nesting of JSON is limited by
+Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_SCHEMA_BYTES = 32 << 20  # schemaString, as text
 MAX_SCHEMA_DEPTH = 128  # types within types
 MAX_CHAR_LENGTH = 1 << 16  # n of char(n); reads pad every value to n characters
 MAX_EXPRESSION_CHARS = 10_000  # a constraint or a generation expression
-MAX_CONDITION_CHARS = 16 << 20  # a caller's condition or new value, with all values in its lists
-MAX_EXPRESSION_TOKENS = 20_000  # tokens of an expression, without the literals in lists
+MAX_CONDITION_CHARS = 16 << 20  # a caller's condition or new value, including all values in lists
+MAX_EXPRESSION_TOKENS = 20_000  # tokens of an expression, excluding literals in lists
 MAX_EXPRESSION_DEPTH = 100  # nesting of brackets, CASE and unary operators
 MAX_PARSER_STEPS = 40  # steps of the expression parser per token
 MAX_EXPRESSION_STEPS = 10_000  # functions evaluated for one expression; a subexpression used twice counts twice
-MAX_TEXT_BYTES = 64 << 20  # text created from one batch of rows, in addition to 16 times its input size
+MAX_TEXT_BYTES = 64 << 20  # strings created from one batch of rows, in addition to 16 times the input size
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
 MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed size of its columns, according to its footer
 MAX_FOOTER_BYTES = 64 << 20  # footer of a Parquet file, for reads of more than the rows

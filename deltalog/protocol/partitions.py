@@ -104,7 +104,7 @@ def _utf8(value: bytes) -> str:
 
 
 def _like(pattern: re.Pattern[str], text: str) -> str:
-    """The text without surrounding spaces. Raises ValueError if it does not match."""
+    """The string without surrounding spaces. Raises ValueError if it does not match."""
     text = text.strip(" ")
     if not pattern.fullmatch(text):
         raise ValueError("it has another format")
@@ -130,7 +130,7 @@ def null_if_empty(schema: StructType, partition_columns: Iterable[str]) -> froze
 
 
 def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:
-    """The partition columns under their names in the schema. Raises SchemaMismatchError."""
+    """The partition columns with their names as in the schema. Raises SchemaMismatchError."""
     found = []
     for name in partition_by:
         column = schema.find(name)
@@ -151,8 +151,8 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
 
 
 def directory(values: Mapping[str, str | None]) -> str:
-    """The Hive directory ``a=1/b=x`` for partition values; empty for none. The directories are only a convention:
-    readers take the values from the log, never from a path."""
+    """The Hive directory ``a=1/b=x`` for partition values; empty if there are no partition values. The directories are
+    only a convention: readers take the values from the log, never from a path."""
     return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
 
 

@@ -1,4 +1,4 @@
-"""The names of all files below ``_delta_log``, and the decoding of paths in the log. Pure.
+"""Builds and parses the names of all files below ``_delta_log``, and encodes and decodes paths in the log. Pure.
 
 Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path), #file-types, #sidecar-files,
 #checkpoint-naming-scheme, #uuid-named-checkpoint, #classic-checkpoint, #multi-part-checkpoint.
@@ -155,9 +155,9 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 def encode_path(path: str) -> str:
     """A relative path in the form used in ``add.path``: percent-encoded, except ``/`` and ``=``. Colons are encoded,
-    because readers would treat the text before one as a scheme. Non-ASCII letters are not encoded, as in Java's URI:
-    VACUUM in delta-spark compares paths as strings and would delete a live file if these letters were encoded in its
-    path."""
+    because readers would treat the text before a colon as a scheme. Non-ASCII letters are not encoded, as in Java's
+    URI: VACUUM in delta-spark compares paths as strings and would delete a live file if these letters were encoded in
+    its path."""
     if path.isascii():
         return urllib.parse.quote(path, safe=_SAFE)
     return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
@@ -192,12 +192,12 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 _OF_HADOOP = {"s3": "s3a"}
-# All characters except those that java.net.URI leaves unencoded in a path.
+# Matches all characters except those that java.net.URI leaves unencoded in a path.
 _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Schemes that Hadoop and fsspec use for the same store.
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
-# An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
+# Matches an empty, "." or ".." segment, a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _AFTER_SLASH = chr(ord("/") + 1)
 # Nearly all paths in a log match this pattern: relative, without encoded characters, and no segment begins with a dot.
@@ -226,7 +226,7 @@ def place_of(store_url: str) -> Place:
 
 
 def canonical_url(url: str) -> str:
-    """A URL with its scheme replaced by the canonical one; the rest is unchanged."""
+    """Replace the scheme of a URL with its canonical scheme; the rest is unchanged."""
     scheme, mark, rest = url.partition("://")
     return f"{_SAME_SCHEME.get(scheme, scheme)}{mark}{rest}"
 
@@ -257,9 +257,9 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
     """Resolve a path from a log (untrusted): the index of the place that contains it, and the decoded path below that
     place.
 
-    A relative path lies in the first place, the table's own. An absolute path lies in the first place with the same
-    scheme and authority whose segments are a prefix of the path's segments. The path is percent-decoded once; ``?`` and
-    ``#`` have no special meaning. Raises UnsafePathError for everything else.
+    A relative path lies in the first place, which is that of the table itself. An absolute path lies in the first place
+    with the same scheme and authority whose segments are a prefix of the path's segments. The path is percent-decoded
+    once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for everything else.
     """
     if _ORDINARY.fullmatch(path):
         return 0, path
@@ -283,8 +283,8 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
 
 
 def base_name(path: str) -> str | None:
-    """The decoded file name of an absolute path from a log, whatever its location; None for a relative path and for a
-    path that cannot be decoded."""
+    """The decoded file name of an absolute path from a log, regardless of its location; None for a relative path and
+    for a path that cannot be decoded."""
     if not (path.startswith("/") or _SCHEME.match(path)):
         return None
     decoded = _decoded(path)
@@ -312,8 +312,8 @@ def resolve_path(path: str, table_url: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str, str]:
-    """Split into scheme, authority and the rest, undecoded. A local absolute path has the scheme ``file``, a relative
-    path none."""
+    """Split a URL or path into the scheme, the authority and the rest, without decoding. A local absolute path has the
+    scheme ``file``, a relative path no scheme."""
     match = _SCHEME.match(path)
     if match is None:
         return ("file" if path.startswith("/") else ""), "", path

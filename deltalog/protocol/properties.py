@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """A known property: its key, the parser of its value, and its default."""
+    """A known property: the key, the parser for the value, and the default."""
 
     key: str
     parse: Callable[[str], T]
@@ -229,7 +229,7 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
 
 
 def checkpoint_interval(configuration: Mapping[str, str]) -> int:
-    """The number of versions between checkpoints; the default if the property is invalid."""
+    """The number of versions between checkpoints; if the property is invalid, the default."""
     try:
         return CHECKPOINT_INTERVAL.read(configuration)
     except InvalidPropertyError:

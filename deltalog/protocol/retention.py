@@ -30,7 +30,7 @@ def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
 
 
 def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
-    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null counts as the epoch."""
+    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null is treated as 0."""
     cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
     is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
     return tombstones.filter(is_unexpired)

@@ -29,8 +29,8 @@ MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether commits assign row ids to the files they add: the table has the feature, and row tracking is not
-    suspended. All rows have ids only if row tracking is also enabled."""
+    """Whether commits assign row ids to the files that they add, that is, whether the table has the feature and row
+    tracking is not suspended. All rows are guaranteed to have ids only if row tracking is also enabled."""
     return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
@@ -99,7 +99,7 @@ def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
 
 
 def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list[AddFile], int]:
-    """The adds of a commit, each with a base row id and a default row commit version, and the new high-water mark.
+    """The add actions of a commit with base row ids and default row commit versions, and the new high-water mark.
 
     Files that have a base row id keep it. Raises InvalidActionError for a file whose number of rows is unknown.
     """

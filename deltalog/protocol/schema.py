@@ -1,7 +1,7 @@
 """Column types, and schemas, with conversion to and from ``schemaString`` (JSON) and Arrow schemas. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format, #primitive-types, #void-type, #struct-type, #struct-field, #array-type,
-#map-type, #variant-type. The JSON equals that of Spark's ``df.schema.json()``.
+#map-type, #variant-type. The JSON equals the output of Spark's ``df.schema.json()``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StructType:
         """Like ``field``, but None for an absent column."""
         index = self._index
         if index is None:
-            # The first of several equal names wins.
+            # If several columns have the same name, the first is used.
             index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
             object.__setattr__(self, "_index", index)
         exact, folded = index
@@ -124,7 +124,8 @@ class StructType:
             raise CallError(f"The name of a column must be text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
-        """The text of ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers would reject."""
+        """The string for ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers would
+        reject."""
         return json.dumps(_struct_to_json(self, "", 0), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -294,7 +295,7 @@ def _field_to_arrow(column: StructField) -> pa.Field:
 
 
 def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
-    # Arrow has no NOT NULL field of the type null.
+    # A field of Arrow's type null cannot be NOT NULL.
     return pa.field(name, type_to_arrow(data_type), nullable or data_type == VOID)
 
 
@@ -352,7 +353,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
 
 
 def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Every leaf column below structs, depth first, with its path; arrays and maps are leaves."""
+    """Every leaf column, including those inside structs, depth first, with its path; arrays and maps are leaves."""
     for column in schema.fields:
         if isinstance(column.data_type, StructType):
             for path, leaf in leaves(column.data_type):

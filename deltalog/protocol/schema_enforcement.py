@@ -66,7 +66,7 @@ def check_unique_names(data_type: DataType, where: str = "") -> None:
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
     """Refuse names that differ at most in case, and names with characters that readers refuse in Parquet files of a
-    table. With ``mapped``, these characters are allowed, because column mapping keeps the names out of the files."""
+    table. With ``mapped``, these characters are allowed, because with column mapping files do not contain the names."""
     if not where:
         check_unique_names(schema)
     for column in schema.fields:
@@ -92,7 +92,7 @@ def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
 
 def check_writable(table: StructType, data: StructType) -> None:
     """Refuse data whose columns or types do not fit the table. Nullable columns can be absent, and a type can be
-    narrower if the table's type holds all its values.
+    narrower if the table's type can represent all its values.
 
     Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data, at
     any depth, whose names are equal up to case.
@@ -140,7 +140,7 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
 
 
-# For each type, the narrower types whose values it represents exactly.
+# For each type, the narrower types whose values it can represent exactly.
 _HELD: Mapping[str, tuple[str, ...]] = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -153,7 +153,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def holds_all(wide: DataType, narrow: DataType) -> bool:
-    """Whether a column of primitive type ``wide`` holds every value of type ``narrow`` without loss.
+    """Whether the primitive type ``wide`` can represent every value of the type ``narrow`` exactly.
 
     Writes apply these casts automatically. False for equal types and for nested types. Cost: none.
     """

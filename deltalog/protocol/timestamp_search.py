@@ -24,8 +24,8 @@ class TimestampSearch:
     and one after it.
 
     ``last_ms``: the time of ``last``, which is after ``timestamp_ms``. ``first_ms``: an estimate of the time of
-    ``first``; it affects only where the search begins. ``known``: times that need not be read. All times are in
-    milliseconds since 1970.
+    ``first``; it affects only where the search begins. ``known``: times that are already known and need not be read.
+    All times are in milliseconds since 1970.
     """
 
     def __init__(

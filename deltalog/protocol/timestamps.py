@@ -1,4 +1,4 @@
-"""The in-commit timestamp rules. Pure.
+"""The rules for in-commit timestamps. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #writer-requirements-for-in-commit-timestamps,
 #recommendations-for-readers-of-tables-with-in-commit-timestamps. All times are milliseconds since the Unix epoch.
@@ -64,12 +64,13 @@ def is_listed(writer_features: Sequence[str]) -> bool:
 
 
 def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
-    """Whether commits carry ``inCommitTimestamp``: writer version 7, feature listed, property true."""
+    """Whether commits contain ``inCommitTimestamp``: the writer version is 7, the feature is listed, and the property
+    is true."""
     return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
 
 
 def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
-    """The in-commit timestamp of a commit that must carry one. Raises MissingInCommitTimestampError."""
+    """The in-commit timestamp of a commit that must have one. Raises MissingInCommitTimestampError."""
     if info is not None and info.in_commit_timestamp_ms is not None:
         return info.in_commit_timestamp_ms
     what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
@@ -209,7 +210,8 @@ class Timeline:
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
     """The Timeline of ``versions`` (ascending), which tells which clock applies to each.
 
-    If the commits before the enablement were cleaned up, the rest are resolved by in-commit timestamp alone.
+    If the commits before the enablement were cleaned up, the remaining commits are resolved by in-commit timestamp
+    alone.
     """
     if not active or not versions:
         return Timeline(versions, None, None)
@@ -270,8 +272,8 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
 def to_epoch_ms(value: datetime.datetime | int | str) -> int:
     """Convert an aware datetime, an int (ms), or ISO text with an offset or Z to milliseconds since the epoch.
 
-    Finer times are floored to milliseconds. Raises InvalidTimestampError for naive values: their meaning would depend
-    on the machine.
+    Times with a higher precision are floored to milliseconds. Raises InvalidTimestampError for naive values: their
+    meaning would depend on the machine.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
         raise InvalidTimestampError(

@@ -24,7 +24,7 @@ from deltalog.protocol.schema import (
 )
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
-# Allowed widenings by narrow type; decimals have separate rules.
+# The allowed widenings, keyed by the narrow type; decimals have separate rules.
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "byte": ("short", "integer", "long", "double"),
     "short": ("integer", "long", "double"),
@@ -32,7 +32,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
-# The decimal digits that the protocol requires for every value of an integer type.
+# For each integer type, the number of decimal digits that the protocol requires for widening to a decimal.
 _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 

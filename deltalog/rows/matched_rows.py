@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # Bounds on the bytes that one thread copies into new files, in proportion to the rows that it writes.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
-# The number of rows per batch in joins and copies. A reading thread holds several times the memory of one batch.
+# The number of rows per batch in joins and copies. A reading thread uses several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
 # The total file size from which threads read ahead while the caller writes, and the number of batches that they read
 # ahead.
@@ -144,8 +144,8 @@ def _readers(openers: int) -> int:
 
 
 def _releasing_memory(items: Iterator[T]) -> Iterator[T]:
-    """The batches of a file. After each batch the reading thread returns the memory that Arrow's allocator caches for
-    it, several times the size of the batch."""
+    """The batches of a file. After each batch, the reading thread releases the memory that Arrow's allocator caches for
+    the thread, which is several times the size of the batch."""
     for item in items:
         yield item
         del item
@@ -167,7 +167,7 @@ class ScannedBatch:
     end: int
 
     def positions_of(self, rows: Any) -> Any:
-        """Positions in the Parquet file. ``rows``: indices of rows in this batch."""
+        """Positions are those in the Parquet file. ``rows``: indices of rows in this batch."""
         if self.positions is None:
             return pc.add(rows, pa.scalar(self.start, pa.int64())).cast(pa.uint64())
         return self.positions.take(rows)
@@ -236,10 +236,10 @@ def layout_of(
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Rows of a file to write into new files. ``kept``: positions of live rows to copy unchanged. ``changed``:
-    positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet file, 0 if
-    unknown. ``at``: the number of changed rows in all previous files; not maintained after a file whose ``changed`` is
-    None."""
+    """The rows of a file that are written into new files. ``kept``: positions of live rows to copy unchanged.
+    ``changed``: positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet
+    file, 0 if unknown. ``at``: the number of changed rows in all previous files; not maintained after a file whose
+    ``changed`` is None."""
 
     file: AddFile
     kept: BitMap64

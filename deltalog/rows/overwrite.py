@@ -65,7 +65,7 @@ class Columns:
             raise CallError("partition_by= requires overwrite_schema=True and an overwrite of all rows.")
 
     def reader(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """Change the table's columns, and return the rows as a stream that fits them. Raises CallError,
+        """Change the table's columns, and return the rows as a stream with these columns. Raises CallError,
         SchemaMismatchError."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)

@@ -25,7 +25,7 @@ _TO_TIMESTAMP = ("timestamp", "date_trunc")
 
 @checked
 class Replacement:
-    """The rows of a table that match a condition, to be replaced.
+    """The rows of a table that match a condition and are to be replaced.
 
     For callers that write the new files themselves: create it before writing the files, and call ``stage`` after
     staging them. New rows must satisfy the condition; ``check_new_rows`` verifies that. ``DeltaTable.overwrite`` takes
@@ -40,8 +40,8 @@ class Replacement:
     """
 
     def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
-        """Find the rows, and declare the read. Memory: the compressed positions of matching rows in files that match in
-        part.
+        """Find the rows, and record what was read for conflict detection. Memory: the compressed positions of matching
+        rows in files in which only some rows match.
 
         Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError.
         Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files that may match in part.
@@ -73,7 +73,7 @@ class Replacement:
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files if the commit needs change files. Returns the metrics
-        of the whole commit, as delta-spark names them. ``num_rows``: the number of new rows.
+        of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows.
 
         Raises RowCountError if the number of copied rows is not as planned. Cost: as ``DeltaTable.delete``.
         """

@@ -82,7 +82,7 @@ class Deletion:
 
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
-    """Find the rows for which ``where`` is true (None: all rows), and declare the read.
+    """Find the rows for which ``where`` is true (None: all rows), and record what was read for conflict detection.
 
     Partition values and statistics are evaluated first. If these are not sufficient to decide on a file, threads read
     the columns of the file that ``where`` uses. Memory: the compressed positions of matching rows. Raises CallError,
@@ -110,7 +110,7 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
 
 def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     """Stage a deletion: remove whole files; delete rows of other files by deletion vectors, or by copying the remaining
-    rows into new files. Returns the operation metrics, as delta-spark names them.
+    rows into new files. Returns the operation metrics, with delta-spark's names.
 
     Copied rows keep their values, and their row ids if the table tracks them. Memory: as Transaction.write. Cost: the
     GETs of the copied rows and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
@@ -155,7 +155,8 @@ def stage_new_files(transaction: Transaction, adds: Sequence[AddFile], metrics: 
 def stage_changes(
     transaction: Transaction, changes: Iterable[tuple[str, pa.RecordBatch]], metrics: dict[str, int]
 ) -> None:
-    """Write and stage change files, and count them. ``changes``: as ``RowWriter.write_changes``."""
+    """Write and stage change files, and add their number to the metrics. ``changes``: as
+    ``RowWriter.write_changes``."""
     files = transaction.row_writer.write_changes(changes)
     transaction.staged.add_change_files(files)
     metrics["numAddedChangeFiles"] = len(files)

@@ -55,7 +55,7 @@ def update(
 
 def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
     """Stage the deletion of the old rows, and the new files with the updated and copied rows. Returns the operation
-    metrics, as delta-spark names them."""
+    metrics, with delta-spark's names."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     metrics = rewrite.stage_removal(transaction, matching)
@@ -101,7 +101,7 @@ class _RowUpdate:
         return cls(transaction.schema, found, generated, rules, versions)
 
     def updated(self, batch: pa.RecordBatch) -> pa.Table:
-        """The updated rows of a batch, with its row tracking columns."""
+        """The updated rows of a batch, with the row tracking columns of the batch."""
         old = pa.Table.from_batches([batch])
         others = old.schema.names[len(self.schema.names) :]
         new = assigned(old, self.assigned).drop_columns([*self.recomputed, *others])

@@ -1,6 +1,6 @@
 """Translates Java regular expressions to RE2, and refuses those that RE2 would match differently. Pure.
 
-RE2 takes time proportional to the length of the string, whatever the pattern.
+RE2 matches any pattern in time proportional to the length of the string.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def right(name: str, node: Node, length: Node) -> Node:
 
 
 def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """LPAD and RPAD with one character; longer strings are cut at the end."""
+    """LPAD and RPAD with a single pad character; longer strings are truncated at the end."""
 
     def make(name: str, node: Node, width: Node, padding: Node | None = None) -> Node:
         check_type(name, node, STRING)
@@ -100,7 +100,7 @@ def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
 
 
 def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Node:
-    """REPLACE: every occurrence of a string."""
+    """REPLACE: replaces every occurrence of a string."""
     check_type(name, node, STRING)
     text, other = constant(name, search, STRING), "" if by is None else constant(name, by, STRING)
     if not text:
@@ -120,7 +120,7 @@ def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Nod
 
 
 def position(name: str, node: Node, search: Node) -> Node:
-    """INSTR: the position of the first occurrence, in characters from 1; 0 if there is none."""
+    """INSTR: the position, in characters from 1, of the first occurrence of a string; 0 if it does not occur."""
     check_type(name, node, STRING)
     text = constant(name, search, STRING)
     if not text:
@@ -138,7 +138,7 @@ def position(name: str, node: Node, search: Node) -> Node:
 
 
 def holds(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """STARTSWITH, ENDSWITH and CONTAINS, with a literal."""
+    """STARTSWITH, ENDSWITH and CONTAINS with a literal as the second argument."""
 
     def make(name: str, node: Node, search: Node) -> Node:
         check_type(name, node, STRING)

@@ -14,7 +14,7 @@ BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string",
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
-# Interval types: days, days and times, months. Columns cannot have these types.
+# The interval types: of days, of days and times, and of months. Columns cannot have interval types.
 DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
 YEAR_MONTH = PrimitiveType("interval year to month")
 INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)
@@ -86,7 +86,7 @@ def widest(what: str, kinds: set[DataType]) -> DataType:
         return VOID
     if kinds <= set(BY_WIDTH):
         widest = max(kinds, key=BY_WIDTH.index)
-        # Integers have more digits than a float can hold.
+        # Integers can have more digits than a float can represent.
         return DOUBLE if widest == FLOAT else widest
     if kinds <= {DAYS, DAY_TIME}:
         return DAY_TIME

@@ -29,8 +29,8 @@ MIB = 1 << 20
 TARGET_BYTES = 256 * MIB
 #: The fraction of deleted rows above which a file is rewritten, even if it is large or alone. As in delta-spark.
 MOST_DELETED = 0.05
-#: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, in target file sizes; a
-#: cube of at least half this size is complete and is not rewritten.
+#: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, as a multiple of the
+#: target file size; a cube of at least half this size is complete and is not rewritten.
 CUBE_TARGETS = 64
 #: The clusteringProvider and the tag names in the adds, as delta-spark writes them.
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
@@ -44,7 +44,8 @@ OptimizeProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The files of one partition that are rewritten together. ``numbers``: their row numbers in the table of files."""
+    """The files of one partition that are rewritten together. ``numbers``: the row numbers of these files in the table
+    of files."""
 
     partition: tuple[tuple[str, str | None], ...]
     numbers: tuple[int, ...]
@@ -77,7 +78,8 @@ def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
     """The bins of a clustering, each of which becomes a cube. They contain files that are in no cube, and files of
     incomplete cubes. An incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering
-    columns, as JSON. Files of other implementations or clustered by other columns are rewritten only with ``full``."""
+    columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are rewritten
+    only with ``full``."""
     cubes: dict[str, list[tuple[int, int, int]]] = {}
     others: list[tuple[int, int, int]] = []
     chosen = files.select(["size", "modification_time", "tags", "clustering_provider"]).to_pylist()
@@ -153,7 +155,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """The sizes, without building the dictionary."""
+    """The sizes; does not build the dictionary."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)
@@ -229,7 +231,7 @@ def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
 class OptimizeReport:
     """The result of an optimization, or with ``dry_run`` its plan.
 
-    ``version``: the version that was planned on. ``considered``: the number of files in the selected partitions.
+    ``version``: the version on which the plan is based. ``considered``: the number of files in the selected partitions.
     ``bins`` and ``partitions``: the numbers of bins and partitions that were rewritten. ``removed`` and ``added``: the
     sizes of the removed and added files in bytes, keyed by the path in the log. ``deletion_vectors``: the number of
     deletion vectors that were removed. ``rows``: the number of rows copied. ``left``: the number of bins that were not
@@ -262,7 +264,7 @@ class OptimizeReport:
         return sum(self.added.values())
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, as JSON-compatible values; ``commits`` are versions."""
+        """All fields as JSON-compatible values; ``commits`` contains versions."""
         return {
             "table": self.table,
             "operation": self.operation,
@@ -319,7 +321,7 @@ def _files_text(files: Mapping[str, int]) -> str:
 
 
 def metrics(removed: Sequence[int], added: Sequence[int], deletion_vectors: int) -> dict[str, int]:
-    """The operation metrics of a commit, as delta-spark names them, from the sizes of its files."""
+    """The operation metrics of a commit, with delta-spark's names, computed from the sizes of its files."""
     ordered = sorted(added) or [0]
     at = {"minFileSize": 0, "p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
     return {

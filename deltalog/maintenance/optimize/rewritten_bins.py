@@ -59,8 +59,8 @@ class _NanFoundError(Exception):
 
 @dataclass(frozen=True)
 class BinWriter:
-    """Rewrites files of one version. Threads may share it. ``files``: locates the data files. ``paths``: the log paths
-    of all files that it wrote; the caller owns them."""
+    """Rewrites files of a version. Threads may share it. ``files``: locates the data files. ``paths``: the paths, as in
+    the log, of all files that this writer wrote; the caller owns the files."""
 
     files: TableFiles
     read: FileLayout
@@ -92,7 +92,7 @@ class BinWriter:
     def rewrite(self, files: pa.Table) -> Rewritten:
         """Rewrite the live rows of files of one partition (schema FILES) into a new file, in order.
 
-        Memory: about GROUP_BYTES, and some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
+        Memory: about GROUP_BYTES plus some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
         GETs of the files and their vectors, 1 PUT.
         """
         counted: list[int] = []
@@ -188,7 +188,7 @@ class BinWriter:
         return opened_ahead(wanted, lambda file: open_file(found, file, layout), read, openers, threads=1)
 
     def live_rows_by_log(self, adds: Sequence[AddFile]) -> int | None:
-        """The number of live rows by the log's statistics; None if a file has none."""
+        """The number of live rows according to the statistics in the log; None if a file has no statistics."""
         return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:

@@ -1,7 +1,8 @@
 """Rewrites files in Z-order, in bounded memory.
 
-The key columns are sampled to divide the order into ranges. As the files are read, rows are assigned to ranges, and
-spilled to temporary files if they exceed MEMORY_BYTES. Each new file takes consecutive ranges, each sorted separately.
+The key columns are sampled to divide the Z-order into ranges. As the files are read, rows are assigned to ranges, and
+spilled to temporary files if they exceed MEMORY_BYTES. Each new file contains consecutive ranges, and each range is
+sorted separately.
 
 Spec: PROTOCOL.md#writer-requirements-for-clustered-table (clusteringProvider).
 """
@@ -35,14 +36,14 @@ RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
 _RANGE_BITS = 10
-# Small files are read by one thread, up to this total size.
+# Up to this total size, one thread reads all files.
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Rewrites the files of a bin in Z-order of ``columns``, paths in the schema, into files of about ``target_bytes``.
-    ``cube``: for a clustered table, the clustering columns as JSON; the new files form a cube."""
+    """Rewrites the files of a bin, in Z-order of ``columns`` (paths in the schema), into files of about
+    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON; the new files form a cube."""
 
     columns: Sequence[tuple[str, ...]]
     target_bytes: int
@@ -50,7 +51,7 @@ class ZOrder:
     cube: str | None = None
 
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
-        """Memory: about MEMORY_BYTES, and twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
+        """Memory: about MEMORY_BYTES plus twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
         GETs of the key columns, then of all columns, 1 PUT for each new file; temporary files up to the size of the
         rows."""
         adds = add_actions(files)

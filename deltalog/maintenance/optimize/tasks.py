@@ -22,8 +22,8 @@ from deltalog.write.data_files import discard, remove_job_files
 
 @dataclass(frozen=True)
 class BinTasks:
-    """Rewrites the bins of a batch. Can be pickled; the pickle contains the storage options, and so any secrets in
-    them. ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin,
+    """Rewrites the bins of a batch. It can be pickled; the pickle contains the storage options, including any secrets.
+    ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin,
     as bytes for ``run``."""
 
     writer: BinWriter
@@ -54,8 +54,8 @@ class BinTasks:
         remove_job_files(self.writer.store, self.job, self.writer.write)
 
 
-#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns its results
-#: in order.
+#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns the results
+#: in the order of the bins.
 RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]
 
 

@@ -3,7 +3,8 @@
 Each column is divided into ranges with about equally many sampled rows; the bits of a row's range numbers are
 interleaved.
 
-Spec: PROTOCOL.md leaves the order of rows to writers; a good order makes #per-file-statistics selective.
+Spec: PROTOCOL.md leaves the order of rows to writers; rows that are close in the order have similar values, which makes
+#per-file-statistics selective.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from deltalog.expressions.bind import find_fields
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The bits of a range number; fewer if there are many columns.
+#: The number of bits of a range number; it is lower if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -93,7 +94,7 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The Z-order curve of some columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
+    """The Z-order curve of columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
     interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of a column with few
     ranges are scaled up, so that the first bits of the order divide this column too."""
 

@@ -33,7 +33,7 @@ _CHANGE_DATA = "_change_data"
 _NOT_HIDDEN = ("_delta_index", _CHANGE_DATA)
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
-# The number of files whose sizes and times are read per batch.
+# The number of files in a batch whose sizes and times are read.
 _AT_ONCE = 1_024
 
 
@@ -103,18 +103,19 @@ class NeededFiles:
 
     @property
     def directories(self) -> Iterator[str]:
-        """The directories with needed files, some of them more than once."""
+        """The directories with needed files; a directory may occur more than once."""
         for _, paths in self.reasons:
             yield from paths.names
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """The files that a log names, as decoded paths below the table root. ``needed``: by versions within the retention,
-    with reasons. ``removed``: by expired tombstones; ``needed`` may contain them too. ``elsewhere``: the file names of
-    absolute paths that are not below the table root under which the table was opened. ``cutoff_version``: the version
-    that was current at the cut-off; None if all versions are within the retention. ``is_settled``: False if a commit up
-    to that version has an unexpired tombstone, which means that its writer's clock was ahead."""
+    """The files that a log names, as decoded paths below the table root. ``needed``: the files that versions within the
+    retention need, with reasons. ``removed``: the files with expired tombstones; ``needed`` may also contain them.
+    ``elsewhere``: the file names of absolute paths that are not below the table root under which the table was opened.
+    ``cutoff_version``: the version that was current at the cut-off; None if all versions are within the retention.
+    ``is_settled``: False if a commit up to that version has an unexpired tombstone, which means that its writer's clock
+    was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -150,7 +151,7 @@ class VacuumRules:
 
 
 class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
-    """A file to delete. ``path``: below the table root. ``reason``: why it is not needed."""
+    """A file to delete. ``path``: the path below the table root. ``reason``: why the file is not needed."""
 
     path: str
     size_bytes: int
@@ -158,8 +159,8 @@ class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class VacuumedFiles(Sequence[VacuumedFile]):
-    """Files to delete, stored as columns; reading a row creates a VacuumedFile. ``times_ms``: modification times in
-    milliseconds since 1970."""
+    """The files to delete, stored as columns; accessing a row creates a VacuumedFile. ``times_ms``: modification times
+    in milliseconds since 1970."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -227,11 +228,11 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 class VacuumReport:
     """The result of a vacuum, or with ``dry_run`` the plan for one.
 
-    ``version``: the latest version when the log was read. ``retention_ms``: the retention that was applied;
-    ``cutoff_ms``: the time, in milliseconds since 1970, before which files were considered for deletion. ``files``: the
-    deleted files, by path. ``directories``: the paths of removed empty directories. ``kept``: the number of files kept,
-    by reason. ``commits``: the versions that record VACUUM START and VACUUM END, if any. ``full``: whether all files
-    below the root were listed; otherwise only files that the log says were removed are counted.
+    ``version``: the version that was the latest when the log was read. ``retention_ms``: the retention that was
+    applied; ``cutoff_ms``: the time, in milliseconds since 1970, before which files were considered for deletion.
+    ``files``: the deleted files, by path. ``directories``: the paths of removed empty directories. ``kept``: the number
+    of files kept, by reason. ``commits``: the versions that record VACUUM START and VACUUM END, if any. ``full``:
+    whether all files below the root were listed; otherwise only files that the log says were removed are counted.
     """
 
     table: str
@@ -288,7 +289,7 @@ class VacuumReport:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text."""
+        """The report as (label, text) pairs."""
         verb = "would be deleted" if self.dry_run else "deleted"
         facts = [
             ("Table", self.table),
@@ -332,7 +333,7 @@ class Sifted:
 
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
-    """Separate the needed files in a listing from the other files. ``parts``: as from ``LogStore.walk_parts``. Only the
+    """Separate the needed files in a listing from the other files. ``parts``: from ``LogStore.walk_parts``. Only the
     number of needed files and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
@@ -350,7 +351,7 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 
 @dataclass(slots=True)
 class Decided:
-    """The decision on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
+    """The decisions on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
     ``young``: files kept only because of their age, with the reason. ``emptied``: directories with files to delete;
     ``occupied``: directories with files that are kept. ``directories``: all directories in the listing. ``tables``: the
     roots of other tables. ``present``: the paths of files that are kept. ``listed``: the number of files and links;
@@ -375,8 +376,8 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """Decide on a listing, or part of one, by the names and times of files. ``read``: as ``LogStore.entries``; called
-    for files that cannot be decided by name. ``tables``: known roots of other tables."""
+    """Decide on the files in a listing, or in a part of one, by their names and times. ``read``: as
+    ``LogStore.entries``; called for files that cannot be decided by name. ``tables``: known roots of other tables."""
     decision = _Decision(sifted, named, rules, tables)
     # Decide on data files first, because Hadoop's hidden checksum of a file is kept if that file is kept.
     for is_checksum in (False, True):
@@ -487,7 +488,7 @@ class _Decision:
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
-            # Change files are named by commits, and commits older than the retention are not read.
+            # Change files are named only in commits, and commits older than the retention are not read.
             return Stay.YOUNG_CHANGES if _is_of_changes(entry.path) else Stay.UNCOMMITTED
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
@@ -517,12 +518,12 @@ def table_roots(*paths: Iterable[str]) -> frozenset[str]:
 
 
 def is_in_table(path: str, tables: Iterable[str]) -> bool:
-    """Whether a path is one of the roots ``tables`` or below one."""
+    """Whether a path is one of the roots ``tables`` or below one of them."""
     return any(path == root or path.startswith(f"{root}/") for root in tables)
 
 
 def checksum_path(path: str) -> str:
-    """The path at which Hadoop writes the checksum of a local file."""
+    """The path to which Hadoop writes the checksum of a local file."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}{_CHECKSUM}"
 

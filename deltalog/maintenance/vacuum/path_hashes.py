@@ -19,7 +19,7 @@ _MOST_NAMES = 65_536
 
 class PathHashes:
     """Paths below a root. ``names``: the hashes of the names in each directory; a name may occur twice. Queries are
-    fast if their paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
+    fast if their paths are ordered by directory or if there are few directories. ``hashed``: the hash of a name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -62,7 +62,8 @@ class PathHashes:
         if found is None:
             found = frozenset(self.names.get(directory, ()))
             self._held += len(found) + 1
-            # Keep at least one: a listing may alternate between a directory and its subdirectories.
+            # Keep more than the current directory, because a listing may alternate between a directory and its
+            # subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
         self._sets[directory] = found  # last in, so dropped last
@@ -105,7 +106,8 @@ def shared_hash(name: str) -> int:
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 
-#: The hash of a name that, as a number, exceeds Python's modulus.
+#: The hash of a name whose bytes, as an integer, exceed Python's modulus; it is equal in processes with the same hash
+#: function.
 HASH_PROBE = shared_hash("part-00000")
 
 

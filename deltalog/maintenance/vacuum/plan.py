@@ -40,7 +40,7 @@ class VacuumPlan:
 
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
-    """The decision on everything below a table root. ``decided``: the decisions on all parts; modified in place.
+    """The decisions on all files below a table root. ``decided``: the decisions on all parts; modified in place.
     ``late``: needed files that were found only later, with reasons."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
@@ -53,7 +53,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     known = {path for path in directories if may_remove(path)} | emptied | occupied
     removable = []
     # Directories that will be empty, deepest first: the directories of deleted files, and old directories that are
-    # empty already.
+    # already empty.
     for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
         entry = directories[path]
         if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):
@@ -64,7 +64,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
 
 
 def together(parts: Iterable[Decided]) -> Decided:
-    """The decisions on several parts, merged; ``present`` of the result is unknown."""
+    """Merge the decisions on several parts; ``present`` of the result is undefined."""
     whole = Decided([], frozenset(), Counter(), PathHashes(), 0)
     for part in parts:
         whole.directories += part.directories

@@ -50,9 +50,9 @@ class PathSample:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRange:
-    """The paths from ``start`` up to but excluding ``end`` (None: no end). ``needed``: for each directory that can have
-    such paths, the reason, the directory and the hashes of its names. ``removed``: as in NamedFiles, but only the paths
-    in the range."""
+    """The paths from ``start`` up to but excluding ``end`` (None: no end). ``needed``: (reason, directory, hashes of
+    names) for each directory that can have paths in the range. ``removed``: as in NamedFiles, but only paths in the
+    range."""
 
     start: str
     end: str | None

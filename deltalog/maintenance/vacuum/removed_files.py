@@ -44,7 +44,7 @@ class RemovedFiles:
 
 
 def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
-    """The files that the log says were removed before the retention and that are not needed.
+    """The files that, according to the log, were removed before the retention and are no longer needed.
 
     Raises VersionNotFoundError if commits since the last vacuum, or since version 0, no longer exist, and as
     ``LogStore.entries``. Cost: 1 GET of ``_last_vacuum_info``, 1 GET for each commit since then up to the cut-off, 1

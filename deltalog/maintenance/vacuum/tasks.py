@@ -1,8 +1,8 @@
 """Lists files, decides on them and deletes them in other processes, such as the tasks of a Spark job.
 
-Each task lists a range of paths and decides on it by the rules of ``decisions``, as a local vacuum does for all paths.
-A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports which files
-no longer exist, whichever attempt deleted them.
+Each task lists a range of paths and decides on the files in it with the rules of ``decisions``, like a local vacuum for
+all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports
+which files no longer exist, whichever attempt deleted them.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class VacuumRunner:
 
 @dataclass(frozen=True)
 class VacuumTasks:
-    """The functions that the tasks of one vacuum run. Can be pickled; the pickle contains the storage options,
-    including any secrets.
+    """The functions that the tasks of one vacuum run. The object can be pickled; the pickle contains the storage
+    options, including any secrets.
 
-    ``version`` and ``commit``: the latest version, and the size and time of its commit file, by which a task verifies
-    that it sees the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables, as far as the
-    log shows them.
+    ``version`` and ``commit``: the latest version, and the size and time of its commit file, with which a task verifies
+    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables, as far as
+    the log shows them.
     """
 
     store: LogStore
@@ -78,9 +78,9 @@ class VacuumTasks:
         return None if commit is None else cls(store, rules, version, commit)
 
     def look(self, data: bytes, attempt: str) -> bytes:
-        """List a range and decide on it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError if the task sees
-        another table than the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory above its ends, 1
-        HEAD for each checksum whose file is in another range."""
+        """List a range and decide on the files in it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError if
+        the task sees another table than the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory
+        above its ends, 1 HEAD for each checksum whose file is in another range."""
         self._check()
         here: VacuumRange = unpacked(data)
         store, needed = self.store, here.needed_files()
@@ -143,7 +143,7 @@ class DistributedVacuum:
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """Like ``decide``, for everything below the root. Raises StoreError if tasks lose or repeat a file, and what
+        """Like ``decide``, for all files below the root. Raises StoreError if tasks lose or repeat a file, and what
         the runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)

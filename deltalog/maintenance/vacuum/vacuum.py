@@ -112,7 +112,7 @@ def vacuum(
             "deltalog vacuum catalog:<catalog>#<name>."
         )
     claims = claims or Claims(handle)
-    before = handle.writable()  # the protocol check that vacuumProtocolCheck requires
+    before = handle.writable()  # this includes the protocol check that vacuumProtocolCheck requires
     retention = _retention(before, retention_hours, enforce_retention_duration)
     now_ms = handle.environment.clock_ms()
     rules = VacuumRules(
@@ -151,7 +151,7 @@ def vacuum(
         remove = partial(claims.remove, version=report.version)
         delete = partial(deleted_in_steps, remove) if distributed is None else distributed.deleted
         report = _carry_out(handle, report, decided, retention, delete, progress)
-    # For files younger than a day, a full vacuum cannot distinguish removed files from uncommitted ones.
+    # A full vacuum cannot distinguish removed files from uncommitted files if they are younger than a day.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
     waiting = decided.young if is_short else decided.young & removed
     if are_settled and not waiting and len(report.files) == len(decided.files):
@@ -160,8 +160,8 @@ def vacuum(
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises, since the files are already
-    deleted."""
+    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises, because the files have already
+    been deleted."""
     if cutoff_version is None:
         return
     try:

@@ -32,8 +32,8 @@ class TableMerger:
     ``when_matched_*`` clauses can use columns of both sides, ``when_not_matched_insert`` only of the source, and
     ``when_not_matched_by_source_*`` only of the table. The ``_all`` variants assign each column of the table from the
     source column of the same name, ignoring case. Other source columns are ignored. A table column that the source
-    lacks must be in ``except_cols``, unless it is generated or has a default. ``with_schema_evolution`` lifts both
-    restrictions.
+    lacks must be in ``except_cols``, unless it is generated or has a default. With ``with_schema_evolution``, neither
+    restriction applies.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class TableMerger:
         return self._with("not matched by source", "update", predicate, updates)
 
     def when_not_matched_by_source_delete(self, predicate: Predicate | str | None = None) -> TableMerger:
-        """Delete rows of the table that match no row of the source. Reads the table like
-        ``when_not_matched_by_source_update``."""
+        """Delete rows of the table that match no row of the source. Like ``when_not_matched_by_source_update``, it
+        reads the whole table if one of these clauses has no ``predicate``."""
         return self._with("not matched by source", "delete", predicate)
 
     def with_schema_evolution(self) -> TableMerger:

@@ -43,7 +43,7 @@ _WHY: Mapping[Group, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause as the caller passed it. ``updates``: None: all columns except ``except_cols``."""
+    """A clause in the form that the caller passed. ``updates``: None: all columns except ``except_cols``."""
 
     group: Group
     action: Action
@@ -88,7 +88,7 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """The source columns, among these flat names, that the new values are computed from."""
+        """Those of the given flat names that are source columns from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
@@ -120,9 +120,9 @@ class CompiledClause:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Compiles the clauses of one merge. ``rules``: the rules of the table. ``now``: the value of CURRENT_TIMESTAMP.
-    ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack columns. Such columns
-    keep their values in updates, and are not assigned in inserts."""
+    """Compiles the clauses of one merge. ``rules``: the table's constraints and generated columns. ``now``: the value
+    of CURRENT_TIMESTAMP. ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack
+    columns. Such columns keep their values in updates, and are not assigned in inserts."""
 
     target: Relation
     source: Relation
@@ -318,7 +318,7 @@ def _lacks(given: DataType, own: DataType) -> bool:
 
 
 def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
-    """The paths of fields that ``own`` has and ``given`` lacks, at every depth."""
+    """The paths of fields, at every depth, that are in ``own`` but not in ``given``."""
     if isinstance(given, StructType) and isinstance(own, StructType):
         for field in own.fields:
             found, path = given.find(field.name), f"{where}.{field.name}"
@@ -334,5 +334,5 @@ def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
 
 
 def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:
-    """The clauses of a group as commitInfo lists them."""
+    """The clauses of a group, in the form that commitInfo records."""
     return [clause.entry for clause in clauses if clause.group == group]

@@ -54,9 +54,9 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The keys of source rows that may match. ``rows``: the columns of ``key_columns``, and ``s``, the row numbers.
-    ``unique``: a key column whose values are distinct, so that an index lookup replaces the join; None if there is
-    none."""
+    """The keys of source rows that may match. ``rows``: a table with the columns of ``key_columns``, and ``s`` with the
+    row numbers. ``unique``: a key column whose values are distinct, so that an index lookup replaces the join; None if
+    there is none."""
 
     rows: pa.Table
     unique: str | None
@@ -92,8 +92,8 @@ class SourceKeys:
 
 
 def _is_unique(name: str, values: Any) -> bool:
-    """Whether all values of a key column are distinct. False for floats, and for boolean columns, which mark the nulls
-    of other columns."""
+    """Whether all values of a key column are distinct. False for floats, and for boolean columns, because these only
+    mark the nulls of other columns."""
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False

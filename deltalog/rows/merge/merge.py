@@ -141,20 +141,20 @@ class _Plan:
         return any_of(parts)
 
     def find_rows(self, transaction: Transaction) -> Found:
-        """Find the rows that change, and declare the reads. Memory: as ``TargetScan``."""
+        """Find the rows that change, and record what was read for conflict detection. Memory: as ``TargetScan``."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(as_bound(self._where()))
         scan = TargetScan(self.sides)
         scan.add(matched_rows.scan_files(snapshot, files, self.sides.columns))
         found = scan.result(rewrite.has_vectors(transaction), files)
-        pa.default_memory_pool().release_unused()  # memory of the joins, before changed rows are read
+        pa.default_memory_pool().release_unused()  # return the memory of the joins before changed rows are read
         return found
 
     # ------------------------------------------------------------------------------------------- staging
 
     def stage(self, transaction: Transaction, found: Found) -> dict[str, int]:
-        """Stage the removal of the old rows and the files with the new rows. Returns the operation metrics, in
+        """Stage the removal of the old rows and the files with the new rows. Returns the operation metrics, with
         delta-spark's names. Raises RowCountError if the number of rows written differs from the number found."""
         snapshot = transaction.snapshot
         assert snapshot is not None

@@ -29,7 +29,7 @@ from deltalog.rows.merge.source import PreparedSource
 from deltalog.rows.merge.spilled_rows import HashPartitions
 
 # The numbers of target rows and bytes in a block, which is the input of one join. Each join builds a hash table of the
-# source's keys: with few keys, smaller blocks cost little and save memory.
+# source's keys, so with few keys smaller blocks cost little and save memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
 _PLACE = {"file": pa.int32(), "position": pa.uint64()}  # the location of a target row
@@ -39,9 +39,9 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and their positions.
-    ``changed``: the clause number and source row number of each updated row, in the order of ``updated`` (by partition)
-    and then of the positions. ``inserts``: for each insert clause, the source rows that it inserts."""
+    """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and the positions of
+    these rows. ``changed``: the clause number and source row number of each updated row, in the order of ``updated``
+    (by partition) and then of the positions. ``inserts``: for each insert clause, the source rows that it inserts."""
 
     deletion: rewrite.Deletion
     updated: Sequence[FileMatch]
@@ -201,7 +201,7 @@ class TargetScan:
         return unique, source.take(pc.index_in(unique, value_set=row))
 
     def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
-        """For each row of the block that changes, in order: the clause that applies and the source row."""
+        """For each row of the block that changes, in order, the clause that applies and the source row."""
         sides = self.sides
         tables = [_CHOSEN.empty_table()]
         tables += self._decided(block, rows, sources, sides.matched)

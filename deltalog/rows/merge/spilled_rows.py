@@ -17,7 +17,7 @@ from deltalog.errors import StoreError
 
 
 class SpilledRows:
-    """Record batches of one schema: written in sequence, then read in any order.
+    """Record batches with the same schema, which are written in sequence and then read in any order.
 
     The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the operating system deletes
     it when the last reference to its rows is dropped or the process is killed. Batches are memory-mapped rather than
