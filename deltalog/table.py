@@ -65,8 +65,8 @@ T = TypeVar("T")
 
 @checked
 class DeltaTable:
-    """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
-    on its own snapshot.
+    """A Delta table. Open it with ``DeltaTable(url)`` or ``DeltaTable.open(url)``. Threads may share a DeltaTable; each
+    call works on its own snapshot.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
@@ -82,7 +82,7 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
         **options: object,
     ) -> None:
-        """Like ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also takes single options. Raises
+        """Like ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also accepts other options. Raises
         CallError for other arguments."""
         if others or options:
             raise CallError(
@@ -95,9 +95,9 @@ class DeltaTable:
         self._handle = table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: stores the location and the storage options, including any secrets. Unpickling opens the
-        table at its latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store
-        that was not opened from a URL or a path."""
+        """Pickle support: the pickle contains the location and the storage options, including any secrets. Unpickling
+        opens the table at its latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for
+        a store that was not opened from a URL or a path."""
         if self._handle.reader.authority.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
@@ -121,8 +121,8 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Open the table at a location, or a catalog's table by its address ``catalog:<catalog>#<name>``, as for
-        TransactionManager. ``storage_options``: as for ``open_store``.
+        """Open the table at a location, or a table of a catalog by its address ``catalog:<catalog>#<name>``, where
+        ``<catalog>`` is as for TransactionManager. ``storage_options``: as for ``open_store``.
 
         ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
         its log may refer to, such as the source of a shallow clone. For a file anywhere else, UnsafePathError is
@@ -160,9 +160,9 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit.
 
-        ``cluster_by``: as ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it
-        in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1
-        LIST, 1 PUT for each file, 1 commit.
+        ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
+        gives it in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
+        InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
             url, schema, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
@@ -179,7 +179,7 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table of blobs, with a row (path, size, sha256) for each blob, and the bytes below ``_blobs/``.
 
-        ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost: as for
+        ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost are as for
         ``create``.
         """
         marked = {**(properties or {}), staging.BLOBS_PROPERTY: "true"}
@@ -227,13 +227,13 @@ class DeltaTable:
         """Turn a directory of Parquet files into a table in place: one commit that adds all files, with statistics from
         their footers. No file is moved, rewritten or deleted.
 
-        The columns are the union of the columns of all files; a column with different types is refused. Directories
-        such as ``day=2026-11-20`` become partition columns, which come last. A partition column has the type integer,
-        long or date if all its values can be parsed as that type, else string. ``partition_by`` sets other types
-        (timestamps without an offset are UTC), or only names the expected partition columns. Files and directories
-        whose names begin with ``_`` or ``.`` are ignored. Links, mount points and files that are not Parquet are
-        refused, so that the table contains every row that reading the directory would return. ``properties``: the
-        properties of the new table. ``mode="ignore"``: open the table if one already exists.
+        The columns are the union of the columns of all files; a column that has different types in different files is
+        refused. Directories such as ``day=2026-11-20`` become partition columns, which come last. A partition column
+        has the type integer, long or date if all its values can be parsed as that type, else string. ``partition_by``
+        sets other types (timestamps without an offset are UTC), or only names the expected partition columns. Files and
+        directories whose names begin with ``_`` or ``.`` are ignored. Links, mount points and files that are not
+        Parquet are refused, so that the table contains every row that reading the directory would return.
+        ``properties``: the properties of the new table. ``mode="ignore"``: open the table if one already exists.
 
         No process may write to the directory during the call: the directory is listed twice, and the call fails if the
         listings differ. Raises TableExistsError, CallError if there are no files, InvalidDataFileError,
@@ -318,8 +318,8 @@ class DeltaTable:
         return self._handle.latest.schema
 
     def to_pyarrow_table(self) -> pa.Table:
-        """All rows of the latest version, in memory. To read only some of the rows, use ``snapshot().scan()``. Raises
-        and costs as ``snapshot`` and ``Scan.batches``."""
+        """All rows of the latest version, as an Arrow table in memory. To read only some of the rows, use
+        ``snapshot().scan()``. Raises and costs as ``snapshot`` and ``Scan.batches``."""
         return self.snapshot().scan().to_arrow()
 
     def to_pandas(self) -> Any:
@@ -347,9 +347,10 @@ class DeltaTable:
         return self._handle.history().version_at(to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
-        """Explain how a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
+        """Explain how a point in time is resolved to a version: the clock, the candidate commits, the result, its
+        neighbours, and the bounds of the history.
 
-        print() the result, or call its to_json(). Cost: as ``version_at``, and that of listing the whole log.
+        Print the result, or call its ``to_json()``. Cost: as ``version_at``, and that of listing the whole log.
         """
         return self._handle.history().explain(to_epoch_ms(timestamp))
 
@@ -371,14 +372,15 @@ class DeltaTable:
         to_timestamp: PointInTime | None = None,
         allow_out_of_range: bool = False,
     ) -> Changes:
-        """The change data feed of a range of versions, both ends included; by default up to the latest version.
+        """The change data feed of a range of versions, including both ends; by default up to the latest version.
 
-        ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last commit at or
-        before it, by the in-commit timestamp rules; if no commit lies between two times, there are no changes. An end
-        after the latest version, or after its time, is an error. ``allow_out_of_range``: instead of an error, a range
-        that begins after the latest version has no changes, and a range that ends after the latest version ends there.
-        The table property delta.enableChangeDataFeed must have been true throughout the range. Raises
-        VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
+        With ``from_timestamp``, the range begins at the first commit at or after that time; with ``to_timestamp``, it
+        ends at the last commit at or before that time; both follow the in-commit timestamp rules. If there is no commit
+        between the two times, there are no changes. An end after the latest version, or after the time of that version,
+        is an error. ``allow_out_of_range``: instead of an error, a range that begins after the latest version has no
+        changes, and a range that ends after the latest version ends there. The table property
+        delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
+        TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
         return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
@@ -398,10 +400,10 @@ class DeltaTable:
         With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and of later commits.
 
         ``starting_version="latest"``: only commits after the latest version. ``starting_timestamp``: begin at the first
-        commit at or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error
-        unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes``
-        (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change data feed.
-        ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
+        commit at or after this time, by the in-commit timestamp rules. A commit that deletes or changes rows is an
+        error unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or
+        ``ignore_changes`` (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change
+        data feed. ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
         ``snapshot``, and 2 HEADs for "latest".
         """
         if starting_version is not None and starting_timestamp is not None:
@@ -420,7 +422,7 @@ class DeltaTable:
         reads: Iterable[Read] = (),
         expected_version: int | None = None,
     ) -> Transaction:
-        """A transaction on the latest version, or on the earlier version from which its rows were read.
+        """A transaction on the latest version, or on the earlier version from which the rows that it uses were read.
 
         ``reads``: the ``Scan.origin`` of the rows from which the changes are computed, or pairs of an origin and a
         condition that is true for the rows used; origins in other tables are ignored. The transaction begins at the
@@ -433,7 +435,8 @@ class DeltaTable:
         ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently is checked against
         what this transaction read; with ``WriteSerializable``, every such row except the rows of blind appends, which
         can be ordered after this commit. ``SnapshotIsolation`` is for transactions that only move rows to other files,
-        and always applies to such transactions. None: the table property delta.isolationLevel, default Serializable.
+        and always applies to such transactions. None: the value of the table property delta.isolationLevel, by default
+        Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
@@ -444,8 +447,8 @@ class DeltaTable:
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
-        ``RetryPolicy`` defines the waits. Raises whatever ``work`` raises, and the last conflict. A
-        CommitStateUnknownError is not a conflict, so ``work`` is not called again after it.
+        ``RetryPolicy`` defines how long to wait between the calls. Raises whatever ``work`` raises, and the last
+        conflict. A CommitStateUnknownError is not a conflict, so ``work`` is not called again after it.
         """
         return self._handle.retrying(lambda: work(self), retry_count)
 
@@ -461,10 +464,11 @@ class DeltaTable:
         """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
         can be read only once: passing it again, to any verb, raises CallError.
 
-        Columns match by name; absent nullable columns are null; new columns need ``merge_schema=True``. ``txn``: an
-        application id and a version; if the table has recorded that version or a later one, nothing is written and
-        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts.
-        ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
+        Columns are matched by name; nullable columns that are absent from the data are null; new columns require
+        ``merge_schema=True``. ``txn``: an application id and a version; if the table has recorded that version or a
+        later one, nothing is written and ``skipped`` is true. If the rows were read by a scan of this table, commits
+        since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and
+        as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -485,12 +489,12 @@ class DeltaTable:
     ) -> CommitResult:
         """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
-        ``where``: SQL text or a predicate built with ``col``. Rows for which it is true are replaced (Spark's
-        replaceWhere), and it must be true for the new rows, or ConstraintViolationError is raised. Other rows in the
-        files are kept, as with ``delete``. ``partitions="dynamic"``: exactly the partitions that occur in ``data``.
-        ``overwrite_schema=True``: all rows, and the columns; with ``partition_by``, also the partition columns. With
-        ``where``, the data must have all columns of the rows that are kept. ``merge_schema=True``: new columns are
-        added.
+        ``where``: SQL text or a predicate built with ``col``. Rows for which the condition is true are replaced
+        (Spark's replaceWhere). It must be true for the new rows; otherwise ConstraintViolationError is raised. Other
+        rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly those
+        partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and the columns are
+        replaced; with ``partition_by``, also the partition columns. With ``where``, the data must have all columns of
+        the rows that are kept. ``merge_schema=True``: new columns are added.
 
         Properties are kept, and so are in-commit timestamps. With ``where`` or ``partitions``, no commit is made if
         there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. It conflicts with
@@ -515,8 +519,8 @@ class DeltaTable:
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
-        Rows are deleted by deletion vectors if the table has them (delta.enableDeletionVectors); otherwise the other
-        rows of their files are copied into new files. Files whose rows all match are removed. Change data files are
+        Rows are deleted by deletion vectors if delta.enableDeletionVectors is true; otherwise the other rows of their
+        files are copied into new files. Files whose rows all match are removed. Change data files are
         written if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is
         true, unless ``txn`` is set. It conflicts with concurrent changes to files that may contain matching rows.
         ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
@@ -537,14 +541,14 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Set columns to new values in the rows for which ``where`` is true (None: in all rows).
+        """Set columns to new values in all rows for which ``where`` is true (None: in all rows).
 
-        ``updates`` maps columns to SQL expressions on the old row, as text or built with ``col``; ``a.b`` is a field of
-        a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI mode. Generated
-        columns that are not in ``updates`` or ``new_values`` are recomputed; rows keep their row ids. Files,
-        ``skipped`` and conflicts are as for ``delete``. Raises as ``delete``, ConstraintViolationError,
-        SchemaMismatchError, and CallError for a row for which an expression cannot be computed. Cost: as ``delete``,
-        all columns of the rows, 1 PUT for each new file.
+        ``updates`` maps columns to expressions that are evaluated on the old row, as SQL text or built with ``col``;
+        ``a.b`` is a field of a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI
+        mode. Generated columns that are not in ``updates`` or ``new_values`` are recomputed; rows keep their row ids.
+        Deletion vectors, change files, ``skipped`` and conflicts are as for ``delete``. Raises as ``delete``,
+        ConstraintViolationError, SchemaMismatchError, and CallError for a row for which an expression cannot be
+        computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
             return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
@@ -584,12 +588,12 @@ class DeltaTable:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> Snapshot:
-        """Commit staged files, from any process, as one version. The caller owns the files: they are kept if the call
-        fails, or if a transaction over several tables that contains them is cancelled. Files are committed only once:
-        if a version has already added one of them, FilesCommittedError is raised and has that version, so it is safe to
-        repeat the call after a CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError if the table
-        has other columns now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100,
-        the live files)."""
+        """Commit staged files as one version; any process may have staged them. The caller owns the files: they are
+        kept if the call fails, or if a transaction over several tables that contains them is cancelled. Files are
+        committed only once: if a version has already added one of them, FilesCommittedError is raised and has that
+        version, so it is safe to repeat the call after a CommitStateUnknownError. Raises VersionConflictError,
+        MetadataChangedError if the table has other columns now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each
+        version since (for more than 100, the live files)."""
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
@@ -597,8 +601,8 @@ class DeltaTable:
         """Try to delete staged files that will not be committed. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit with these files is unknown: nothing is deleted then. A later commit by another process is not detected.
-        Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. If another process commits these files later, this
+        is not detected. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -667,7 +671,7 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Rename a column; no file is written. ``old`` is a path, ``new`` only the name.
+        """Rename a column; no file is written. ``old`` is a path, ``new`` is only a name.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
@@ -698,11 +702,12 @@ class DeltaTable:
     ) -> CommitResult:
         """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
-        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. An argument
-        that is None changes nothing; no commit is made if nothing changes. ``sync_identity``: read an identity column,
-        and move its high-water mark past values that another writer inserted (Spark's SYNC IDENTITY). ``first``,
-        ``after``: the position among the columns of the table or of the struct; no file is written. Raises
-        SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows added while the column is read.
+        Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the wider types.
+        An argument that is None changes nothing; no commit is made if nothing changes. ``sync_identity``: read an
+        identity column, and move its high-water mark past values that another writer inserted (Spark's SYNC IDENTITY).
+        ``first``, ``after``: the new position among the columns of the table or the fields of the struct. No file is
+        written. Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows added while the
+        column is read.
         """
         if first and after is not None:
             raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
@@ -725,7 +730,7 @@ class DeltaTable:
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Set the table's name or description; None: unchanged. Raises MetadataChangedError."""
+        """Set the table's name or description; None leaves it unchanged. Raises MetadataChangedError."""
         with self._handle.transaction() as transaction:
             return alterations.set_table(transaction, name, description, user_metadata)
 
@@ -741,7 +746,7 @@ class DeltaTable:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
     def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if it does not exist."""
+        """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if the domain does not exist."""
         with self._handle.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
@@ -749,8 +754,8 @@ class DeltaTable:
         """Add a table feature and the features that it requires to the protocol. Clients that do not support the
         feature can then no longer use the table.
 
-        No commit is made if it is already listed. Raises InvalidPropertyError for a name that Delta does not have,
-        UnsupportedFeatureError, ProtocolChangedError.
+        No commit is made if the protocol already lists the feature. Raises InvalidPropertyError for a name that Delta
+        does not have, UnsupportedFeatureError, ProtocolChangedError.
         """
         with self._handle.transaction() as transaction:
             return table_features.add_feature(transaction, name, user_metadata)
@@ -771,8 +776,8 @@ class DeltaTable:
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Drop a table feature, so that clients that do not support it can use the table again. The properties that
         enable the feature are removed first, in a separate commit, and then the feature. Dropping the feature
-        clustering also drops the clustering columns, and files with deletion vectors are rewritten before their feature
-        is dropped, as by ``optimize.purge``.
+        clustering also removes the clustering columns. Before the feature deletionVectors is dropped, files with
+        deletion vectors are rewritten as by ``optimize.purge``.
 
         A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
         table uses it; otherwise a CallError is raised that says what uses it and what to do. Raises
@@ -875,11 +880,11 @@ class DeltaTable:
 
         Files that lack statistics, or statistics of a column selected by delta.dataSkippingStatsColumns (else
         delta.dataSkippingNumIndexedCols) or by clustering, are added again with the statistics and dataChange=false,
-        and keep their deletion vectors, row ids and tags. Statistics come from the footers. If a footer is not
-        sufficient for a column, the column is read: floating-point columns, which may contain NaN, and columns without
-        statistics. A column that has no bounds in a file because it contains NaN is read by every call. If the numbers
-        of rows in the log and in the files differ, RowCountError is raised. ``where``: as for ``optimize``, on
-        partition columns.
+        and keep their deletion vectors, row ids and tags. The statistics are taken from the footers of the files. If a
+        footer is not sufficient for a column, the column is read: floating-point columns, which may contain NaN, and
+        columns without statistics. A column that has no bounds in a file because it contains NaN is read by every call.
+        If the numbers of rows in the log and in the files differ, RowCountError is raised. ``where``: as for
+        ``optimize``, on partition columns.
 
         It never conflicts with appends; after ten conflicts with other changes to the same files, it raises
         CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
@@ -911,9 +916,9 @@ class DeltaTable:
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file for a range of commits, which readers can read instead of the commits.
 
-        Default: from the last checkpoint on. Returns the first and last version; None if there are fewer than two
-        commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each
-        commit, 1 PUT.
+        By default, the range begins after the last checkpoint. Returns the first and last version; None if there are
+        fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET
+        for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 

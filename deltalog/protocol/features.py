@@ -217,10 +217,10 @@ def any_field_has(schema: StructType, key: str) -> bool:
 
 
 def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
-    """The protocol with the lowest versions that can list ``wanted``; features that legacy versions implied become
-    explicit.
+    """The protocol, raised to the lowest versions that can list ``wanted``; features that legacy versions implied
+    become explicit.
 
-    Returns ``protocol`` itself if it already lists all of them. Versions and features are never removed.
+    Returns ``protocol`` itself if it already has all of these features. Versions and features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
     missing = [n for n in _with_required(wanted) if n not in present]

@@ -89,7 +89,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the members of a request."""
+    """A route. ``read``: creates the call from the request's members."""
 
     name: str
     read: Callable[[Fields], Call]
@@ -123,7 +123,7 @@ class App:
         self._health: tuple[float, Answer] | None = None
 
     def close(self) -> None:
-        """Accept no more calls; running calls finish."""
+        """Stop accepting calls; running calls finish."""
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)

@@ -4,7 +4,7 @@
     POST /delta/v1/tables/<database>.<table>/commits    {"version", "fileName"}: ratify a staged commit
     POST /delta/v1/tables/<database>.<table>/published  {"version"}: commits up to this one are in _delta_log
 
-Every call returns the current state of the table. Times are in milliseconds, sizes in bytes.
+Every call returns the current state of the table. Times are in milliseconds since 1970, and sizes are in bytes.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """

@@ -21,7 +21,7 @@ _ESCAPED = 6
 
 
 def byte_count(text: str) -> int:
-    """The length of a string in UTF-8. The string may contain lone surrogates."""
+    """The length of a string in bytes of UTF-8. The string may contain lone surrogates."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -94,7 +94,7 @@ class Fields:
         return None if member is None else Fields(member, name, self.said)
 
     def texts(self, name: str, longest: int) -> list[str]:
-        """A list of up to 100 strings; empty if missing."""
+        """A list of up to 100 strings; empty if the member is missing."""
         found = []
         for item in self._items(name, 0) if self.has(name) else ():
             text = _decoded(item, str, _ESCAPED * longest + 2)

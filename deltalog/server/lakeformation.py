@@ -1,4 +1,4 @@
-"""The transaction calls of AWS Lake Formation. Names, members and exceptions are taken from its service model.
+"""The transaction calls of AWS Lake Formation. The names, members and exceptions are taken from AWS's service model.
 
 Times are in seconds since 1970-01-01 UTC.
 """
@@ -33,7 +33,7 @@ from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectP
 
 _TOKEN = 4096
 _URI = 1024
-_PREDICATE = 4 * 2048  # 2,048 characters in AWS's model
+_PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 
 
 class Needs(enum.Enum):

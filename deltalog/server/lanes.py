@@ -1,4 +1,4 @@
-"""Schedules calls so that a hanging store delays only its own tables.
+"""Schedules calls so that a hanging store delays only calls for the tables in that store.
 
 Every call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts towards the
 total of running calls, but only towards its lane. A lane with slow calls is limited to a share of the threads and of
@@ -16,12 +16,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# The maximum number of slow calls, as a multiple of the threads.
+# The maximum number of slow calls, as a multiple of the number of threads.
 _SLOW_PER_THREAD = 4
 
 
 class BusyError(Exception):
-    """Too many requests are in progress, in total or in this lane; the call had no effect."""
+    """Too many requests are in progress, in total or in this lane, so the call was refused and had no effect."""
 
 
 class NotBegunError(Exception):
@@ -29,7 +29,7 @@ class NotBegunError(Exception):
 
 
 class NotDoneError(Exception):
-    """The call timed out while running; it continues."""
+    """The call timed out while it was running, and continues to run."""
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """The lanes of a server. For one event loop. ``threads``: maximum concurrent calls, excluding slow ones.
-    ``requests``: maximum unanswered calls."""
+    """The lanes of a server. For one event loop. ``threads``: the maximum number of concurrent calls, excluding slow
+    calls. ``requests``: the maximum number of calls without a response."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -123,7 +123,7 @@ class Lanes:
             timer.cancel()
             setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
             if not done.cancelled():
-                done.exception()  # retrieved to avoid the warning about a future that was never awaited
+                done.exception()  # avoids asyncio's warning about an exception that was never retrieved
             self._wake()
             self._forget(name)
 

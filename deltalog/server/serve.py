@@ -84,7 +84,7 @@ def check(settings: Settings) -> None:
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """Warnings for settings that are allowed but unsafe on some networks."""
+    """Warnings about settings that are allowed but unsafe on some networks."""
     if is_loopback(settings.host):
         return []
     found = []
@@ -145,7 +145,7 @@ class TimedProtocol(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.transport.is_closing():  # the peer may delay its TLS shutdown
+        if self.transport.is_closing():  # the client may delay its TLS shutdown
             self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
 
     def _start_deadline(self) -> None:
@@ -194,12 +194,12 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """Accept no more calls, and make ``run`` return when all running calls have finished. Callable from any
+        """Stop accepting calls, and make ``run`` return when all running calls have finished. Callable from any
         thread."""
         self._server.should_exit = True
 
     def run(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for running calls."""
+        """Serve until ``stop``, SIGTERM or SIGINT. After a second SIGINT, it does not wait for running calls."""
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         try:

@@ -1,8 +1,8 @@
 """Checks that the raw bytes of a log are consistent with what the clients reported.
 
 The checker shares no code with the library: it has its own implementation of the few format rules that it needs, which
-uses only ``json`` and ``urllib.parse``. Every check takes linear time, because the versions of a Delta log define the
-order of operations.
+uses only ``json`` and ``urllib.parse``. Every check takes linear time, because the versions of a Delta log determine
+the order of operations.
 
     violations = check(History(log={0: b"...", 1: b"..."}, operations=[...], reads=[...]))
     assert not violations, "\\n".join(map(str, violations))
@@ -49,7 +49,7 @@ _ACTIONS = {"add", "remove", "metaData", "protocol", "txn", "commitInfo", "cdc",
 
 @dataclass(frozen=True)
 class Violation:
-    """A violated invariant, with version and message."""
+    """A violation of an invariant, with a message and the version."""
 
     invariant: str
     message: str
@@ -92,7 +92,7 @@ class Commit:
 
 @dataclass
 class State:
-    """The state of a table after a version, replayed independently of the library."""
+    """The state of a table after a version, computed by the checker's own replay."""
 
     version: int
     files: frozenset[str]
@@ -245,7 +245,7 @@ class _Judge:
 
     def replay(self) -> None:
         state = State(-1, frozenset(), {}, False, None, None, None, {})
-        floor_ms: int | None = None  # the adjusted file time of the last commit
+        floor_ms: int | None = None  # the adjusted file time of the previous commit
         for version in sorted(self.commits):
             commit = self.commits[version]
             before = state

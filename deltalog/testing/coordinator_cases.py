@@ -71,5 +71,5 @@ class CoordinatorCases:
 
     @pytest.fixture
     def another(self, coordinator: Coordinator) -> Coordinator:
-        """A second handle on the same catalog, as another process would open it."""
+        """A second handle on the same catalog, opened as another process would open it."""
         return coordinator

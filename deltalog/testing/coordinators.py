@@ -1,7 +1,7 @@
 """Coordinators for tests: a coordinator with injected faults, one that reports ratifications, and one that keeps the
 catalog in memory.
 
-``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and takes the same deciders:
+``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and accepts the same deciders:
 
     coordinator = FaultyCoordinator(SQLiteCoordinator(path), nth(1, Fault.LOST_ACK, method="ratify"))
     manager = TransactionManager(coordinator)
@@ -147,7 +147,7 @@ class WrappedCoordinator(Coordinator):
 
 
 class FaultyCoordinator(WrappedCoordinator):
-    """The view that one process has of ``inner``, with injected faults.
+    """Simulates one process's access to ``inner``, with injected faults.
 
     ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
     effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change takes effect never,
@@ -172,7 +172,7 @@ class FaultyCoordinator(WrappedCoordinator):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Apply all late requests in ``pending``, oldest first."""
+        """Execute all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 

@@ -1,6 +1,6 @@
 """The records that clients, watchers and stores make during a run, which are the input of ``deltalog.testing.checker``.
 
-Shares no code with the library.
+The module shares no code with the library.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Operation:
     error: str = ""
 
     def to_json(self) -> str:
-        """The operation as one line of JSON, for clients that write their records to a file."""
+        """The operation as a line of JSON, for clients that write their records to a file."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -84,7 +84,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request to create a commit file, as sent."""
+    """A request to create a commit file, as a client sent it."""
 
     at: float
     client: str

@@ -32,7 +32,8 @@ DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, Table
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it appears. Initially it contains the objects of ``before``."""
+    """A MemoryStore that records every commit file when it is created. Initially it contains the objects of
+    ``before``."""
 
     def __init__(
         self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
@@ -69,9 +70,9 @@ def carry_out(
     resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Run an operation and record its outcome; a kill is not caught. ``resolve`` is called if the outcome is unknown.
-    ``refusals``: errors that this operation may raise without effect, in addition to those that any commit may raise.
-    An operation without a commit is recorded as failed, so the log must not contain any of its actions."""
+    """Run an operation and record its outcome; SimulatedKill is not caught. ``resolve`` is called if the outcome is
+    unknown. ``refusals``: errors that this operation may raise without effect, in addition to those that any commit may
+    raise. An operation without a commit is recorded as failed, so the log must not contain any of its actions."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:
@@ -95,7 +96,7 @@ def carry_out(
 
 
 def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    """The record of a snapshot read by a client."""
+    """The record of a snapshot that a client has read."""
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)

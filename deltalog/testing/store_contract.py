@@ -30,7 +30,7 @@ FIRST = "_delta_log/00000000000000000000.json"
 
 
 class LogStoreTests:
-    """The guarantees of deltalog.storage.base. The module docstring shows the usage.
+    """Tests for the guarantees that deltalog.storage.base documents. The module docstring shows the usage.
 
     Members: one test per guarantee.
     """
@@ -45,7 +45,7 @@ class LogStoreTests:
 
     @pytest.fixture
     def another(self, store: LogStore) -> LogStore:
-        """A second handle on the same objects, as another process would open it."""
+        """A second handle on the same objects, opened as another process would open it."""
         return store
 
     # ------------------------------------------------------------------------------------ exclusive creation

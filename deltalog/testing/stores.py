@@ -57,7 +57,7 @@ class SimulatedKill(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call before it is executed. ``number`` counts the calls of the store from 1."""
+    """A call before it is executed. ``number``: the number of the call, counted from 1 for each store."""
 
     number: int
     method: str
@@ -69,12 +69,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A finished ``put_if_absent``: the request, the result returned to the caller, and the effect on the store."""
+    """A completed ``put_if_absent``: the request, the result returned to the caller, and the effect on the store."""
 
     call: Call
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
-    landed: bool  # whether this request created the object; False for a late one
+    landed: bool  # whether this request created the object; False for a late request
     at: float  # the time that the store's ``now`` returned
 
 
@@ -105,8 +105,8 @@ class FaultPlan:
 
     ``rate`` may be a mapping from methods to probabilities, with ``"*"`` for all other methods. ``kinds``: the faults
     to choose from; ``weights``: their relative probabilities (default 1); ``limit``: the maximum number of faults.
-    ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same calls yield
-    the same faults.
+    ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same calls
+    result in the same faults.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ class FaultPlan:
 
 
 class FaultyStore(LogStore):
-    """The view that one process has of ``inner``, with injected faults.
+    """Simulates one process's access to ``inner``, with injected faults.
 
-    ``decide`` is called before every call. ``before`` is called even earlier, so that a scheduler can run other
-    clients. ``defer`` receives late requests as (label, action); by default they wait in ``pending`` until ``land()``.
-    After a kill, every call raises SimulatedKill without effect, so every simulated process needs its own FaultyStore
-    over the shared inner store.
+    ``decide`` is called before every call. ``before`` is called before ``decide``, so that a scheduler can run other
+    clients. ``defer`` receives late requests as (label, action); by default these are kept in ``pending`` until
+    ``land()`` is called. After a kill, every call raises SimulatedKill without effect, so every simulated process needs
+    its own FaultyStore over the shared inner store.
 
     ``injected`` counts the faults by their effect: a lost acknowledgement counts as UNKNOWN_NOT_WRITTEN if the put
     found an existing object. ``puts`` records every ``put_if_absent`` with the time that ``now`` returned.
@@ -179,7 +179,7 @@ class FaultyStore(LogStore):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Apply all late requests in ``pending``, oldest first."""
+        """Execute all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 
@@ -349,7 +349,7 @@ class CountingStore(LogStore):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[CallCounts]:
-        """The calls made inside the block."""
+        """The calls made inside the ``with`` block."""
         start = CallCounts(self.calls)
         counts = CallCounts()
         try:

@@ -31,7 +31,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# The key below ``deltalog`` in commitInfo that identifies the transaction of a commit.
+# The key of the object ``deltalog`` in commitInfo whose value identifies the transaction of a commit.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
@@ -77,7 +77,7 @@ class Branch:
         self._snapshot = self.pinned  # so that this commit is also checked against all concurrent commits
 
     def count(self) -> int:
-        """The number of commits, including one being added."""
+        """The number of commits, including a commit that is being added."""
         with self.lock:
             return len(self.prepared)
 

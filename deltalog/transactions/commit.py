@@ -96,8 +96,8 @@ class CommitTarget:
 def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
-    """Commit a transaction whose record is in COMMIT_IN_PROGRESS and return its new record. Does not publish the
-    commits.
+    """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. Does not publish
+    the commits.
 
     If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
     if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process
@@ -208,7 +208,7 @@ def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
     check_allowed(found, Call.COMMIT)
     if found.revision == record.revision:
         return False
-    # the response to an earlier request was lost
+    # an earlier request succeeded, but its response was lost
     if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
         return True
     raise TransactionContentionError(

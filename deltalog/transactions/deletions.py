@@ -29,7 +29,7 @@ _TRIES = 20
 class Undecided:
     """The files and versions of a table that undecided transactions need. ``added``, ``written``: the files that they
     add, and the files that they wrote, as paths in the form used in the log. ``named``: paths of objects. ``pins``: the
-    versions that they read."""
+    versions that these transactions read."""
 
     added: Set[str]
     written: Set[str]

@@ -123,9 +123,9 @@ class Ledger:
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
         """Replace the record with the result of ``change`` (by default, update the last activity) and store new parts,
-        if the transaction's state allows the call. Retries if another call changed the record first. A decided record
-        is not changed. ``known``: the record that was read last, which the first attempt uses. ``marks``: for an
-        attempt number, returns for each table the last marking against which the parts were checked.
+        if the transaction's state allows the call. Retries if another call changed the record first. The record of a
+        decided transaction is not changed. ``known``: the record that was read last, which the first attempt uses.
+        ``marks``: for an attempt number, returns for each table the last marking against which the parts were checked.
 
         Raises the errors of ``allowed``, and ConcurrentModificationError. Cost: usually 2 coordinator calls; 1 if the
         record is known.
@@ -183,8 +183,9 @@ class Ledger:
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
     def token(self, listing: str, number: int, text: str) -> str:
-        """Encode the position where a listing continues. The seal makes it possible to detect damaged tokens and tokens
-        of other catalogs. It does not prevent forgery, because its key, the id of the catalog, is not secret."""
+        """Encode the position at which a listing continues. The seal makes it possible to detect damaged tokens and
+        tokens of other catalogs. The seal does not prevent forgery, because its key, the id of the catalog, is not
+        secret."""
         body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()
 

@@ -152,7 +152,7 @@ class ManagedTables:
         )
 
     def _enable_catalog(self, table: DeltaTable) -> None:
-        """Commit the properties of a managed table, unless they are already set."""
+        """Set the properties of a catalog-managed table in a commit, unless they are already set."""
         snapshot = table.snapshot()
         if features.is_catalog_managed(snapshot.protocol):
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
@@ -224,7 +224,7 @@ class ManagedTables:
         self.forget(record.table_id)
 
     def forget(self, table_id: str) -> None:
-        """Discard the cached state of a table that is no longer in the catalog. Cost: none."""
+        """Discard this process's cached state of a table that is no longer in the catalog. Cost: none."""
         with self._lock:
             self._handles.pop(table_id, None)
             self._marks.pop(table_id, None)
@@ -249,8 +249,8 @@ class ManagedTables:
         return DeltaTable(self.handle(record))
 
     def handle(self, record: TableRecord) -> TableHandle:
-        """The state of a table, shared by all handles in this process. Cost: the first time that of ``DeltaTable.open``
-        and 2 coordinator calls; then none."""
+        """The TableHandle of a table, which all users in this process share. Cost: the first time that of
+        ``DeltaTable.open`` and 2 coordinator calls; then none."""
         with self._lock:
             known = self._handles.get(record.table_id)
         if known is not None:

@@ -1,7 +1,7 @@
 """TransactionManager: the tables of a catalog, and transactions over several of them.
 
-The calls and their errors are taken from AWS Lake Formation's transactions, and are implemented with catalog-managed
-tables: a transaction is one ratification by a coordinator. docs/transactions.md lists the guarantees.
+The calls and their errors are those of AWS Lake Formation's transactions. They are implemented with catalog-managed
+tables: a transaction is committed by a single ratification by a coordinator. docs/transactions.md lists the guarantees.
 """
 
 from __future__ import annotations
@@ -228,16 +228,17 @@ class TransactionManager:
         clock that the catalog refuses further commits. Returns the version of the commit that restarts them.
 
         Earlier versions keep their in-commit timestamps in the log, but time travel uses their file times, as for
-        versions before the enablement. So ``consistent_cut`` at an earlier time may include a transaction in only some
-        of its tables. Concurrent transactions continue. Raises CallError if the last timestamp is not ahead of the
-        clock; EntityNotFoundError, ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and
-        1 LIST of the log.
+        versions before in-commit timestamps were enabled. So ``consistent_cut`` at an earlier time may include a
+        transaction in only some of its tables. Concurrent transactions are not affected. Raises CallError if the last
+        timestamp is not ahead of the clock; EntityNotFoundError, ConcurrentModificationError. Cost: that of
+        ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
         """The versions of tables, by name, that were current at the same time according to in-commit timestamps. They
-        include a transaction in all of its tables or in none, unless the timestamps of a table were restarted since.
+        include a transaction in all of its tables or in none of them, unless the timestamps of a table have been
+        restarted since.
 
         Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
         1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
@@ -267,7 +268,8 @@ class TransactionManager:
                 txn.commit()
 
         ``isolation="SERIALIZABLE"``: the commit fails if any table that the transaction opened has been changed by
-        others. Leaving the block without ``commit`` cancels the transaction. Raises EntityNotFoundError, CallError.
+        others. If the ``with`` block is left without ``commit``, the transaction is cancelled. Raises
+        EntityNotFoundError, CallError.
         """
         if transaction_id is None:
             return self._handle_of(self._start(transaction_type, isolation), is_new=True)
@@ -342,8 +344,8 @@ class TransactionManager:
         return landed.status
 
     def cancel_transaction(self, transaction_id: str) -> None:
-        """Abort a transaction without effect. Files that the transaction wrote, and objects that were registered with
-        ``delete_objects_on_cancel``, are deleted. Idempotent.
+        """Abort a transaction, so that it has no effect. Files that the transaction wrote, and objects that were
+        registered with ``delete_objects_on_cancel``, are deleted. Idempotent.
 
         Raises TransactionCommittedError, TransactionCommitInProgressError, EntityNotFoundError.
         """
@@ -408,8 +410,8 @@ class TransactionManager:
 
         If the transaction is cancelled, the caller's files are kept unless they were registered with
         ``delete_objects_on_cancel``. Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit``;
-        EntityNotFoundError, TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` per
-        added object; a commit.
+        EntityNotFoundError, TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` for
+        each added object; a commit.
         """
         if transaction_id is None:
             record = self._tables.record(name)
@@ -491,7 +493,7 @@ class TransactionManager:
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
         """Clean up after processes that died: publish ratified commits, abort overdue transactions, delete the files of
         aborted transactions, and delete the records of transactions that ended more than ``retention`` ago; returns
-        these numbers. Also completes interrupted releases of tables.
+        these numbers. The call also completes interrupted releases of tables.
 
         Any process may call it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
         table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per 1,000
@@ -500,7 +502,7 @@ class TransactionManager:
         opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        for transaction_id in opened - active:  # ended by another process, or overdue
+        for transaction_id in opened - active:  # another process ended it, or it is overdue
             self._open.pop(transaction_id)
         return done
 
@@ -512,7 +514,7 @@ class TransactionManager:
         ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
         names of tables whose log takes precedence if the catalog has commits that are missing from the log or differ
         from it. These commits are not deleted but moved to ``_delta_log/_staged_commits/set-aside.*``. Stop the writers
-        of such a table first.
+        of such a table before the call.
 
         The call can be repeated, and writers may continue during the call. A table that cannot be updated has a
         ``problem`` and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class OpenTransactions(Generic[T]):
-    """The open transactions of a process. Thread-safe. ``most``: the number of unused handles that are kept. If a
-    transaction is used again after its handle was discarded, a new handle is created from the catalog, as in another
+    """The open transactions of a process. Thread-safe. ``most``: the maximum number of unused handles that are kept. If
+    a transaction is used again after its handle was discarded, a new handle is created from the catalog, as in another
     process."""
 
     def __init__(self, most: int = 256) -> None:

@@ -229,13 +229,13 @@ class _Cleaner:
         return any(self._tables.plain_store(table.url).is_remote for table in tables)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether the catalog has a marking of this transaction whose clean-up may still be running."""
+        """Whether the catalog has a marking for this transaction whose clean-up may still be running."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
-        """Check that the logs of the tables have no commits that the catalog lacks. A catalog restored from a backup
-        treats transactions that committed after the backup as aborted, but their files must be kept. Raises
+        """Check that the logs of the tables have no commits that are missing from the catalog. A catalog restored from
+        a backup treats transactions that committed after the backup as aborted, but their files must be kept. Raises
         CatalogBehindLogError. Cost: 1 coordinator call and 1 HEAD per table."""
 
         def check(table: TableRecord) -> None:
@@ -248,7 +248,8 @@ class _Cleaner:
         side_by_side(check, some, self._is_remote(some))
 
     def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the unused files of a table. Returns their number, and the keys of parts with remaining files."""
+        """Delete the unused files of a table. Returns the number of deleted files, and the keys of the parts with files
+        that remain."""
         store = self._tables.plain_store(table.url)
         files, count, remaining = TableFiles(store), 0, set[str]()
         found = list[_OrphanFile]()
@@ -288,15 +289,15 @@ class _Cleaner:
     def _delete_unused(
         self, table: TableRecord, store: LogStore, orphans: Sequence[_OrphanFile]
     ) -> tuple[int, set[str]]:
-        """Mark files, check which are in use, and delete the others. The files are marked first, so that a transaction
-        that later registers or adds one of them detects the marking (see ``catalog.marks``)."""
+        """Mark files, check which of them are in use, and delete the others. The files are marked first, so that a
+        transaction that later registers or adds one of them detects the marking (see ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = mark(self._ledger, table, marking)
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
-            self._coordinator.remark(table.table_id, number, None)  # nothing was deleted under this marking
+            self._coordinator.remark(table.table_id, number, None)  # no files were deleted with this marking
             raise
         waiting = in_use.added - in_use.referenced - in_use.named
         kept = in_use.referenced | in_use.added | in_use.named
@@ -345,7 +346,8 @@ class _Cleaner:
     def _in_use(self, table: TableRecord) -> _InUse:
         """The paths in use of a table. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
         ``Snapshot.files``."""
-        # Undecided transactions are read before the last version, so that a commit in between is not missed.
+        # Read the undecided transactions before the last version, so that a transaction committed in between is not
+        # missed.
         open_ = undecided(self._ledger, table.table_id)
         snapshot = self._tables.handle(table).refresh()
         check_managed(snapshot.protocol, table.url, self._coordinator.url)
@@ -393,9 +395,9 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits that lost their version to another commit. Staged commits of later versions are kept
-    regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1
-    HEAD and 1 LIST."""
+    """Delete staged commits for versions at which other commits were ratified. Staged commits of later versions are
+    kept regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError.
+    Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}

@@ -1,9 +1,9 @@
 """Releases a table from a catalog, so that it can be accessed by its path.
 
-A commit, which is ratified like any other, removes ``catalogManaged`` from the protocol. Once it is published, the
-catalog removes the table. In between, no later commit can be ratified, because ``deltalog.catalog.committer.stage``
-refuses a commit based on an unmanaged version. So any process that sees the released version as the latest one in the
-catalog can complete the release.
+A commit, which is ratified like any other, removes ``catalogManaged`` from the protocol. Once this commit is published,
+the catalog removes the table. In between, no later commit can be ratified, because ``deltalog.catalog.committer.stage``
+refuses a commit based on an unmanaged version. So any process that finds the released version to be the latest version
+in the catalog can complete the release.
 
 Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
 """
@@ -129,7 +129,7 @@ class _Release:
         return error
 
     def _try(self) -> bool:
-        """Try to release the table; False if it was changed concurrently."""
+        """Try to release the table; returns False if the table was changed concurrently."""
         head = self._coordinator.head(self._record.table_id)
         if head is None:
             self._check_released()
@@ -159,9 +159,9 @@ class _Release:
             ) from error
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
-        """Propose the releasing commit; returns whether it was ratified. No clean-up may be deleting objects of the
-        table, because writers without the catalog do not check markings. Later clean-ups read the releasing version and
-        delete nothing."""
+        """Propose the releasing commit; returns whether it was ratified. While this happens, no clean-up may be
+        deleting objects of the table, because writers without the catalog do not check markings. Later clean-ups read
+        the releasing version and delete nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())
         attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())

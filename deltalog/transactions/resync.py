@@ -66,7 +66,7 @@ class Resync:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether catalog and logs agreed."""
+        """Whether the catalog and the logs agreed."""
         return not (self.committed or self.aborted or any(each.added or each.problem for each in self.tables))
 
 
@@ -108,8 +108,8 @@ def resync(
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies in
-    between, the table must be registered again."""
+    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies
+    during this call, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:
@@ -181,8 +181,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """The current and the corrected record of a transaction. Both are None if the record is correct or was missing;
-        a missing record is inserted."""
+        """The current record and the corrected record of a transaction. Both are None if the record is correct or was
+        missing; a missing record is inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -219,7 +219,7 @@ class _Step:
 
 def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
     """Group the commits into ordered proposals, such that each commit follows its predecessor and the commits of a
-    transaction are in the same proposal. A proposal contains one transaction, or several commits outside
+    transaction are in the same proposal. A proposal contains either one transaction, or several commits outside
     transactions."""
     batch: list[MissingCommit] = []
     for group in _in_order(missing):
@@ -236,8 +236,8 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """Repeatedly yield the earliest of the groups whose commits are the next in all of their tables. Timestamps alone
-    are not sufficient, because a table's timestamps may have been restarted."""
+    """Repeatedly yield the earliest of the groups whose commits are the next in all of their tables. Ordering by
+    timestamp alone is not sufficient, because a table's timestamps may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

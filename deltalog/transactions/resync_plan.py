@@ -59,10 +59,10 @@ _KEEP_LOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableResync:
-    """The differences between catalog and log of a table. ``catalog_version``, ``log_version``: the latest versions in
-    the catalog and the log; -1 if there is no log. ``added``: the number of commits added to the catalog. ``in_doubt``:
-    the names of staged commits of later versions that may have been ratified. ``problem``: why the table is left
-    unchanged, and what to do."""
+    """The differences between the catalog and the log of a table. ``catalog_version``, ``log_version``: the latest
+    versions in the catalog and the log; -1 if there is no log. ``added``: the number of commits added to the catalog.
+    ``in_doubt``: the names of staged commits of later versions that may have been ratified. ``problem``: why the table
+    is left unchanged, and what to do."""
 
     name: str
     url: str
@@ -75,8 +75,8 @@ class TableResync:
 
 @dataclass(frozen=True, slots=True)
 class MissingCommit:
-    """A commit that is missing from the catalog. ``last_ms``: the in-commit timestamp of the last commits of its
-    transaction in all tables."""
+    """A commit that is missing from the catalog. ``last_ms``: the in-commit timestamp that the last commits of its
+    transaction have in all tables."""
 
     table_id: str
     commit: RatifiedCommit
@@ -159,7 +159,7 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
     """The head of a table. A backup may be inconsistent, so commits that the head lists as unpublished may be missing.
-    Commits that are in the log are recorded as published."""
+    Commits that are in the log are marked as published."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -279,14 +279,14 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
 
 
 def _fill(log: LogState, last: int, last_ms: int) -> None:
-    """Add versions whose commits were removed by log clean-up because a checkpoint covers them."""
+    """Add versions whose commits log clean-up has removed because a checkpoint covers them."""
     for version in range(log.reached + 1, last + 1):
         removed = RatifiedCommit(version, commit_name(version), last_ms, 0, "")
         log.missing.append(MissingCommit(log.record.table_id, removed, last_ms))
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions that are published in another table, and staged commits that the caller
+    """Add staged commits of transactions with published commits in another table, and staged commits that the caller
     accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1

@@ -34,7 +34,7 @@ from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"
-# The limits of an S3 key, and of a file name on a local disk.
+# The maximum lengths of an S3 key and of a file name on a local disk.
 _MAX_URI_BYTES = 1024
 _MAX_NAME_BYTES = 255
 _THREADS = 8
@@ -43,8 +43,9 @@ _COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
 
 @dataclass(frozen=True, slots=True)
 class AddObject:
-    """A Parquet file below the table root that is to be added. ``size_bytes`` and ``etag`` must match the store.
-    ``partition_values``: the values of the partition columns as strings, in the order of the columns; None for null."""
+    """A Parquet file below the table root that is to be added. ``size_bytes`` and ``etag`` must match the object in the
+    store. ``partition_values``: the values of the partition columns as strings, in the order of the columns; None for
+    null."""
 
     uri: str
     etag: str
@@ -110,8 +111,8 @@ def deletable_path(table: TableRecord, uri: object) -> str:
 
 def is_hidden(path: str) -> bool:
     """Whether a path below a table root cannot be a data file because a name in it, at any depth, starts with "_" or
-    ".", like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). Partition directories may
-    start with these characters."""
+    ".", like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). The names of partition
+    directories may start with these characters."""
     *directories, name = path.split("/")
     names = [name, *(each for each in directories if "=" not in each)]
     return any(each.startswith(("_", ".")) for each in names)
@@ -214,7 +215,7 @@ def _has_nulls(file: Any, name: str, where: str) -> bool:
 
 
 def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:
-    """The NOT NULL columns of a table, with their names in files."""
+    """The NOT NULL columns of a table, and their names in files."""
     mode = column_mapping.mode_of(metadata.configuration)
     if mode == "id":
         raise ResourceNotReadyError(f"{where}: tables with column mapping by id do not accept files of other writers.")
@@ -234,7 +235,7 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type without the properties that files do not record reliably: case, metadata and nullability."""
+    """A type without properties that files do not record reliably: the case of names, metadata and nullability."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):

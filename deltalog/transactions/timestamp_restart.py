@@ -1,7 +1,7 @@
 """Restarts the in-commit timestamps of a table if the last timestamp is so far ahead that no commit can follow.
 
-A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, one commit sets its own version and
-timestamp as the new enablement. Readers then use file times for earlier versions.
+A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, a commit sets its own version and
+timestamp as the new enablement version and timestamp. Readers then use file times for earlier versions.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """

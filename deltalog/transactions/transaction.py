@@ -92,9 +92,9 @@ class ManagedTransaction:
             self.cancel()
 
     def table(self, name: str) -> DeltaTable:
-        """The table as of the transaction's time, with the transaction's own changes. All verbs of a DeltaTable work on
-        it; their effects become visible to others when the transaction is committed. Version numbers are those that the
-        commits would get without concurrent writers.
+        """The table as of the transaction's time, with the transaction's own changes. All verbs of a DeltaTable can be
+        used; their effects become visible to others when the transaction is committed. Version numbers are those that
+        the commits would get without concurrent writers.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;
         TransactionCommitInProgressError if a serializable transaction is being committed and had not opened the table.

@@ -1,4 +1,4 @@
-"""Vacuum of a catalog-managed table: keeps the files that transactions need, and marks files before deleting them.
+"""Vacuums catalog-managed tables: keeps the files that transactions need, and marks files before deleting them.
 
 Spec: PROTOCOL.md#maintenance-operations-on-catalog-managed-tables, #terminology-commits.
 """
@@ -95,7 +95,7 @@ class _CatalogClaims(vacuuming.Claims):
         try:
             in_use = self._in_use(version)
         except DeltaLogError:
-            end_marking(ledger, table, number, None)  # nothing was deleted under this marking
+            end_marking(ledger, table, number, None)  # no files were deleted with this marking
             raise
         removed = super().remove([entry for entry in entries if entry.path not in in_use], version)
         gone = tuple(entry.path for entry in removed)
@@ -103,7 +103,7 @@ class _CatalogClaims(vacuuming.Claims):
         return removed
 
     def _in_use(self, version: int) -> set[str]:
-        # Undecided transactions are read before the log, so that a commit in between is not missed.
+        # Read the undecided transactions before the log, so that a transaction committed in between is not missed.
         open_ = undecided(self._ledger, self._record.table_id)
         history = LogHistory(self._handle.reader, self._handle.refresh().log)
         check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)

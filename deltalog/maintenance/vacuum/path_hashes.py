@@ -62,7 +62,7 @@ class PathHashes:
         if found is None:
             found = frozenset(self.names.get(directory, ()))
             self._held += len(found) + 1
-            # Keep more than the current directory, because a listing may alternate between a directory and its
+            # Keep at least one other directory, because a listing may alternate between a directory and its
             # subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1

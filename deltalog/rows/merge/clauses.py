@@ -120,7 +120,7 @@ class CompiledClause:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Compiles the clauses of one merge. ``rules``: the table's constraints and generated columns. ``now``: the value
+    """Compiles the clauses of one merge. ``rules``: the TableRules of the table. ``now``: the value
     of CURRENT_TIMESTAMP. ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack
     columns. Such columns keep their values in updates, and are not assigned in inserts."""
 
