@@ -112,10 +112,11 @@ def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Ite
 
 
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
-    """``function`` of each item, in order, computed by threads; the caller's thread reads the items.
+    """The results of ``function`` for each item, in order. Threads call ``function``; the caller's thread reads the
+    items.
 
-    At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised after the results
-    that precede it. No thread is started for a single item, or if ``threads`` is 0.
+    At most ``threads + ahead`` results are being computed or are buffered for the caller. An error is raised after the
+    results that precede it. No thread is started for a single item, or if ``threads`` is 0.
     """
     waiting = iter(items)
     first = list(itertools.islice(waiting, 2 if threads else 0))

@@ -782,8 +782,8 @@ class DeltaTable:
         A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
         table uses it; otherwise a CallError is raised that says what uses it and what to do. Raises
         UnsupportedFeatureError, ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, if
-        an earlier commit was made and stays. Cost: 2 commits; for reader features 1 GET for each commit of the log; as
-        ``optimize.purge``.
+        one of the earlier commits was made and remains. Cost: 2 commits; for reader features 1 GET for each commit of
+        the log; as ``optimize.purge``.
         """
         return table_features.drop_feature(
             self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits

@@ -16,7 +16,7 @@ from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.protocol.schema import DataType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
-_MOST_DIGITS = 400  # the largest double has 309
+_MOST_DIGITS = 400  # the largest double has 309 digits
 _PLAIN_MODULES = ("builtins", "datetime", "decimal")
 # For each column type, the Python type whose values need no conversion.
 _OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
@@ -149,7 +149,7 @@ def _coerced(value: Any, name: str) -> Any:
             return moment.date() if isinstance(value, str) else None
         return moment if isinstance(moment, datetime.date) else None
     if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
-        return None  # a time without a zone is not an instant, and one with a zone not a wall-clock time
+        return None  # timestamp requires a time zone, and timestamp_ntz requires that there is none
     return moment
 
 

@@ -1,7 +1,7 @@
-"""sqlglot parsers with a bounded number of steps. Pure.
+"""Makes sqlglot parsers that perform a bounded number of steps. Pure.
 
-sqlglot tries some constructs in several ways, one after the other: nested struct(…) takes twice as long with each
-level.
+sqlglot tries several ways to parse some constructs, one after the other, so that each level of nested struct(…) doubles
+the time.
 """
 
 from __future__ import annotations

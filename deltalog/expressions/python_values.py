@@ -181,7 +181,7 @@ def _list(element: Check | None) -> Check | None:
 def _check_whole(value: Any) -> None:
     # Arrow calls __int__ if it exists, which it does on the numbers and zero-dimensional arrays of other libraries.
     if isinstance(value, Number) or hasattr(value, "__int__"):
-        with contextlib.suppress(TypeError):  # the value is not a number
+        with contextlib.suppress(TypeError):  # raised if the value is not a number
             if value % 1:
                 raise ValueError(f"{value} has a fraction")
 

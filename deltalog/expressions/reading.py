@@ -17,8 +17,8 @@ _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":",
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
 # Words that are not column names unless quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# Words that are not units after INTERVAL '90 days', whose string contains the units, and not type names before a
-# string.
+# Words that are not a unit if they follow INTERVAL '90 days' (whose string contains the unit), and not a type name if
+# they precede a string.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 
@@ -28,7 +28,7 @@ class Unparsable(CallError):
 
 class TokenReader:
     """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token, and
-    raises CallError if that token begins another construct: Unparsable if the text ends."""
+    raises CallError if that token begins another construct: Unparsable if there is no next token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]
@@ -38,7 +38,7 @@ class TokenReader:
 
     @property
     def after(self) -> Token:
-        """The token after the next one."""
+        """The token after the next token."""
         return self._tokens[self._at + 1]
 
     def take(self) -> Token:
@@ -62,7 +62,7 @@ class TokenReader:
         raise CallError(f"it cannot be parsed: {token.text[:50]!r} is at character {token.start + 1}{behind}, {why}")
 
     def field(self) -> Token:
-        """Read the name after a dot."""
+        """Read the field name after a dot."""
         self.take()
         token = self.next
         if token.kind == "text" and token.text.startswith('"'):

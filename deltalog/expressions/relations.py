@@ -34,7 +34,7 @@ class Relation:
         return rows.rename_columns([self.flat(name) for name in rows.schema.names])
 
     def flat_fields(self) -> Iterator[StructField]:
-        """The columns under flat names."""
+        """The columns with flat names."""
         return (StructField(self.flat(f.name), f.data_type, f.nullable, f.metadata) for f in self.schema.fields)
 
 
@@ -56,8 +56,8 @@ class Relations:
         object.__setattr__(self, "schema", StructType(tuple(fields)))
 
     def resolved(self, tree: Expression) -> Expression:
-        """The tree with flat names. Raises CallError for a name that no relation or several relations have, and for a
-        double-quoted string that is a column name."""
+        """The tree with flat column names. Raises CallError for a name that no relation or several relations have, and
+        for a double-quoted string that is a column name."""
         for each in walked(tree):
             texts = each.doubtful if isinstance(each, In) else ()
             if isinstance(each, Literal) and each.in_double_quotes:

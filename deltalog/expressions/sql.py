@@ -118,7 +118,7 @@ def names_in(text: str) -> frozenset[str] | None:
 
 
 def short(text: str) -> str:
-    """A text shortened for messages."""
+    """A text in quotes, truncated for messages."""
     return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
 
 
@@ -172,7 +172,7 @@ def _dialect() -> Any:
         }
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
-            """A type: a single token."""
+            """Parse a type, which is a single token."""
             return exp.Var(this=self._prev.text) if self._match(TokenType.INT) else None
 
         def _parse_type(self, *args: Any, **options: Any) -> Any:

@@ -22,9 +22,9 @@ from deltalog.protocol.schema import DataType
 
 
 class ParserInput(NamedTuple):
-    """``tokens``: sqlglot's. The text of a NUMBER token is an index into ``values``: a literal, a name, a part parsed
-    earlier, or consecutive literals of an IN list. The same holds for an INT token, which stands for the type of a
-    cast."""
+    """``tokens``: sqlglot tokens. The text of a NUMBER token is an index into ``values``: a literal, a name, a part
+    parsed earlier, or consecutive literals of an IN list. The text of an INT token, which represents the type of a
+    cast, is also such an index."""
 
     tokens: list[Any]
     values: list[Expression | list[Expression] | DataType]
@@ -52,7 +52,7 @@ class _Level:
     opener: str
     start: int = 0  # the index of the level's first token in the emitted tokens
     compared: str = ""  # the comparison operator since the last AND or OR; there can be only one
-    links: int = 0  # number of AND and OR
+    links: int = 0  # number of ANDs and ORs
     operators: int = 0  # number of other operators since the last AND or OR, each an operand of the next
 
 

@@ -17,8 +17,8 @@ Kind = Literal["name", "quoted", "text", "number", "mark", "end"]
 
 
 class Token(NamedTuple):
-    """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: its position. ``word``: an
-    unquoted name in lower case, or a mark; empty for other kinds."""
+    """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: the position of the token.
+    ``word``: an unquoted name in lower case, or a mark; empty for other kinds."""
 
     kind: Kind
     text: str

@@ -130,7 +130,7 @@ class Moment(Expression, frozen=True):
 
 
 class Case(Expression, frozen=True):
-    """``branches``: conditions (or values to compare with ``subject``), each with its result."""
+    """``branches``: pairs of a condition (or a value that is compared with ``subject``) and a result."""
 
     subject: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -158,7 +158,7 @@ class IsBoolean(Predicate, frozen=True):
 
 
 class In(Predicate, frozen=True):
-    """``values``: any number of literals without a type of their own; ``others``: other expressions. ``doubtful``: the
+    """``values``: any number of literals without an explicit type; ``others``: other expressions. ``doubtful``: the
     strings among the values that were written in double quotes."""
 
     operand: Expression
@@ -268,7 +268,7 @@ def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
-    """A tree and all its subtrees."""
+    """Yields a tree and all its subtrees."""
     todo: list[Any] = [expression]
     while todo:
         each = todo.pop()

@@ -243,8 +243,8 @@ def _bytes(files: pa.Table) -> int:
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
-    Empty if a file has no statistics. delta-spark has no row counts for RESTORE, so the metrics have its names for
-    writes."""
+    Empty if a file has no statistics. The metrics have delta-spark's names for writes, because it does not count rows
+    for RESTORE."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -239,7 +239,8 @@ def _is_converted(chunks: Sequence[Any], name: str) -> bool:
 
 
 def _is_old(low: Any) -> bool:
-    """Whether a minimum is a date or, if it is an int, possibly a timestamp in microseconds, before _GREGORIAN."""
+    """Whether a minimum is a date before _GREGORIAN, or an integer that would be before it as a timestamp in
+    microseconds."""
     if isinstance(low, datetime.date):
         return low < _GREGORIAN
     return isinstance(low, int) and low < (_GREGORIAN - _EPOCH).days * _DAY_US

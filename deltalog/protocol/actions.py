@@ -57,7 +57,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         """The action as a reader of the log would decode it: instances of subclasses of str, int and float become plain
         values.
 
-        Constructors check no types. Raises InvalidCommitError naming the field that readers would reject.
+        Constructors do not check types. Raises InvalidCommitError naming the field that readers would reject.
         """
         try:
             body = msgspec.to_builtins(self, builtin_types=_NOT_IN_JSON, enc_hook=plain)

@@ -52,7 +52,7 @@ def length_of(column: StructField) -> Length | None:
 
 
 def char_length(fields: Sequence[StructField]) -> int | None:
-    """n if the column at the end of a path of fields is char(n), else None. Raises CorruptTableError if n is over the
+    """n if the last column of a path of fields is char(n), else None. Raises CorruptTableError if n is over the
     cap."""
     length = length_of(fields[-1]) if SIZED_KEY in fields[-1].metadata else None
     if length is None or not length.padded:

@@ -304,7 +304,7 @@ def _no_number(text: str) -> Any:
 
 
 def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """commitInfo is free-form: anything but an object counts as absent."""
+    """commitInfo is free-form: anything but an object is treated as absent."""
     try:
         body = msgspec.json.decode(raw)
     except _UNDECODABLE:
@@ -346,7 +346,7 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
 
 def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo | None]:
     """``first_commit_info`` for the first ``length`` bytes of several files; one call of the decoder suffices if every
-    first line holds only commitInfo."""
+    first line contains only commitInfo."""
     lines = [head[: head.find(b"\n")] for head in heads]
     if all(line.startswith(_INFO) and line.endswith(b"}") for line in lines):
         with contextlib.suppress(*_UNDECODABLE):

@@ -208,10 +208,10 @@ def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
 
 
 def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[], str]) -> Metadata:
-    """``after`` with an id and a physical name for every column, if it has column mapping on.
+    """``after`` with an id and a physical name for every column, if column mapping is enabled in it.
 
-    ``before``: the previous metadata, whose columns keep their ids and names; None for a new table. When an existing
-    table turns column mapping on, the column names become the physical names, because its files use them.
+    ``before``: the previous metadata, whose columns keep their ids and names; None for a new table. When column mapping
+    is enabled on an existing table, the column names become the physical names, because the files use them.
 
     Raises InvalidPropertyError for a mode change that is not allowed, and CorruptTableError.
     """

@@ -17,10 +17,10 @@ from __future__ import annotations
 MAX_COMMIT_BYTES = 1 << 30  # a commit, a log compaction, or a checkpoint in JSON
 MAX_LINE_BYTES = 64 << 20  # one action
 MAX_HINT_BYTES = 16 << 20  # _last_checkpoint
-MAX_CHECKSUM_BYTES = 256 << 20  # a .crc, which may list all files
+MAX_CHECKSUM_BYTES = 256 << 20  # a .crc file, which may list all files of the table
 MAX_SCHEMA_BYTES = 32 << 20  # schemaString, as text
 MAX_SCHEMA_DEPTH = 128  # types within types
-MAX_CHAR_LENGTH = 1 << 16  # n of char(n); reads pad every value to n characters
+MAX_CHAR_LENGTH = 1 << 16  # the length n of char(n); reads pad every value to n characters
 MAX_EXPRESSION_CHARS = 10_000  # a constraint or a generation expression
 MAX_CONDITION_CHARS = 16 << 20  # a caller's condition or new value, including all values in lists
 MAX_EXPRESSION_TOKENS = 20_000  # tokens of an expression, excluding literals in lists
@@ -34,7 +34,7 @@ MAX_FOOTER_BYTES = 64 << 20  # footer of a Parquet file, for reads of more than 
 MAX_FOOTER_ITEMS = 100_000  # columns or row groups in a Parquet file
 MAX_FILE_ROWS = 1 << 36  # in one Parquet file; a column missing from it is filled with as many NULLs
 MAX_VECTOR_BYTES = 1 << 30  # one deletion vector in a file
-MAX_INLINE_VECTOR_BYTES = 1 << 20  # one deletion vector in the log itself
+MAX_INLINE_VECTOR_BYTES = 1 << 20  # one inline deletion vector
 
 
 def over(cap: str, size: int) -> str:

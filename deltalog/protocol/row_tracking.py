@@ -144,7 +144,7 @@ def num_records(add: AddFile) -> int | None:
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
     """The materialised columns, with their names in files, in which moved rows keep their ids and commit versions.
-    Empty if row tracking is off.
+    Empty if row tracking is disabled.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError if the table does not name them.
     """

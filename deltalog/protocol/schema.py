@@ -222,7 +222,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @lru_cache(maxsize=64)
 def parsed(text: str) -> StructType:
-    """``StructType.from_json``, cached: a commit parses the same text several times."""
+    """``StructType.from_json`` with a cache, because a commit parses the same string several times."""
     return _parse(text)
 
 

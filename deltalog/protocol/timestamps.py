@@ -180,8 +180,8 @@ class Timeline:
     """The data for resolving timestamps: which commits exist, and which clock applies to each.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt. ``ict_from``: the first
-    version resolved by its in-commit timestamp; None if in-commit timestamps are off. ``ict_from_ms``: the enablement
-    time; None if every listed commit is resolved by its in-commit timestamp.
+    version resolved by its in-commit timestamp; None if in-commit timestamps are disabled. ``ict_from_ms``: the
+    enablement time; None if every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]

@@ -79,9 +79,10 @@ def _as_json(before: DataType, after: DataType, path: Sequence[str]) -> dict[str
 
 
 def recorded(before: StructType, after: StructType) -> StructType:
-    """``after``, with every type change since ``before`` recorded in the history of its column, also inside structs.
+    """``after``, with every type change since ``before`` appended to the history of the changed column, also inside
+    structs.
 
-    Columns are matched by name; columns that ``before`` lacks have no history.
+    Columns are matched by name; columns that are not in ``before`` have no history.
     """
     columns = []
     for column in after.fields:
@@ -94,8 +95,8 @@ def recorded(before: StructType, after: StructType) -> StructType:
 
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
-    """``is_widening`` without changes from integers to double or decimal, which happen only on explicit request:
-    merging schemas must not round exact numbers."""
+    """``is_widening``, but False for changes from integers to double or decimal, which must be requested explicitly:
+    schema merging must not round exact numbers."""
     if not is_widening(narrow, wide):
         return False
     is_whole = str(narrow) in _DIGITS
@@ -108,7 +109,7 @@ def automatic(configuration: Mapping[str, str]) -> Callable[[DataType, DataType]
 
 
 def widened(before: DataType, after: DataType, name: str) -> DataType:
-    """The type of a column after widening from ``before`` to ``after``. Names of struct fields stay.
+    """The type of a column after widening from ``before`` to ``after``. The names of struct fields do not change.
 
     Raises SchemaMismatchError, naming the part, if the protocol does not allow the change.
     """

@@ -256,8 +256,8 @@ class FileChange:
 
 
 def with_row_ids(new: pa.Table, old: pa.Table, names: Sequence[str], commit_versions: str | None) -> pa.Table:
-    """``new`` with the row tracking columns ``names`` of ``old``. Row ids are kept; the column ``commit_versions`` is
-    null, so that readers use the commit version of the new file. Spec: PROTOCOL.md#row-tracking."""
+    """``new`` with the row tracking columns ``names`` of ``old``. Row ids are kept; the column ``commit_versions``
+    becomes null, so that readers use the commit version of the new file. Spec: PROTOCOL.md#row-tracking."""
     for name in names:
         values = old.column(name)
         new = new.append_column(name, pa.nulls(len(values), values.type) if name == commit_versions else values)

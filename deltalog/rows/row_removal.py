@@ -53,10 +53,10 @@ class RowRemoval:
         *,
         adds_only: bool = False,
     ) -> None:
-        """``files``: rows of ``Transaction.find_files``. ``positions``: by index into ``files``, the positions (from 0,
-        in the Parquet file) of the rows to remove; files without an entry keep all rows. None: all rows of all files.
-        ``adds_only``: the transaction adds rows and removes none, such as a merge that only inserts; append-only tables
-        allow it.
+        """``files``: rows of the table that ``Transaction.find_files`` returns. ``positions``: maps indices in
+        ``files`` to the positions (from 0, in the Parquet file) of the rows to remove; no rows are removed from files
+        without an entry. None: all rows of all files. ``adds_only``: whether the transaction only adds rows, such as a
+        merge with only inserts, which append-only tables allow.
 
         Raises CallError, InvalidActionError for an append-only table, RowCountError for a position beyond the end of
         the file or of a deleted row, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each deletion vector

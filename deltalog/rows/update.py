@@ -1,4 +1,4 @@
-"""The verb that changes rows.
+"""The verb update, which changes rows.
 
 Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-columns.
 """

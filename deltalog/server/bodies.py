@@ -41,7 +41,7 @@ class Body:
 
 
 class Bodies:
-    """The request bodies of all connections. For one event loop."""
+    """The request bodies of all connections. Usable only on one event loop."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

@@ -73,7 +73,7 @@ class Connections:
         return number
 
     def busy(self, number: int) -> None:
-        """Note the arrival of a request."""
+        """Record the arrival of a request."""
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:

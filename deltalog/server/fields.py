@@ -34,7 +34,7 @@ class Fields:
         self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
     ) -> None:
         try:
-            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # before its type is checked
+            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # checks the syntax before the type
             self._members = msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError:
             raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.") from None

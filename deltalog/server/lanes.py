@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """The lanes of a server. For one event loop. ``threads``: the maximum number of concurrent calls, excluding slow
-    calls. ``requests``: the maximum number of calls without a response."""
+    """The lanes of a server. Usable only on one event loop. ``threads``: the maximum number of concurrent calls,
+    excluding slow calls. ``requests``: the maximum number of calls without a response."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -68,7 +68,7 @@ class Lanes:
         try:
             try:
                 await self._turn(lane, seconds)
-            except BusyError:  # ``_shed`` has already decremented the counts
+            except BusyError:  # ``_shed`` has already decremented ``in_progress``
                 counts = False
                 raise
             done = loop.run_in_executor(self._pool, work)
@@ -76,7 +76,7 @@ class Lanes:
             try:
                 return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
             except asyncio.TimeoutError:
-                if done.done():  # at the same moment
+                if done.done():  # it finished at the moment of the time-out
                     return done.result()
                 raise NotDoneError from None
         finally:
@@ -101,7 +101,7 @@ class Lanes:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.in_progress += 1  # ``_shed`` has decremented the count, and ``run`` will do so again
+                    lane.in_progress += 1  # ``_shed`` has decremented it, and ``run`` will decrement it again
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise

@@ -13,7 +13,8 @@ _LONGEST_LINE = 8192
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text from callers cannot start a new line."""
+    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text that comes from callers cannot start a new
+    line."""
 
     converter = staticmethod(time.gmtime)
 

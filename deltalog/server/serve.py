@@ -194,7 +194,7 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """Stop accepting calls, and make ``run`` return when all running calls have finished. Callable from any
+        """Stop accepting calls, and make ``run`` return when all running calls have finished. It can be called from any
         thread."""
         self._server.should_exit = True
 

@@ -18,7 +18,7 @@ class TablesInUse:
         self.size_bytes = 0
 
     def add(self, transaction_id: str, table: str) -> None:
-        """Note the use of a table. The caller must have checked the lengths of both arguments."""
+        """Record the use of a table. The caller must have checked the lengths of both arguments."""
         tables = self._tables.pop(transaction_id, frozenset())
         self.size_bytes -= _size_bytes(transaction_id, tables)
         if len(tables) < _MOST_TABLES:

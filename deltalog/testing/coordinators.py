@@ -151,7 +151,7 @@ class FaultyCoordinator(WrappedCoordinator):
 
     ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
     effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change takes effect never,
-    immediately or later, respectively. Kills work as in FaultyStore.
+    immediately or later, respectively. Simulated kills are as for FaultyStore.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class WatchedCoordinator(WrappedCoordinator):
 
 
 class MemoryCoordinator(Coordinator):
-    """A catalog in memory. Thread-safe."""
+    """A coordinator that keeps its catalog in memory. Thread-safe."""
 
     def __init__(self, url: str = "memory-catalog:", catalog_id: str | None = None) -> None:
         self.url = url

@@ -59,8 +59,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """A snapshot read by a client. ``latest``: whether the client requested the latest version rather than a specific
-    version. ``is_opened``: whether a handle was opened, of which only the version number is known."""
+    """A snapshot that a client has read. ``latest``: whether the client requested the latest version rather than a
+    specific version. ``is_opened``: whether a handle was opened, of which only the version number is known."""
 
     client: str
     invoked: float

@@ -27,7 +27,7 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-#: Errors that mean that nothing was committed. Any other error is a bug.
+#: Errors that mean that nothing was committed. All other errors are bugs.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 
@@ -100,7 +100,7 @@ def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Re
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
-    returned = invoked  # not used by the checker
+    returned = invoked  # the checker does not use this time
     return Read(
         client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
     )

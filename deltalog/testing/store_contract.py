@@ -7,8 +7,8 @@ Subclass ``LogStoreTests`` in a test module and provide a store; pytest collects
         def store(self, tmp_path):
             return MyStore(tmp_path)
 
-``store`` must be empty. If another process could open the same objects, also override ``another`` to return a second
-handle on them.
+``store`` must return an empty store. If another process could open the same objects, also override ``another`` to
+return a second handle on them.
 """
 
 from __future__ import annotations

@@ -52,12 +52,13 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """The calling process is dead. It is not a subclass of Exception, so that no handler swallows it."""
+    """The process that makes the call has been killed. It is not a subclass of Exception, so that no handler swallows
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call before it is executed. ``number``: the number of the call, counted from 1 for each store."""
+    """A call that has not been executed yet. ``number``: the number of the call, counted from 1 for each store."""
 
     number: int
     method: str
@@ -184,7 +185,7 @@ class FaultyStore(LogStore):
             self.pending.pop(0)[1]()
 
     def kill(self) -> None:
-        """Mark this process as dead."""
+        """Mark this process as killed."""
         self.dead = True
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

@@ -1,5 +1,5 @@
-"""A branch: a transaction's commits to one table, on top of the version that the transaction reads. Invisible to other
-readers.
+"""A branch: a transaction's commits to one table, on top of the version that the transaction reads. Other readers do
+not see it.
 
 ``BranchCommitter`` adds commits, and ``BranchStore`` reads them. When the transaction is committed, all commits of a
 branch become versions at once.

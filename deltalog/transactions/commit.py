@@ -96,8 +96,8 @@ class CommitTarget:
 def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
-    """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. Does not publish
-    the commits.
+    """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. This function
+    does not publish the commits.
 
     If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
     if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process

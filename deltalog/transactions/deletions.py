@@ -28,8 +28,8 @@ _TRIES = 20
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """The files and versions of a table that undecided transactions need. ``added``, ``written``: the files that they
-    add, and the files that they wrote, as paths in the form used in the log. ``named``: paths of objects. ``pins``: the
-    versions that these transactions read."""
+    add, and the files that they wrote, as paths in the form used in the log. ``named``: the paths of objects that they
+    registered for deletion on cancel. ``pins``: the versions that these transactions read."""
 
     added: Set[str]
     written: Set[str]

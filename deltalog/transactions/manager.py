@@ -171,7 +171,7 @@ class TransactionManager:
     def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes
         ``catalogManaged`` from its protocol, and once all commits are published, the catalog removes the table.
-        In-commit timestamps stay on. Writers that have the table open through the catalog then get a
+        In-commit timestamps remain enabled. Writers that have the table open through the catalog then get a
         ResourceNotReadyError that names its path.
 
         After an error, call ``release_table`` again to complete the release; ``recover`` also completes it. Raises
@@ -217,7 +217,7 @@ class TransactionManager:
                enforce_retention_duration: bool = True, *, full: bool = True,
                progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
         """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including the
-        files of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
+        files of the versions that they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
         ``DeltaTable.vacuum``; 4 coordinator calls per 500 files, and 1 per open transaction."""
         return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
                       dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,
@@ -310,9 +310,9 @@ class TransactionManager:
         Raises TransactionCanceledError if the transaction was aborted before, or is aborted now because of its
         ``conflicts``; TransactionContentionError if other writers won every attempt (the transaction is still active);
         StoreError if nothing was committed and the call can be repeated; OperationTimeoutError if the outcome is
-        unknown (call again to get it; a commit that did not land is aborted a minute later); EntityNotFoundError,
-        CallError. Cost: 3 coordinator calls and ``deltalog.transactions.commit``; then per table 1 call, 1 PUT and 1
-        DELETE per commit, and the hooks.
+        unknown (call again to get it; a commit that did not take effect is aborted a minute later);
+        EntityNotFoundError, CallError. Cost: 3 coordinator calls and ``deltalog.transactions.commit``; then per table 1
+        call, 1 PUT and 1 DELETE per commit, and the hooks.
         """
         record = self._allowed(transaction_id, Call.COMMIT)
         if record.status is not TransactionStatus.ACTIVE:
@@ -474,7 +474,7 @@ class TransactionManager:
         published.
 
         Raises CommitConflictError if the version is already another commit; InvalidActionError if the commit is
-        unreadable or would end the catalog's management of the table; ResourceNotReadyError if the table was released;
+        unreadable or if the table would no longer be catalog-managed; ResourceNotReadyError if the table was released;
         CallError, EntityNotFoundError. Cost: 3 coordinator calls and 2 GETs; 1 more GET if the previous version is
         published.
         """

@@ -33,7 +33,7 @@ _ONE = {"protocol": Protocol, "metadata": Metadata}
 
 
 def encode_prepared(prepared: Prepared, schema: StructType) -> bytes:
-    """``schema``: the schema of the table, to which the predicates of the reads are bound."""
+    """``schema``: the schema of the table, to which the predicates in ``reads`` are bound."""
     actions: list[AnyAction] = [action for name in _ONE if (action := getattr(prepared, name)) is not None]
     for name in _MANY:
         actions.extend(getattr(prepared, name))

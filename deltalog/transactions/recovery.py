@@ -165,8 +165,8 @@ class _OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """The paths in use of a table: ``referenced``: by its last version or an earlier readable version. ``added`` and
-    ``named``: by undecided transactions."""
+    """The paths of a table that are in use: ``referenced``: by its last version or an earlier readable version.
+    ``added`` and ``named``: by undecided transactions."""
 
     referenced: Set[str]
     added: Set[str]
@@ -344,8 +344,8 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths in use of a table. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
-        ``Snapshot.files``."""
+        """The paths of a table that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000;
+        that of ``Snapshot.files``."""
         # Read the undecided transactions before the last version, so that a transaction committed in between is not
         # missed.
         open_ = undecided(self._ledger, table.table_id)

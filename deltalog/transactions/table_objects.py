@@ -55,7 +55,7 @@ class AddObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """A file to remove from the table; with ``etag``, only if the ETag matches. The object itself stays."""
+    """A file to remove from the table; with ``etag``, only if the ETag matches. The object in the store is kept."""
 
     uri: str
     etag: str | None = None

@@ -36,7 +36,7 @@ class _CatalogClaims(vacuuming.Claims):
     """The files needed by transactions of a catalog, and by staged commits that the catalog may still ratify."""
 
     def __init__(self, ledger: Ledger, record: TableRecord, handle: TableHandle, files: LogStore) -> None:
-        """``files``: the store without the catalog."""
+        """``files``: the store of the table's files, without the catalog."""
         super().__init__(handle)
         self._files = files
         self._ledger = ledger

@@ -71,8 +71,8 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if a row
-    has no value; only nodes with ``can_fail`` do so."""
+    """A typed expression. ``run`` returns an array, or a scalar that applies to all rows. It raises
+    pyarrow.ArrowInvalid if a row has no value; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]

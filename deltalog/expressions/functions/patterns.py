@@ -21,7 +21,7 @@ _COUNT = re.compile(r"\{(\d{1,3})(?:,(\d{0,3}))?\}")
 
 
 def regex_like(node: Node, pattern: Node) -> Node:
-    """RLIKE with a literal pattern. Raises CallError for a pattern that may mean something else in Java."""
+    """RLIKE with a literal as the pattern. Raises CallError for a pattern that may mean something else in Java."""
     if not (fits(node, STRING) and pattern.is_literal and isinstance(pattern.value, str)):
         raise refuse("RLIKE of anything but a string and a literal pattern")
     regex = _translated(pattern.value)

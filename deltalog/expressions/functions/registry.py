@@ -1,4 +1,4 @@
-"""The functions by SQL name. Pure."""
+"""The functions, keyed by SQL name. Pure."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class TableOptimizer:
         """Rewrite all files that have a deletion vector, leaving out the deleted rows, like Spark's REORG … APPLY
         (PURGE).
 
-        A later vacuum deletes the old files. Cost and memory: as ``compact``.
+        A later vacuum deletes the old files. Cost and memory: as for ``compact``.
         """
         return optimize.purge(self._handle, _settings(where, target_size, max_concurrent_tasks, options))
 

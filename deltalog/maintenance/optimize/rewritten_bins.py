@@ -59,8 +59,8 @@ class _NanFoundError(Exception):
 
 @dataclass(frozen=True)
 class BinWriter:
-    """Rewrites files of a version. Threads may share it. ``files``: locates the data files. ``paths``: the paths, as in
-    the log, of all files that this writer wrote; the caller owns the files."""
+    """Rewrites files of a version. Threads may share a writer. ``files``: locates the data files. ``paths``: the paths,
+    as in the log, of all files that this writer wrote; the caller owns the files."""
 
     files: TableFiles
     read: FileLayout

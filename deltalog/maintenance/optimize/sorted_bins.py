@@ -127,7 +127,7 @@ def _chunks(adds: Sequence[AddFile]) -> Iterator[list[AddFile]]:
 
 
 class _Ranges:
-    """Holds rows in memory for each range of the order, and spills them. Threads may share it."""
+    """Holds rows in memory for each range of the order, and spills them. Threads may share the object."""
 
     def __init__(self, directory: str, curve: Curve, sample: pa.Array, rows: int, files: int) -> None:
         self._directory = directory

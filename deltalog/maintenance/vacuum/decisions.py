@@ -94,7 +94,7 @@ class NeededFiles:
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """These files and ``more``. A path that is already in these files keeps its reason."""
+        """These files plus ``more``. A path that is already in these files keeps its reason."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -126,9 +126,9 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRules:
-    """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both in milliseconds since
-    1970. ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: whether a directory
-    named ``metadata`` belongs to Iceberg."""
+    """``cutoff_ms``: only files older than this time are deleted. ``now_ms``: the time of the vacuum. Both times are in
+    milliseconds since 1970. ``partition_columns``: the partition columns, whose directories may have hidden names.
+    ``has_iceberg_metadata``: whether a directory named ``metadata`` belongs to Iceberg."""
 
     cutoff_ms: int
     now_ms: int
@@ -193,7 +193,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         return self.of(sorted(range(len(self)), key=self.paths.__getitem__))
 
     def without(self, paths: Set[str]) -> VacuumedFiles:
-        """The files without these paths."""
+        """The files except those with these paths."""
         if paths.isdisjoint(self.paths):
             return self
         return self.of(row for row, path in enumerate(self.paths) if path not in paths)
@@ -376,8 +376,8 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """Decide on the files in a listing, or in a part of one, by their names and times. ``read``: as
-    ``LogStore.entries``; called for files that cannot be decided by name. ``tables``: known roots of other tables."""
+    """Decide on the files in a listing, or in a part of one, by their names and times. ``read``: a function like
+    ``LogStore.entries``, called for files that cannot be decided by name. ``tables``: known roots of other tables."""
     decision = _Decision(sifted, named, rules, tables)
     # Decide on data files first, because Hadoop's hidden checksum of a file is kept if that file is kept.
     for is_checksum in (False, True):

@@ -18,8 +18,9 @@ _MOST_NAMES = 65_536
 
 
 class PathHashes:
-    """Paths below a root. ``names``: the hashes of the names in each directory; a name may occur twice. Queries are
-    fast if their paths are ordered by directory or if there are few directories. ``hashed``: the hash of a name."""
+    """A set of paths below a root. ``names``: the hashes of the names in each directory; a name may occur twice.
+    Queries are fast if their paths are ordered by directory or if there are few directories. ``hashed``: the hash of a
+    name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -66,7 +67,7 @@ class PathHashes:
             # subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
-        self._sets[directory] = found  # last in, so dropped last
+        self._sets[directory] = found  # moved to the end, so that it is dropped last
         return found
 
     def _forget(self) -> None:

@@ -28,9 +28,9 @@ from deltalog.storage.base import Entry
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """``files``: to delete, by path. ``directories``: to remove afterwards if empty, deepest first. ``kept``: the
-    number of files that stay, by reason. ``young``: the paths of files that stay only because of their age.
-    ``directory_count``: the number of listed directories, including the root."""
+    """``files``: the files to delete, ordered by path. ``directories``: the directories to remove afterwards if they
+    are empty, deepest first. ``kept``: the number of files that stay, by reason. ``young``: the paths of files that are
+    kept only because of their age. ``directory_count``: the number of listed directories, including the root."""
 
     files: VacuumedFiles
     directories: Sequence[Entry]

@@ -34,9 +34,9 @@ class _LastVacuum(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
-    """``entries``: the existing removed files, Hadoop's checksums of them, and logs of other tables above them.
-    ``paths``: all removed files that are not needed. ``are_settled``: false while a file of these commits waits for its
-    tombstone to expire."""
+    """``entries``: the removed files that still exist, their Hadoop checksums, and the logs of other tables in
+    directories above them. ``paths``: all removed files that are not needed. ``are_settled``: False if the tombstone of
+    a file removed by these commits has not expired yet."""
 
     entries: list[Entry]
     paths: Set[str]

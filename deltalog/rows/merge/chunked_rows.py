@@ -36,7 +36,8 @@ class ChunkedRows:
         return cls(rows, batches, [*starts, start])
 
     def take(self, numbers: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Take rows. ``numbers``: an Arrow array without nulls. ``columns``: None for all. Memory: these rows twice."""
+        """Take rows. ``numbers``: an Arrow array without nulls. ``columns``: None for all. Memory: twice the size of
+        these rows."""
         names = self.rows.schema.names if columns is None else list(columns)
         rows = self.rows.select(names)
         if len(self.batches) <= 1 or not names:

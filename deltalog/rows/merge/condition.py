@@ -55,8 +55,8 @@ class MergeCondition:
         now: datetime.datetime,
         empties: frozenset[str] = frozenset(),
     ) -> MergeCondition:
-        """``empties``: target columns that store empty values as null, so that an empty source value matches null with
-        ``<=>``. Raises CallError for unsupported expressions and non-boolean ones."""
+        """``empties``: target columns that store empty values as null, so that with ``<=>`` an empty source value
+        matches null. Raises CallError for unsupported expressions and non-boolean ones."""
         relations = Relations((target, source))
         resolved = relations.resolved(tree)
         bound_condition(resolved, relations, now)  # check the whole condition as the caller wrote it
@@ -202,7 +202,7 @@ def _key(
 
 
 def _repeated(count: int, times: int) -> Any:
-    """0, …, ``count`` - 1 in order, each repeated ``times`` times."""
+    """The integers 0, …, ``count`` - 1 in order, each repeated ``times`` times."""
     numbers = row_numbers(count * times)
     return pc.divide(numbers, times)
 

@@ -63,7 +63,7 @@ class SourceKeys:
 
     @classmethod
     def from_table(cls, rows: pa.Table) -> SourceKeys:
-        """Memory: the rows again."""
+        """Memory: a second copy of the rows."""
         rows = rows.combine_chunks()
         return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
 

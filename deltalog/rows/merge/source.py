@@ -81,8 +81,8 @@ class PreparedSource:
     def prepare(
         cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None
     ) -> PreparedSource:
-        """``condition``: true for the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError if a
-        key cannot be evaluated for a row, StoreError if the temporary directory is full."""
+        """``condition``: a condition that is true for the rows that may match. Memory: KEY_BYTES plus some batches.
+        Raises CallError if a key cannot be evaluated for a row, StoreError if the temporary directory is full."""
         rows = ChunkedRows.from_table(relation.flat_table(source.rows))
         values = [KeyValues(pa.array([], key.kind)) for key in keys]
         held: list[pa.Table] = []
