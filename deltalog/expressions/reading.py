@@ -114,7 +114,7 @@ class TokenReader:
         return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
-        """Read comma-separated literals, stopping before a list element that is more than a literal."""
+        """Read comma-separated literals; stops before a list element that is not just a literal."""
         found, end = [self.literal()], self._at
         while self.next.word == ",":
             self.take()

@@ -135,7 +135,7 @@ def conjuncts(tree: Expression) -> Iterator[Expression]:
 
 
 def joined(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by AND; None for no parts."""
+    """Join the parts by AND; returns None if there are no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else And(found, part)
@@ -143,7 +143,7 @@ def joined(parts: Sequence[Expression]) -> Expression | None:
 
 
 def any_of(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by OR; None for no parts."""
+    """Join the parts by OR; returns None if there are no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else Or(found, part)

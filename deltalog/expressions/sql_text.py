@@ -64,7 +64,8 @@ def shown(where: Expression | str) -> str:
 
 
 def to_sql(tree: Expression, most: int | None = None) -> str:
-    """An expression as text; of a longer list only ``most`` values are written, followed by dots."""
+    """An expression as text; if a list has more than ``most`` values, only the first ``most`` are written, followed by
+    dots."""
 
     def text(part: Expression) -> str:
         return to_sql(part, most)

@@ -18,7 +18,7 @@ Kind = Literal["name", "quoted", "text", "number", "mark", "end"]
 
 class Token(NamedTuple):
     """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: the position of the token.
-    ``word``: an unquoted name in lower case, or a mark; empty for other kinds."""
+    ``word``: an unquoted name in lower case, or the text of an operator or punctuation mark; empty for other kinds."""
 
     kind: Kind
     text: str

@@ -245,7 +245,7 @@ class DomainMetadata(Action, frozen=True, kw_only=True):
 
 
 class UnknownAction(msgspec.Struct, frozen=True):
-    """An action that this version of deltalog does not know, kept unchanged."""
+    """An action of a type that this version of deltalog does not know; it is kept unchanged."""
 
     line: dict[str, Any]
 

@@ -25,8 +25,8 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# Find maps a table column to the index of its stored field on one struct level; Lookup builds one from the stored
-# fields.
+# A Find maps a table column to the index of its stored field on one struct level; a Lookup builds a Find from the
+# stored fields.
 Find = Callable[[StructField], "int | None"]
 Lookup = Callable[[Sequence[Any]], Find]
 

@@ -1,7 +1,7 @@
 """The server as an ASGI application: access checks, limits, time-outs and routing.
 
 Calls run in threads, because the manager blocks on its coordinator and stores. Calls that need only the catalog run in
-their own threads, and every table has its own lane. If a call times out, the response is an error, and the call stops
+separate threads, and every table has its own lane. If a call times out, the response is an error, and the call stops
 before its next read of a table. The response says that the call may have taken effect.
 """
 

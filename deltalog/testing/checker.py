@@ -513,7 +513,7 @@ class _Judge:
 
 
 def fold(violations: Iterable[Violation]) -> dict[str, int]:
-    """The number of violations by invariant."""
+    """The number of violations of each invariant."""
     counts: dict[str, int] = {}
     for violation in violations:
         counts[violation.invariant] = counts.get(violation.invariant, 0) + 1

@@ -31,7 +31,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# The key of the object ``deltalog`` in commitInfo whose value identifies the transaction of a commit.
+# The key, in the object ``deltalog`` of commitInfo, for the id of the commit's transaction.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)

@@ -92,8 +92,8 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
-    """Publish a table, delete staged commits that lost, and complete an interrupted release; the latter is checked only
-    if there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and 1 LIST; 1
+    """Publish a table, delete staged commits that lost, and complete an interrupted release, for which it looks only if
+    there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and 1 LIST; 1
     GET if a release may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)

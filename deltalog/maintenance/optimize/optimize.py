@@ -308,7 +308,7 @@ class _Batch:
     def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
         """The new files of each bin."""
         rewrite_bins = self.options.rewrite_bins
-        pa.default_memory_pool().release_unused()  # memory used for planning
+        pa.default_memory_pool().release_unused()  # return the memory used for planning
         if rewrite_bins is None:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)

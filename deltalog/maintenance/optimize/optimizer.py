@@ -40,8 +40,8 @@ class TableOptimizer:
     """Rewrites the files of a table. Rows and row ids do not change, and the change data feed gets no changes.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove a rewritten file or delete rows of one. If one does, the bin of that file is not rewritten, and the other
-    bins are committed.
+    remove a rewritten file or delete some of its rows. If one does, the bin of that file is not rewritten, and the
+    other bins are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
     the size of new files in bytes; default the table property delta.targetFileSize, else 256 MiB.

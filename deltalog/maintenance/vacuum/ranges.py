@@ -17,7 +17,8 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# The total number of hashes sent. A directory's hashes are sent with every range that contains part of the directory.
+# The total number of hashes that are sent. A directory's hashes are sent with every range that contains part of the
+# directory.
 _MOST_BYTES = 128 << 20
 
 

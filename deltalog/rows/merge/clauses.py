@@ -88,7 +88,7 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """Those of the given flat names that are source columns from which the new values are computed."""
+        """Of the given flat names, those of source columns from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]

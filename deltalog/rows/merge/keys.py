@@ -74,7 +74,7 @@ class SourceKeys:
 
     def pairs(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
         """Pairs of row numbers (target, source) with equal keys, in the order of the target. ``columns``:
-        ``key_columns`` of the target's rows."""
+        the result of ``key_columns`` for the target's rows."""
         names = list(columns)
         if self.unique is None:
             left = pa.table({**columns, "t": row_numbers(len(columns[names[0]]))})
