@@ -3,8 +3,7 @@
 Each column is divided into ranges with about equally many sampled rows; the bits of a row's range numbers are
 interleaved.
 
-Spec: PROTOCOL.md leaves the order of rows to writers; rows that are close in the order have similar values, which makes
-#per-file-statistics selective.
+Spec: PROTOCOL.md leaves the order of rows to writers; a good order makes #per-file-statistics selective.
 """
 
 from __future__ import annotations
