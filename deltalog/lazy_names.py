@@ -1,4 +1,4 @@
-"""Public names that are imported at their first use, so that an import costs only what is used."""
+"""Imports a package's public names on first use, so that importing the package loads only the modules that are used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package. ``modules``: for each name, the module that defines it; for
-    a name that is a module of the package, that module. ``__getattr__`` raises AttributeError for other names."""
+    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each name to the module that
+    defines it, and the name of a submodule to that submodule. ``__getattr__`` raises AttributeError for other
+    names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:
