@@ -31,12 +31,22 @@ def versions_in_the_report(record_testsuite_property: Any) -> None:
     record_testsuite_property("packages", ", ".join(f"{name} {version(name)}" for name in packages))
 
 
+# Each test runs many small queries once. Without these settings most of the time goes to generating and compiling code
+# for them. With --long the session has Spark's defaults.
+_SMALL_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(is_long: bool) -> Iterator[Any]:
     from tests.spark.settings import IS_CONNECT
     from tests.support.spark.session import connect_session, plain_session, stop_sessions
 
-    yield connect_session() if IS_CONNECT else plain_session()
+    yield connect_session() if IS_CONNECT else plain_session(**({} if is_long else _SMALL_QUERIES))
     stop_sessions()
 
 
