@@ -1,4 +1,4 @@
-"""Reads a checkpoint: its small actions, its file actions in batches, and the sidecars that it names.
+"""Reads a checkpoint: its small actions, its file actions (in pieces), and the sidecars that it names.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
 #v2-checkpoint-table-feature. A top-level file is Parquet, or JSON like a commit; sidecars are Parquet.
@@ -54,8 +54,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How to read file actions: Read pieces of ``rows`` rows in ``threads`` threads, each at most ``ahead`` pieces
-    ahead of the caller. With 0 threads, the caller's thread reads one piece at a time."""
+    """How to read file actions in parallel: in pieces of ``rows`` rows, by ``threads`` threads, each at most ``ahead``
+    pieces ahead of the caller. With 0 threads, the caller's thread reads one piece at a time."""
 
     rows: int = 32_768
     threads: int = THREADS
