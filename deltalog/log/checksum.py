@@ -40,8 +40,8 @@ class VersionChecksum:
     """A parsed ``.crc``.
 
     ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
-    ``domains`` are None if the file omits them. ``all_files``: the field ``allFiles`` as JSON, not
-    decoded.
+    ``domains`` are None if the file omits them. ``all_files``: the field ``allFiles`` as JSON, not decoded.
+
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
 

@@ -1,4 +1,4 @@
-"""File actions as rows of Arrow tables, and back. Pure."""
+"""Converts file actions to rows of Arrow tables, and back. Pure."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
-    """Remove actions for live files (schema FILES). ``data_change``: False if the rows stay in the table."""
+    """Remove actions for live files (schema FILES). ``data_change``: False if other files of the table have the same
+    rows."""
     return [
         RemoveFile(
             path=a.path,

@@ -211,9 +211,7 @@ def _camel_struct(values: Any) -> Any:
 def _indexed_leaves(state: State) -> Sequence[Leaf]:
     try:
         clustered_by = state.clustering_columns
-    except (
-        CorruptTableError
-    ):  # the next write or CLUSTER BY reports the error; a checkpoint stores the domain unchanged
+    except CorruptTableError:  # reported by the next write or CLUSTER BY; the checkpoint stores the domain unchanged
         clustered_by = ()
     return file_statistics.indexed_leaves(state.metadata, clustered_by)
 
