@@ -31,8 +31,9 @@ ROW_GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns of data files: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns
-    that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of file names."""
+    """The columns of data files: the table's ``columns``, named according to the column ``mapping``, then ``extra``
+    columns that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of physical
+    names."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
@@ -56,7 +57,7 @@ class FileColumns:
         )
 
     def stored_rows(self, rows: pa.Table) -> pa.Table:
-        """Convert rows (in the columns' order and Arrow types) to the form stored in files."""
+        """Convert rows (with the order and the Arrow types of the columns) to the form stored in files."""
         schema, pairs = self.arrow_schema, zip(rows.columns, self.arrow_schema, strict=True)
         stored = [without_hidden(_retyped(values, field.type)) for values, field in pairs]
         return pa.Table.from_arrays(stored, schema=schema)
@@ -69,7 +70,7 @@ class FileColumns:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file: its size in bytes, its statistics as in the log, and its SHA-256 if requested."""
+    """A written data file: its size in bytes, its statistics as JSON text for the log, and its SHA-256 if requested."""
 
     size_bytes: int
     statistics: str
@@ -79,7 +80,7 @@ class WrittenFile:
 def write_file(
     store: LogStore, path: str, rows: pa.Table, columns: FileColumns, checksum: Checksum | None = None
 ) -> WrittenFile:
-    """Write rows (in the columns' order and Arrow types) to a new file, which is durable on return.
+    """Write rows (with the order and the Arrow types of the columns) to a new file, which is durable on return.
 
     Raises SchemaMismatchError, StoreError. Cost: 1 PUT.
     """
@@ -96,8 +97,8 @@ def write_file(
 class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``compression``: a codec, as named by pyarrow. ``without_bounds``: dotted paths of
-    columns in which later rows have NaN.
+    ``first``: its first rows. ``compression``: the name of a codec in pyarrow. ``without_bounds``: the dotted paths of
+    columns that contain NaN in later rows.
     """
 
     def __init__(
@@ -128,14 +129,15 @@ class GrowingFile:
         return self._sink.tell()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether rows can be appended: not if a column whose bounds the file records has NaN in them."""
+        """Whether the rows can be appended. They cannot if they contain NaN in a column for which the file records
+        bounds."""
         wanted, have = stats.statistics_columns(rows), self._with_statistics
         if isinstance(wanted, bool):
             return True
         return not isinstance(have, bool) and set(have) <= set(wanted)
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows as row groups of their own. Raises StoreError."""
+        """Append rows as new row groups. Raises StoreError."""
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> None:
@@ -144,7 +146,7 @@ class GrowingFile:
         self._size_bytes = self._sink.tell()
 
     def written(self) -> WrittenFile:
-        """The result, once the file is closed."""
+        """The result, available once the file is closed."""
         columns, sink = self._columns, self._sink
         _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed)
         return WrittenFile(self._size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
@@ -184,8 +186,8 @@ def check_checksum(wanted: object) -> None:
 
 
 def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
-    """The file field for a table column, with its physical name and id. Always optional, as in Spark's files, because
-    only the log records nullability."""
+    """The field in the file for a table column, with its physical name and id. It is always optional, as in files
+    written by Spark, because nullability is recorded only in the log."""
     name = column_mapping.physical_name(column, mode)
     field_id = column_mapping.parquet_id(column, mode)
     return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
@@ -208,7 +210,7 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
 
 
 def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values under a type that differs only in the names and nullability of nested fields."""
+    """The same values with a type that differs only in the names and nullability of nested fields."""
     if values.type.equals(wanted, check_metadata=True):
         return values
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
