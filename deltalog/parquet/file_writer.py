@@ -175,7 +175,7 @@ class HashedFile:
         self._file.flush()
 
     def hexdigest(self) -> str:
-        """The hash of everything written so far."""
+        """The SHA-256 of everything written so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 
@@ -204,7 +204,7 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
     if isinstance(data_type, ArrayType):
         return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
-    if data_type == VARIANT:  # not shredded; both parts are required, as in Spark's files
+    if data_type == VARIANT:  # unshredded; both parts are required, as in files written by Spark
         return pa.struct([pa.field(f.name, f.type, False) for f in held.fields])
     return held
 
