@@ -1,7 +1,8 @@
-"""Requests to S3 through s3fs and botocore, with every option, every kind of credentials, and multipart uploads.
+"""Sends requests to S3 through s3fs and botocore. Supports every option, every kind of credentials, and multipart
+uploads.
 
-A conditional PUT is sent once. If a client resent it after a broken connection, the response to the second attempt
-would hide the outcome of the first.
+A conditional PUT is sent once. If the client sent it again after a broken connection, the response to the second
+attempt would hide the outcome of the first.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_tu
 
 
 class BotocoreTransport(Transport):
-    """Sends requests through s3fs and botocore, which retry those that are safe to repeat."""
+    """Sends requests through s3fs and botocore, which retry requests that are safe to repeat."""
 
     def __init__(self, connections: BotocoreConnections, bucket: str) -> None:
         self._connections = connections
@@ -129,7 +130,7 @@ class BotocoreTransport(Transport):
 
 
 class BotocoreConnections:
-    """The s3fs file systems of one set of options, for all buckets. ``limit`` bounds the concurrent reads."""
+    """The s3fs file systems for one set of options, for all buckets. ``limit``: limits the concurrent reads."""
 
     def __init__(self, options: Mapping[str, Any], limit: RequestLimit) -> None:
         keep_out_of_client_logs()
@@ -143,7 +144,7 @@ class BotocoreConnections:
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
     def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Like ``run``, for reads: if the caller is interrupted, they are cancelled."""
+        """Like ``run``, but for reads, which are cancelled if the caller is interrupted."""
         reading = self.start(function(*args))
         try:
             return cast(T, reading.result())
@@ -159,7 +160,7 @@ class BotocoreConnections:
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     def connect(self) -> tuple[Any, Any]:
-        """Two file systems, recreated after a fork: one that retries requests, and one that sends them once."""
+        """Two file systems, recreated after a fork: one retries requests, and the other sends them only once."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {
@@ -178,7 +179,8 @@ class BotocoreConnections:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Cached, because a session takes a tenth of a second and 10 MB to read its description of AWS from disk."""
+    """Cached, because a new session takes a tenth of a second and 10 MB of memory to read its AWS service definitions
+    from disk."""
     session = aiobotocore.session.AioSession(profile=profile)
     # Registered last, to run after botocore's handler, which adds the header.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
@@ -187,7 +189,7 @@ def _session(profile: str | None, process: int) -> Any:
 
 
 def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
-    """Remove botocore's ``Expect: 100-continue`` from small requests, for which it costs a round trip."""
+    """Remove botocore's ``Expect: 100-continue`` header from small requests, for which it costs a round trip."""
     body = params.get("body")
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
     if size is not None and is_sent_at_once(size):
@@ -202,7 +204,7 @@ def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """A session without aiohttp's automatic resending of a PUT after a broken connection."""
+    """An aiohttp session that does not automatically resend a PUT after a broken connection."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
