@@ -1,4 +1,4 @@
-"""Serializes the caller's commitInfo fields: text and JSON values. Pure.
+"""Serializes the caller's values for commitInfo fields: strings and JSON values. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """

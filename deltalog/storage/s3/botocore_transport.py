@@ -37,7 +37,7 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The turn of the read for which the current task sends requests.
+# The turn (of the request limit) held by the read for which the current task sends requests.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
@@ -91,7 +91,7 @@ class BotocoreTransport(Transport):
         self._connections.run(self._put_once, key, data, conditions, seconds)
 
     def _may_have_landed(self, error: Exception) -> bool:
-        # botocore reports a connection reset during a request as a failure to connect, so the cause decides.
+        # botocore reports a connection reset during a request as a failure to connect, so check the cause.
         answered = isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
         sent = answered or not isinstance(error, boto.BotoCoreError)
         below = getattr(error, "kwargs", {}).get("error")
@@ -125,7 +125,7 @@ class BotocoreTransport(Transport):
         await creating.set_session()
         client = await creating.get_s3(self._bucket)
         arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=self._bucket, Key=key, Body=data)
-        # The conditions bypass s3fs, which drops arguments that an old botocore does not know.
+        # The conditions bypass s3fs, which drops arguments unknown to an old botocore.
         await asyncio.wait_for(client.put_object(**arguments, **conditions), seconds)
 
 
@@ -167,7 +167,7 @@ class BotocoreConnections:
                 **config,
                 "retries": {"total_max_attempts": 1},
                 "http_session_cls": _SendingOnce,
-                # The server may have closed a pooled connection, and a request sent on it would be lost.
+                # The server may have closed a pooled connection, and a request sent over it would be lost.
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs caches file systems by their options, so that opening a table again reuses its connections.
@@ -216,5 +216,5 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
 def known_options() -> frozenset[str]:
     """The names of the options that s3fs accepts."""
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
-    # s3fs passes "profile" to its session, through **kwargs.
+    # s3fs passes "profile" to its session through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})
