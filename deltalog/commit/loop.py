@@ -222,12 +222,12 @@ class CommitLoop:
             is_rolled_back = is_certain and meta is None  # log clean-up would have deleted the preceding version first
             if not is_rolled_back and self._is_ours(self._reader.commit(attempt.version)):
                 return None
-            raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
+            raise replaced(self._store.url, self._base.version, "an older copy replaced it")
         except MissingVersionError:  # deleted by clean-up
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # reports what is there now
+            self._proof.check(attempt.version)  # raises the error for what the location now contains
             raise
         except DeltaLogError as error:  # this error is no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)

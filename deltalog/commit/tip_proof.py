@@ -175,7 +175,7 @@ class TipProof:
                 "Nothing was committed. Create the table again, or open the table that this call is meant for."
             ) from None
         except CorruptTableError as error:
-            raise replaced(url, known.version, "what is there cannot be read") from error
+            raise replaced(url, known.version, "the log at its location cannot be read") from error
         # Log clean-up can delete even the last commit that a handle has read, if others have committed since.
         reached = version if is_committed else tip.version
         is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
@@ -191,7 +191,7 @@ class TipProof:
 def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
     """The error if the table from which ``known`` was read has been replaced by ``fresh``."""
     is_other = fresh.metadata.id != known.metadata.id
-    what = "another table was created there" if is_other else "an older copy of it is there, or was"
+    what = "another table was created there" if is_other else "an older copy replaced it"
     if known.tip.is_misplaced:
         what += f", at the moment of a commit, which is version {known.version} of what is there"
     return replaced(fresh.url, known.version, f"{what}; its latest version is {fresh.version} now")

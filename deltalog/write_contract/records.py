@@ -1,5 +1,5 @@
-"""Converts records, read one by one, to Arrow batches of a few MiB. Refuses values that Arrow would round or
-truncate."""
+"""Converts records, which are read one by one, to Arrow batches of a few MiB. Values that Arrow would round or truncate
+are refused."""
 
 from __future__ import annotations
 

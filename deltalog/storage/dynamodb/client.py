@@ -187,7 +187,7 @@ class DynamoTable:
         try:
             pages.following(repr(sorted(start.items())), [repr(each) for each in page.get("Items", ())])
         except ValueError as error:
-            raise StoreError(f"Cannot query {error}. Check the endpoint: it is no DynamoDB.", path=self.name) from None
+            raise StoreError(f"Cannot query {error}. Check the endpoint: it is not DynamoDB.", path=self.name) from None
         return start
 
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:

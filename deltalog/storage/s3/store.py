@@ -321,7 +321,7 @@ class S3Store(LogStore):
         try:
             return pages.following(page.get("NextContinuationToken"), names)
         except ValueError as error:
-            raise StoreError(f"Cannot list {error}. Check the endpoint: it is no S3.", path=self._prefix) from None
+            raise StoreError(f"Cannot list {error}. Check the endpoint: it is not S3.", path=self._prefix) from None
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return entries_by_head(self, paths, PARALLEL_GETS)
