@@ -33,7 +33,7 @@ class Landed(NamedTuple):
     """A commit in the log. Its fields are the arguments of ``LogSnapshot.after``, in order."""
 
     actions: CommitActions
-    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are off
+    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are disabled
     written: frozenset[str] = frozenset()  # paths of the files written for this commit, which no earlier version names
 
 
@@ -43,7 +43,8 @@ class Attempt:
 
     ``data``: its bytes. ``actions``: the actions in ``data``, decoded. ``timestamp_ms``: the timestamp in the
     commitInfo, in milliseconds since 1970. ``in_commit_timestamp_ms``: equal to ``timestamp_ms`` if in-commit
-    timestamps are enabled, else None. ``protocol``: the version's protocol, whether or not this commit sets it.
+    timestamps are enabled, else None. ``protocol``: the protocol of this version, whether this commit or an earlier one
+    sets it.
     """
 
     prepared: Prepared
@@ -63,7 +64,7 @@ class Attempt:
         return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
-        """This version as the base of the next one. ``followed``: the base on which this attempt was built."""
+        """This version as the base of the next attempt. ``followed``: the base on which this attempt was built."""
         actions = self.actions
         return Base(
             self.version,
@@ -152,7 +153,7 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked
 
 
 def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with row ids if this version ``assigns`` them, otherwise unchanged."""
+    """The adds and the metadata domains, with row ids added if this version ``assigns`` row ids."""
     domains = list(prepared.domains)
     if not assigns:
         return prepared.adds, domains

@@ -53,8 +53,8 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, attempt: Attempt) -> CommitOutcome:
-        """Commit an attempt as the version for which it was built. Any DeltaLogError means that this call committed
-        nothing and will not do so later; an unknown outcome is returned as ``Unknown``."""
+        """Commit an attempt as the version for which it was built. A DeltaLogError means that this call committed
+        nothing and that its requests will have no later effect; an unknown outcome is returned as ``Unknown``."""
 
     def after_commit(
         self, version: hooks.NewVersion, environment: Environment, on_checkpoint: hooks.OnCheckpoint

@@ -82,7 +82,7 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The base after ``winner`` committed version ``base.version + 1``, if there is no conflict.
+    """The new base, after ``winner`` committed version ``base.version + 1``, if there is no conflict.
 
     ``winner_file_time_ms``: the modification time of the winner's commit file, in milliseconds since 1970; used only if
     the transaction enables in-commit timestamps. ``table``: the URL of the table root, for messages. Raises
@@ -187,7 +187,7 @@ def _constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Refuse application ids and metadata domains that both commits set, or that this transaction has read."""
+    """Refuse the winner if it sets an application id or a metadata domain that this transaction sets or has read."""
     ours = prepared.reads.app_ids | {t.app_id for t in prepared.transactions}
     for transaction in winner.transactions:
         if transaction.app_id in ours:

@@ -2,9 +2,9 @@
 
 The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
 before it. If it does not, the table was replaced during the commit, and readers of the new table would use these files
-as if they belonged to it. Readers do not depend on the hooks, so a failing hook is logged and the commit stands. An
-interrupt (Ctrl-C) is raised; from Python 3.11 on, it has a note that the commit is in the log. For a table on a remote
-store the hooks run in the background, so that the commit does not wait for their requests.
+as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged and the commit
+remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, it has a note that the commit is in the log. For a
+table on a remote store the hooks run in the background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -71,8 +71,8 @@ OnCheckpoint = Callable[[LogSnapshot], object]
 
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background,
-    after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
+    """Run the hooks of a version. If the store is remote and the environment allows it, the hooks run in the
+    background, after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
 
     Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than

@@ -1,13 +1,13 @@
 """The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-Its one rule: **the loop attempts the next version only when it knows the outcome of this one.**
+Its one rule: **the loop attempts the next version only when it knows the outcome of the attempt at this version.**
 
 The table's committer commits one version and returns one of three outcomes:
 
 - *Committed*: the transaction is committed.
 - *Exists*: the loop reads the commit that won the version. If it has this transaction's txnId, the request had arrived
-  and only the acknowledgement was lost: the transaction is committed. Otherwise the conflict rules decide, and the loop
-  attempts the next version with a new in-commit timestamp.
+  and only the acknowledgement was lost: the transaction is committed. Otherwise the conflict rules are checked, and if
+  there is no conflict, the loop attempts the next version with a new in-commit timestamp.
 - *Unknown*: the loop reads the version back. If it is this transaction's commit, the transaction is committed. If it is
   another writer's, the loop proceeds as for *Exists*. If it is absent, the loop commits the same attempt again, so that
   the first request has no effect if it arrives late. If the outcome cannot be determined, the loop raises
@@ -120,7 +120,7 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
-        self._occupant = b""  # the bytes of the commit that holds the version attempted last
+        self._occupant = b""  # the bytes of the commit that won the last version attempted
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
@@ -164,7 +164,8 @@ class CommitLoop:
         return now_ms
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
-        """Try one attempt. None if it is in the log, else the actions of the commit that holds its version."""
+        """Try one attempt. Returns None if the attempt is in the log, else the actions of the commit that won its
+        version."""
         outcome = self._commit(attempt)
         if isinstance(outcome, Committed):
             return None
@@ -191,7 +192,7 @@ class CommitLoop:
                 # After Exists, the store returned a stale read; after Unknown, the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
-                raise  # another writer's commit: our own commit can be decoded
+                raise  # must be another writer's commit, because our own can be decoded
             except DeltaLogError as error:
                 cause = error
                 continue

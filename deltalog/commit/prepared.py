@@ -1,4 +1,4 @@
-"""A transaction that is ready to be committed, with what it has read and its isolation level. Pure."""
+"""A transaction that is ready to be committed, with its reads and its isolation level. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation
 class Reads:
     """The parts of its base version that a transaction has read.
 
-    ``predicates``: bound to the table's schema; all rows that match one of them were read. ``files``: the paths of the
-    files that were read, as in the log. ``app_ids``: application ids whose recorded versions were read. ``metadata``:
-    whether the schema and properties were read. ``domains``: whether all metadata domains were read.
+    ``predicates``: predicates bound to the table's schema; all rows that match one of them were read. ``files``: the
+    paths of the files that were read, as in the log. ``app_ids``: application ids whose recorded versions were read.
+    ``metadata``: whether the schema and properties were read. ``domains``: whether all metadata domains were read.
     """
 
     whole_table: bool = False
@@ -93,7 +93,7 @@ def check_isolation_level(wanted: object) -> None:
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The isolation level of a transaction: SnapshotIsolation if it only rearranges rows in files, else ``wanted``.
+    """The isolation level of a transaction: SnapshotIsolation if it only moves rows between files, else ``wanted``.
 
     Raises CallError if SnapshotIsolation is requested for a change of rows, whose conflicts it would not detect.
     """

@@ -54,7 +54,7 @@ class TipProof:
         self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
     ) -> None:
         self._reader = reader
-        self._known = known if reader.authority.is_log else None  # a catalog identifies its tables by id
+        self._known = known if reader.authority.is_log else None  # a catalog identifies tables by id
         self._environment = environment
         self._proven_ms = proven_ms
         self._looked: Future[FileMeta | None] | None = None
@@ -110,9 +110,9 @@ class TipProof:
 
     def check(self, version: int) -> None:
         """Raise unless the known version is in the log, before ``version`` is committed: TableNotFoundError,
-        TableReplacedError, StoreError; CommitConflictError if log clean-up has deleted it together with later commits
-        that ``version`` would replace. Cost: none if the current call checked it within VALID_MS, else 1 HEAD; as
-        ``load_latest`` if that shows another file."""
+        TableReplacedError, StoreError; CommitConflictError if log clean-up has deleted the known version together with
+        later commits that ``version`` would replace. Cost: none if the current call checked it within VALID_MS, else 1
+        HEAD; as ``load_latest`` if that shows another file."""
         if self._known is None:
             return
         looked, is_valid = self._looked, self.is_valid
@@ -153,7 +153,7 @@ class TipProof:
         return all(self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True))
 
     def _tips(self, after: bool = False) -> list[Tip]:
-        """The commits that must be in the log. A winner read over a network moments ago is not checked again.
+        """The commits that must be in the log. A winner that was just read from a remote store is not checked again.
         On other stores, and ``after`` the commit, the winner is checked, because a rollback may have kept the known
         version but not the winner."""
         assert self._known is not None
@@ -176,7 +176,7 @@ class TipProof:
             ) from None
         except CorruptTableError as error:
             raise replaced(url, known.version, "the log at its location cannot be read") from error
-        # Log clean-up can delete even the last commit that a handle has read, if others have committed since.
+        # If other writers have committed since, log clean-up can delete even the last commit that a handle has read.
         reached = version if is_committed else tip.version
         is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
         is_deleted = found is None and self._reader.store.head(commit_path(tip.version)) is None

@@ -1,4 +1,4 @@
-"""Authority: who decides which commits a table has. Pure.
+"""Authority: what decides which commits a table has, the log or a catalog. Pure.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """

@@ -2,8 +2,8 @@
 Pure.
 
 Spec: PROTOCOL.md#version-checksum-file, #version-checksum-file-schema, #reader-requirements. A checksum is used only
-if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or one of another
-table, has no effect.
+if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or the checksum of
+another table, has no effect.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
-    """The histogram of file sizes, if its bins are SIZE_BINS. The name of the field differs between versions of
+    """The histogram of file sizes, if it has the bins SIZE_BINS. The name of the field differs between versions of
     delta-spark."""
     histogram = body.get("fileSizeHistogram") or body.get("histogramOpt")
     if not isinstance(histogram, dict) or histogram.get("sortedBinBoundaries") != list(SIZE_BINS):
@@ -194,8 +194,8 @@ def encode_checksum(
 ) -> bytes:
     """The ``.crc`` of a version, with only the fields that are known and apply to the table.
 
-    Omits transactions above MAX_TRANSACTIONS or if the table sets a retention for them, domains above MAX_DOMAINS, and
-    ``files`` if ``FileList.encoded`` or a table property excludes them.
+    Omits transactions if there are more than MAX_TRANSACTIONS or the table sets a retention for them, domains if there
+    are more than MAX_DOMAINS, and ``files`` if ``FileList.encoded`` returns None or a table property excludes them.
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration

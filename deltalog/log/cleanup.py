@@ -55,7 +55,7 @@ class CleanupReport:
 
     ``cutoff_ms``: commits before this time have expired. ``first_version``: the first readable version afterwards; None
     if nothing is deleted. ``reason``: why. ``unreachable``: the first and the last version that become unreadable.
-    ``files``: all files of the log, first the deleted ones in order of deletion.
+    ``files``: all files of the log, beginning with the deleted files in order of deletion.
     """
 
     table: str
@@ -127,9 +127,9 @@ def clean_up(
     the retention period can still be read, by number and by time. The cut-off is the last midnight UTC before
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
     deleted first, so that an interruption leaves a readable log. Temporary files of killed writers on local disks are
-    deleted after a day. If another clean-up deletes files during the call, this one starts again once. If another table
-    replaces this one, its log has files with the same names. So clean-up checks before each batch of deletions that the
-    latest version is still in the log.
+    deleted after a day. If another clean-up deletes files during the call, this clean-up starts again once. If another
+    table replaces this one, its log has files with the same names. So clean-up checks before each batch of deletions
+    that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
@@ -295,8 +295,8 @@ _ORDER = {
 def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """The decision on each sidecar: deleted if no kept checkpoint names it and it is older than a day, so that it
-    cannot belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
+    """The decision on each sidecar. It is deleted if no kept checkpoint names it and it is older than a day; a younger
+    one may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []

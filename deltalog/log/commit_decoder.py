@@ -45,7 +45,7 @@ _VECTOR = pa.struct(
 )
 _STORAGE_TYPES = strings(["u", "i", "p"])
 _LARGEST_INT = int64s([2**31 - 1])[0]
-# The columns that Arrow parses, besides partition values, and the fields that each action must have.
+# The columns that Arrow parses in addition to partition values, and the required fields of each action.
 _ADDS = {
     "path": pa.string(),
     "size": pa.int64(),
@@ -161,7 +161,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, removes, adds. An element can hold several consecutive lines."""
+    """The lines of a commit: small actions, removes, adds. An element can contain several consecutive lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
@@ -186,7 +186,8 @@ def _file_actions(
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
     values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
-    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]  # each column costs time on every line
+    # Each column costs parsing time on every line.
+    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]
     schema = pa.schema({key: pa.struct({**fields, "partitionValues": values}) for key, fields in kinds})
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pj.ReadOptions(block_size=len(lines) + 1, use_threads=False)
@@ -229,7 +230,7 @@ def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
 
 
 def _vectors(vectors: pa.StructArray) -> Any:
-    """Deletion vector descriptors. Raises ValueError for one that is not valid in an action."""
+    """Deletion vector descriptors. Raises ValueError for a descriptor that is not valid in an action."""
     if vectors.null_count == len(vectors):
         return nulls(len(vectors), DELETION_VECTOR)
     present = vectors.drop_null()

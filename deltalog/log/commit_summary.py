@@ -26,8 +26,8 @@ CHECKSUM_TAG = "deltalog.sha256"
 class AddedFileSummary:
     """A file that a version added.
 
-    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer recorded none. ``row_count`` and
-    ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
+    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer did not record it. ``row_count``
+    and ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
     """
 
     path: str
@@ -45,8 +45,8 @@ class CommitSummary:
     milliseconds since 1970. ``metadata``: the mapping that the author passed to the write; None if the commit has none,
     as with commits of other writers. ``row_count``: the number of rows in ``files``; None if the row count of any file
     is unknown. ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since
-    1970; None if no column was declared or it has only nulls. ``blob``: the blob, if the commit was written from a
-    stream of bytes; the row that names the blob is then in ``files``.
+    1970; None if no column was declared or the column has only nulls. ``blob``: the blob, if the commit was written
+    from a stream of bytes; the row that names the blob is then in ``files``.
     """
 
     version: int

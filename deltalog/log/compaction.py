@@ -30,8 +30,8 @@ def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyA
     """The reconciled actions of ``commits`` (ascending): the last action on each file, application id and domain, and
     the last protocol and metaData. Pure.
 
-    Removes and removed domains are kept, because they apply to versions before the first commit. Actions that do not
-    affect the state are dropped: commitInfo, cdc and unknown actions.
+    Removes and removed domains are kept, because they affect files and domains of versions before the first commit.
+    Actions that do not affect the state are dropped: commitInfo, cdc and unknown actions.
     """
     latest: dict[tuple[str, str], AnyAction] = {}
     for actions in commits:
@@ -56,7 +56,7 @@ def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
 
 
 def write_compaction(latest: LogSnapshot, start: int, end: int) -> Compaction:
-    """Write the compaction of the commits from ``start`` to ``end``, both included; an existing one is kept.
+    """Write the log compaction of the commits from ``start`` to ``end``, inclusive; an existing file is kept.
     ``latest``: version ``end`` or a later one, read from the same log.
 
     Raises CallError for fewer than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError

@@ -1,4 +1,5 @@
-"""The file actions of a version, live files and tombstones: read from the log on first use, then cached."""
+"""The file actions of a version, that is, its live files and tombstones. They are read from the log on first use, and
+then cached."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
 
-# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
+# The maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -57,15 +58,15 @@ class LoadedFiles:
 class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
-    A table handle holds the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` create the cache
+    A table handle keeps the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` create the cache
     of the next snapshot with its contents, so that only new log files are read for the next version. Filling a cache
     does not change the results of any snapshot. Threads may share it.
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
     contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if read.
     ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory.
-    ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for
-    the ``.crc`` of a version that was just committed.
+    ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files to
+    list in the ``.crc`` of a version that was just committed.
     """
 
     # Reading replaces attributes with equivalent values, and another thread may do so at any moment. So a method reads
@@ -222,7 +223,8 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The tombstones not expired at ``cutoff_ms``, with the columns of deltalog.log.file_tables.TOMBSTONES.
+        """The tombstones that have not expired at ``cutoff_ms``, with the columns of
+        deltalog.log.file_tables.TOMBSTONES.
 
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
@@ -339,8 +341,8 @@ class FileCache:
         return set(wanted) - live
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
-        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions stay in memory, so that
-        the next checkpoint need not read them again."""
+        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions are kept in memory, so
+        that the next checkpoint need not read them again."""
         known = self._commits
         if known is None or known.runs:
             return None

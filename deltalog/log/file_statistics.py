@@ -59,11 +59,12 @@ class Leaf:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of statistics that the column can have. Lists, maps, booleans and binaries have no bounds."""
+        """The groups of statistics that the column can have. Lists, maps, booleans and binary columns have no
+        bounds."""
         return GROUPS if has_bounds(self.data_type) else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
-        """The Arrow type of the column's statistic in a group."""
+        """The Arrow type of the column's statistics in a group."""
         return pa.int64() if group == "nullCount" else type_to_arrow(self.data_type)
 
 
@@ -182,7 +183,7 @@ def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
-    """The dotted attribute names along a path."""
+    """The dotted path of attribute names for a path of field names."""
     names = []
     for name in path:
         names.append(f"c{list(tree).index(name)}")
@@ -293,7 +294,7 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 class _Tree:
-    """A struct array that is flattened once, on the first access to one of its fields."""
+    """A struct array that is flattened only once, on the first access to one of its fields."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
@@ -382,8 +383,8 @@ def _one_line_each(texts: Any) -> Any:
     """The strings that contain a single JSON object on one line. Every other string is replaced by an empty object,
     which has no statistics.
 
-    A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin
-    with a brace; otherwise ``_parse_lines`` detects them by the number of rows.
+    A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin with
+    a brace; otherwise ``_parse_lines`` detects them, because the number of rows differs.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
         return texts
@@ -409,7 +410,7 @@ def _struct_type(tree: Any) -> pa.DataType:
 
 
 def _stored_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type for parsing a bound from JSON: numbers as numbers, dates and timestamps as text."""
+    """The Arrow type with which to parse a bound from JSON: numbers as numbers, dates and timestamps as strings."""
     name = str(data_type)
     if name in _WHOLE:
         return pa.int64()
@@ -468,7 +469,7 @@ def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def decoded(text: str) -> dict[str, Any]:
-    """The JSON text of statistics, decoded, with fractions as decimals; empty if it is not a JSON object."""
+    """The decoded JSON of statistics, with fractions as decimals; empty if the text is not a JSON object."""
     try:
         body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, decimal.DecimalException):
@@ -507,7 +508,7 @@ def _value(value: Any, data_type: DataType, group: Group) -> Any:
 
 
 def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
-    """A decimal with the column's scale; a bound with more digits is rounded outwards."""
+    """A decimal with the column's scale; a lower bound with more digits is rounded down, an upper bound up."""
     rounding = decimal.ROUND_FLOOR if group == "minValues" else decimal.ROUND_CEILING
     context = decimal.Context(prec=data_type.precision, rounding=rounding)
     try:

@@ -20,8 +20,8 @@ DELETION_VECTOR = pa.struct(
         pa.field("max_row_index", pa.int64()),
     ]
 )
-# The schema of live files, one per row: the fields of the add action in snake case. Sizes are in bytes, times in
-# milliseconds since 1970.
+# The schema of live files, one file per row. The columns are the fields of the add action in snake case. Sizes are in
+# bytes, times in milliseconds since 1970.
 FILES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -36,7 +36,8 @@ FILES = pa.schema(
         pa.field("clustering_provider", pa.string()),
     ]
 )
-# The schema of tombstones, one per row: the fields of the remove action that checkpoints store.
+# The schema of tombstones, one tombstone per row. The columns are the fields of the remove action that checkpoints
+# store.
 TOMBSTONES = pa.schema(
     [
         pa.field("path", pa.string()),

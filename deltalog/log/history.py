@@ -4,7 +4,7 @@ Commit files are named by version, so reading a few of them is usually enough to
 if those commits do not prove the result, or if file times apply.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
-in deltalog.protocol.timestamps; this module reads the timestamps that they need.
+in deltalog.protocol.timestamps; this module reads the timestamps to which they apply.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class LogHistory:
 
     @Lazy
     def enablement(self) -> Enablement | None:
-        """The enablement pair of the latest version. Raises InvalidEnablementError."""
+        """The enablement version and timestamp of in-commit timestamps, from the properties of the latest version.
+        Raises InvalidEnablementError."""
         return self.latest.enablement
 
     @Lazy
@@ -141,12 +142,12 @@ class LogHistory:
     def version_at(self, timestamp_ms: int, before: str = "error", after: str = "error") -> CommitAt:
         """The last commit at or before an instant, in milliseconds since 1970.
 
-        ``before``, ``after``: what to do for an instant before the first or after the last commit: "error", or return
-        that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round, usually 3 to 6 rounds, and 1 LIST
-        if the beginning of the log was cleaned up. If the instant is before the enablement, or the log has gaps: as
-        ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the listing lacks file times, 1 LIST, or 1
-        HEAD for each of at most 8 commits.
+        ``before``, ``after``: what to do if the instant is before the first or after the last commit: raise an error
+        ("error"), or return that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError,
+        MissingInCommitTimestampError, InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round,
+        usually 3 to 6 rounds, and 1 LIST if the beginning of the log was cleaned up. If the instant is before the
+        enablement, or the log has gaps: as ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the
+        listing lacks file times, 1 LIST, or 1 HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before must be one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
@@ -184,7 +185,7 @@ class LogHistory:
         return self._in_commit(found)
 
     def _is_readable_from_before(self, version: int) -> bool:
-        """Whether the first readable version is at or before a version. Cost: none if known, else 1 HEAD, and as
+        """Whether a version is the first readable version or a later one. Cost: none if known, else 1 HEAD, and as
         ``_part`` if the beginning of the log was cleaned up."""
         if self.latest.segment.checkpoint_version <= version or 0 in self._icts:
             return True
@@ -278,8 +279,8 @@ class LogHistory:
         return self.reader.store.head(commit_path(0)) is not None
 
     def commit_at(self, version: int) -> CommitAt:
-        """A commit with its in-commit timestamp, or its monotonised file time before the enablement. Cost: at most 1
-        GET of 4 KiB, or as ``listing``."""
+        """A commit with its in-commit timestamp, or if it precedes their enablement, with its monotonised file time.
+        Cost: at most 1 GET of 4 KiB, or as ``listing``."""
         if self._is_in_ict_era(version):
             return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
@@ -334,7 +335,7 @@ class LogHistory:
     # ------------------------------------------------------------------------------------------ history
 
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
-        """The commits that have a file, newest first; with ``limit``, at most that many. Raises CallError,
+        """The commits that have a commit file, newest first; with ``limit``, at most that many. Raises CallError,
         InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 HEAD each for sizes and times;
         instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. Also as ``listing``, unless
         ``limit`` is set and in-commit timestamps apply to these commits."""

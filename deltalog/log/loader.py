@@ -83,8 +83,8 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
 
 def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) -> bool:
     """Whether the commits that were listed and read after a known version really follow it; they do not if another
-    table replaced this one in between. ``files``: the commits' bytes by version. Cost: none, or 1 HEAD if the ETags of
-    the listing do not prove it."""
+    table replaced this one in between. ``files``: the bytes of the commits, keyed by version. Cost: none, or 1 HEAD if
+    the ETags of the listing do not prove it."""
     reader, tip = known.reader, known.tip
     listed = listing.metas.get(known.version)
     if listed is None or not tip.is_file(reader, listed):
@@ -113,9 +113,9 @@ def load(
     """Load a version of a listing (None: the latest). If a checkpoint cannot be read, an older one is used.
 
     ``latest``: the protocol of the latest version, if known; if that version is not catalog-managed, all versions can
-    be read by path. ``identifies``: record the commit file in ``tip``, so that a handle recognises its version later.
-    ``asks``: send a HEAD for that even if a listing has the file's metadata, because a HEAD may return different
-    metadata.
+    be read by path. ``identifies``: record the commit file's metadata in ``tip``, so that a handle can recognise its
+    version later. ``asks``: send a HEAD for that even if a listing has the file's metadata, because a HEAD may return
+    different metadata.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
     ``identifies``, TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``

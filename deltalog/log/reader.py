@@ -1,4 +1,5 @@
-"""Reads log files from a store: listings, commits, the first bytes of commits, and checksums; opens checkpoints."""
+"""Reads log files from a store: lists the log, reads commits (whole or their first bytes) and checksums, and opens
+checkpoints."""
 
 from __future__ import annotations
 
@@ -47,12 +48,12 @@ HEAD_BYTES = 4096
 # A number of versions that certainly fit into one page of a listing, with their commits, checksums and some
 # checkpoints.
 _VERSIONS_IN_PAGE = 450
-# With fewer versions, listing the directory is faster than probing single names.
+# In a log with fewer versions, listing the directory is faster than probing single names.
 _SHORT = 1_000
 # How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
-# How many commits to hold as bytes at a time.
+# The maximum number of commits of which the bytes are in memory at a time.
 _COMMITS_AT_ONCE = 8192
 
 # Called with versions and the bytes of their commit files.
@@ -123,8 +124,8 @@ class LogReader:
         nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
-        not where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read
-        in part. Other stores: none, the result is None.
+        not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
+        listed in part. On other stores none; the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -147,8 +148,8 @@ class LogReader:
         return _listing(meta for found, _ in parts for meta in found if meta.name < end)
 
     def _list_parts(self, first: int, last: int | None, stat: bool) -> list[FileMeta]:
-        """The log files of the versions ``first`` to ``last`` (None: all later ones), listed in concurrent parts. If
-        ``last`` is unknown, each round has half as many parts as all rounds before it."""
+        """The log files of the versions ``first`` to ``last`` (None: all later versions), listed in concurrent parts.
+        If ``last`` is unknown, each round lists half as many parts as all earlier rounds together."""
         metas = self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat, limit=LIST_PAGE)
         if len(metas) < LIST_PAGE:
             return metas
@@ -385,8 +386,8 @@ class LogReader:
 
     def checksum_state(self, version: int) -> tuple[State, VersionChecksum, int | None] | None:
         """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
-        (milliseconds). None if the file cannot be read, lacks part of the state, or belongs to another commit. Raises
-        InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
+        (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to another commit.
+        Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
         commit."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)

@@ -149,8 +149,9 @@ class Commits:
 class Tail:
     """The effect of commits on the files of the version that precedes them.
 
-    ``files``: the live files that they add, schema FILES. ``keys``: the ``file_key`` of every file that they add or
-    remove. ``removed``: the last remove of each file that they remove and do not add again, schema TOMBSTONES.
+    ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the
+    ``file_key`` of every file that the commits add or remove. ``removed``: the last remove of each file that the
+    commits remove and do not add again (schema TOMBSTONES).
     """
 
     files: pa.Table
@@ -178,7 +179,7 @@ class Tail:
 
 
 def tail(commits: Commits) -> Tail:
-    """The effect of commits on files: the last action on each file wins."""
+    """The effect of commits on files; the last action on each file applies."""
     keys: set[str] = set()
     removes: list[RemoveFile] = []
     adds: list[AddFile] = []
@@ -240,7 +241,8 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
 
 
 def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
-    """The rows of ``files`` (columns of FILES, including path and deletion_vector) that are in none of ``others``."""
+    """The rows of ``files`` (columns of FILES, including path and deletion_vector) that are not in any of
+    ``others``."""
     for other in others:
         if files.num_rows and other.num_rows:
             files = files.filter(pc.invert(pc.is_in(_keys(files), value_set=pc.unique(_keys(other)))))

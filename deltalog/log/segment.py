@@ -1,4 +1,5 @@
-"""Log segments: the files of a listing that rebuild a version, that is, a checkpoint and the commits after it. Pure.
+"""Log segments: the files in a listing from which a version is rebuilt, that is, a checkpoint and the commits after it.
+Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #problems-with-multi-part-checkpoints,
 #checkpoint-naming-scheme.
@@ -73,7 +74,7 @@ class Listing:
         return first is not None and last is not None and first <= version <= last
 
     def through(self, version: int) -> Listing:
-        """The listing without the files of later versions."""
+        """The listing without the files of versions after ``version``."""
         if self.last is None or self.last <= version:
             return self
         commits = self.commits[: bisect.bisect_right(self.commits, version)]
@@ -108,7 +109,7 @@ class Segment:
 
     @property
     def checkpoint_version(self) -> int:
-        """The checkpoint's version, or -1."""
+        """The checkpoint's version, or -1 if there is no checkpoint."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
@@ -123,8 +124,8 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """Like ``parse_listing``, but from file names alone, in any order.
 
-    Commits and checksums are recognised by length and extension, without parsing each name: a log of 100,000 commits
-    has 200,000 of them.
+    Commits and checksums are recognised by the length and the extension of their names. The names are not parsed one by
+    one, because a log of 100,000 commits has 200,000 of them.
     """
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
     checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])

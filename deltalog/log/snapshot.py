@@ -26,7 +26,7 @@ class LogSnapshot:
     """One version of a table: the log files from which it is rebuilt, and its state. Immutable; threads may share it.
 
     ``reader``: reads the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
-    domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
+    domains. ``cache``: reads the live files and tombstones, and caches them. ``recorded_ict_ms``: the version's
     in-commit timestamp, in milliseconds since 1970, if it was read during loading. ``rebuilt``: the same version based
     on a newer checkpoint that hooks have written; None before that. Users get a deltalog.read.snapshot.Snapshot, which
     wraps a LogSnapshot.
@@ -91,7 +91,7 @@ class LogSnapshot:
 
     @Lazy
     def schema(self) -> StructType:
-        """The table's columns, partition columns included."""
+        """The table's columns, including partition columns."""
         text = self.metadata.schema_string
         return StructType.from_json(text) if text else StructType()  # not the cached instance, which is shared
 
@@ -102,7 +102,7 @@ class LogSnapshot:
 
     @Lazy
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are disabled.
 
         Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
@@ -112,7 +112,8 @@ class LogSnapshot:
 
     @property
     def enablement(self) -> timestamps.Enablement | None:
-        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
+        """The version and the timestamp at which in-commit timestamps were enabled; None if they are disabled, or
+        enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -122,7 +123,7 @@ class LogSnapshot:
 
     @property
     def known_in_commit_timestamps(self) -> Mapping[int, int]:
-        """The in-commit timestamps in memory, by version. Cost: none."""
+        """The in-commit timestamps that are in memory, keyed by version. Cost: none."""
         if not self.in_commit_timestamps_enabled:
             return {}
         try:

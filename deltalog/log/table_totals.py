@@ -41,7 +41,7 @@ DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """The number of files (``counts``) and their bytes (``sizes``) in each bin of SIZE_BINS."""
+    """The number of files (``counts``) and their total size in bytes (``sizes``) for each bin of SIZE_BINS."""
 
     counts: tuple[int, ...] = (0,) * len(SIZE_BINS)
     sizes: tuple[int, ...] = (0,) * len(SIZE_BINS)

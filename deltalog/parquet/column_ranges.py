@@ -20,7 +20,7 @@ FETCHED_AHEAD_BYTES = 2 << 20
 
 def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequence[str]) -> list[Range]:
     """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
-    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; reading the file then reports it.
+    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; the error is raised when the file is read.
 
     ``columns``: names of top-level columns, or dotted paths into structs. If several names cover a column, its ranges
     are repeated for each of these names. Makes no request.

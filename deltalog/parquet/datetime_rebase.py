@@ -1,8 +1,8 @@
 """Rebases dates and timestamps written by old writers from the Julian to the Gregorian calendar. Pure.
 
 Spark before version 3, and later versions if so configured, use the Julian calendar for days before 15 October 1582,
-and record this in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
-timestamp also keeps its time of day in UTC, because nearly all writers that record a time zone record UTC.
+and record this in the footer. Delta uses the proleptic Gregorian calendar. Rebasing keeps the year, month and day of a
+date, and also the time of day of a timestamp in UTC, because nearly all writers that record a time zone record UTC.
 
 Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
 """
@@ -65,7 +65,7 @@ GREGORIAN = Calendars()
 
 
 def file_calendars(metadata: Mapping[bytes, bytes]) -> Calendars:
-    """A file's calendars, from the key-value metadata of its Parquet footer."""
+    """The calendars used in a file, according to the key-value metadata of its Parquet footer."""
     version = metadata.get(_VERSION)
     if version is None:
         return GREGORIAN

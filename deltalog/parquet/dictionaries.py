@@ -45,7 +45,7 @@ def _chosen(field: pa.Field, values: Any) -> Iterator[str]:
 
 
 def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, ...]]:
-    """The Parquet paths below a list or a map, as Arrow writes them."""
+    """The paths of the Parquet columns below a list or a map, as Arrow writes them."""
     if pt.is_map(kind):
         yield from _leaves((*path, "key_value", kind.key_field.name), kind.key_type)
         yield from _leaves((*path, "key_value", kind.item_field.name), kind.item_type)

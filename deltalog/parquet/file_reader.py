@@ -54,11 +54,12 @@ _BATCH_BYTES = 16 << 20
 _FETCH_BYTES = 32 << 20
 # Row groups of up to this total decompressed size are announced to a remote store together.
 _EXPECTED_BYTES = 512 << 20
-# For smaller files, threads and reading ahead cost several times as much as decoding.
+# For files up to this size, threads and reading ahead take several times as long as decoding.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
-_Run = tuple[int, int, list[int]]  # a run of row groups: its first row, its number of rows, and the row group numbers
+# A run of row groups: its first row, its number of rows, and the indexes of the row groups.
+_Run = tuple[int, int, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def read_file(
     """Read the columns of ``layout`` from a file that the log names, without deleted rows.
 
     Partition values come from the log; columns that the file lacks are null. ``only``: positions of the rows to read.
-    Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty; row groups without a selected row
-    are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
+    Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty. Row groups without selected rows are
+    not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
     columns of each row group; 1 more for a deletion vector in a file.
     """
     yield from open_file(files, file, layout, only).batches()
@@ -214,9 +215,9 @@ class OpenFile:
                     del batch
 
     def placed(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows of the row groups that contain a selected row, batch by batch, each with the position of its first
-        row in the file; includes deleted and unselected rows. ``by_threads``, ``most_rows``: as for ``batches``. Raises
-        as ``read_file``."""
+        """All rows of the row groups that contain a selected row, including deleted and unselected rows, batch by
+        batch, each with the position of its first row in the file. ``by_threads``, ``most_rows``: as for ``batches``.
+        Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
@@ -274,8 +275,8 @@ def read_files(
 
 
 class naming:
-    """Converts errors raised while reading a file to errors that name the file. A class because a generator would be
-    slower."""
+    """Converts errors raised while reading a file to errors that name the file. This is a class because a generator
+    would be slower."""
 
     __slots__ = ("_path", "_store")
 
@@ -354,7 +355,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
 
 
 class Assembly:
-    """Combines stored columns, partition values and row tracking for one file."""
+    """Combines the stored columns, the partition values and the row tracking columns of one file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._file = file

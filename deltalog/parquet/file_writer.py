@@ -42,7 +42,7 @@ class FileColumns:
 
     @functools.cached_property
     def stored(self) -> StructType:
-        """The table's columns under the names used in files and statistics."""
+        """The table's columns with the names used in files and statistics."""
         return column_mapping.physical_schema(self.columns, self.mapping)
 
     @functools.cached_property
@@ -64,7 +64,7 @@ class FileColumns:
 
     @functools.cached_property
     def has_shared_paths(self) -> bool:
-        """Whether two leaves have the same dotted path."""
+        """Whether two leaf columns have the same dotted path."""
         return stats.has_shared_paths(self.arrow_schema)
 
 
@@ -217,7 +217,7 @@ def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def _part(values: pa.Array, wanted: pa.Field) -> pa.Array:
-    """A child of a struct. The parts of a variant are not nullable, so absent variants get an empty value."""
+    """A child of a struct. The parts of a variant are not nullable, so an absent variant is stored with empty parts."""
     return values if wanted.nullable or not values.null_count else values.fill_null(b"")
 
 

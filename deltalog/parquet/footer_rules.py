@@ -13,7 +13,7 @@ from typing import Any
 
 from deltalog.protocol import limits
 
-# Types of the compact protocol.
+# Types of the Thrift compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _INTEGERS = frozenset((_I32, _I64))
 _BITS = {_BYTE: 8, _I16: 16, _I32: 32, _I64: 64}
@@ -21,7 +21,7 @@ _MOST_STRUCTS = 32  # maximum nesting of Thrift structs
 _MOST_LEVELS = 1_000  # maximum depth of the column tree
 _MOST_PATH_BYTES = 64 << 20  # maximum total length of all column paths
 
-# Physical types, with the lengths of their bounds in bytes.
+# Physical types, and the lengths of their bounds in bytes.
 _FIXED = 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
@@ -184,7 +184,7 @@ def _where(leaf: Leaf, group: int) -> str:
 
 
 def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
-    """A histogram of levels in SizeStatistics must have one number per level, or none."""
+    """A histogram of levels in SizeStatistics must have one number per level, or be empty."""
     kind, sizes = value
     if kind != _STRUCT:
         return
@@ -228,7 +228,7 @@ def _leaves(value: _Value) -> list[Leaf]:
         raise ValueError("its footer has no columns")
     found: list[Leaf] = []
     path_bytes = 0
-    # For each open group: the number of children left, its path, and its levels.
+    # For each open group: the number of children still to read, its path, and its levels.
     above: list[list[Any]] = [[1, "", 0, 0]]
     for position, element in enumerate(elements):
         while above and not above[-1][0]:
@@ -293,7 +293,7 @@ def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
 
 
 def _pairs(value: _Value | None) -> _Value | None:
-    """Key-value metadata: the entries with a key."""
+    """The entries of the key-value metadata that have a key."""
     entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
     kept = [each for each in entries if 1 in each]
     return (_LIST, (_STRUCT, kept)) if kept else None
@@ -321,13 +321,13 @@ def _text(value: _Value | None) -> _Value | None:
 # --------------------------------------------------------------------------------------------- the compact protocol
 
 
-# Functions take the bytes and the start of a value, and also return its end. They raise IndexError at the end of the
-# bytes and ValueError for an invalid encoding.
+# Functions take the bytes and the start of a value, and also return its end. The functions raise IndexError at the end
+# of the bytes and ValueError for an invalid encoding.
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number and type of the field after field ``last`` of a struct, and the start of its value. Type 0 means the
-    struct has no more fields."""
+    """The number and type of the field that follows field ``last`` in a struct, and the start of its value. Type 0
+    means that the struct has no more fields."""
     head = data[at]
     at += 1
     if not head:

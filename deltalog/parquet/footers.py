@@ -1,10 +1,10 @@
 """The only way to open a Parquet file that another program may have written: ``open_parquet`` to read rows, and
-``read_footer`` to read what the footer says about columns.
+``read_footer`` to read the metadata of columns in the footer.
 
 pyarrow crashes the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for
 lists and column trees with a huge declared size. Rows are read entirely by Arrow's C++ code, which raises an error for
 a wrong chunk. So only the footer's lists need limits; for a footer of the usual size, it is enough to check its length.
-The metadata of column chunks is only ever taken from footers that ``footer_rules.checked`` has re-encoded.
+The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAGIC = b"PAR1"
 _USUAL_LEVELS = 16
 _MOST_PREFIX_CHARS = 64 << 20
 
-# Arrow raises many types of errors for damaged footers and pages; for a name that is not UTF-8, ValueError.
+# Arrow raises many types of errors for damaged footers and pages, such as ValueError for a name that is not UTF-8.
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 
@@ -63,7 +63,8 @@ class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
     proportional to path length times depth."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:
-        """The columns in each group, by dotted path, and each column by its own path. Raises ValueError."""
+        """The indexes of the columns in each group, keyed by dotted path; each column is also under its own path.
+        Raises ValueError."""
         found: dict[str, list[int]] = collections.defaultdict(list)
         characters = 0
         for number, (name, *below) in enumerate(self.reader.column_paths):
@@ -100,7 +101,7 @@ def read_footer(source: Any) -> pq.FileMetaData:
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """Like ``read_footer``, from the bytes between a file's columns and its last 8 bytes."""
+    """Like ``read_footer``, but from ``footer``, the bytes between a file's columns and its last 8 bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS
@@ -110,7 +111,8 @@ def parse_footer(footer: bytes) -> pq.FileMetaData:
 
 
 def footer_bytes(source: Any) -> bytes:
-    """A file's footer, for ``parse_footer``. Raises ValueError if there is none. Cost: as ``read_footer``."""
+    """The bytes of a file's footer, for ``parse_footer``. Raises ValueError if there is none. Cost: as
+    ``read_footer``."""
     return _footer(source)
 
 

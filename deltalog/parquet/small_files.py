@@ -21,7 +21,7 @@ from deltalog.storage.table_files import TableFiles
 
 #: Files up to this size are read together.
 SMALL_BYTES = 1 << 20
-# Limits for files that are read together: bytes as stored, bytes of decompressed pages, and the number of files.
+# Limits for a group of files that are read together: stored bytes, decompressed bytes, and the number of files.
 _STORED_BYTES = 256 << 10
 _PAGES_BYTES = 2 << 20
 _MOST_FILES = 256

@@ -26,9 +26,9 @@ _ORDERED = frozenset(["string", "long", "integer", "short", "byte", "float", "do
 
 
 def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, ...]]) -> tuple[int, str]:
-    """The number of rows of a file, and its statistics as JSON.
+    """The number of rows in a file, and its statistics as JSON.
 
-    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns with their physical names, without
+    ``footer``: a pyarrow.parquet.FileMetaData. ``schema``: the table's columns with their physical names, without
     partition columns. ``indexed``: the paths of the leaves that get bounds and null counts.
     """
     chunks = chunks_by_path(footer)
@@ -171,7 +171,7 @@ def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None
 def _micros(statistics: Any, side: str) -> int | None:
     raw = getattr(statistics, side)
     if not isinstance(raw, int):
-        return None  # INT96: its order in the footer is undefined
+        return None  # INT96, for which the sort order of bounds is undefined
     logical = str(statistics.logical_type)
     if "nanoseconds" in logical:
         return raw // 1000 if side == "min_raw" else -(-raw // 1000)
@@ -219,7 +219,7 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """Which columns of an Arrow table can have footer statistics: all (True), or the dotted paths of the columns
+    """The columns of an Arrow table that can have footer statistics: True for all, or the dotted paths of the columns
     without NaN. Parquet writers ignore NaN in bounds, and readers would skip such rows. The writer accepts only dotted
     paths, and a column "a.b" has the same path as the field b of a struct a; if either contains NaN, both get no
     statistics.
@@ -234,14 +234,15 @@ def without(schema: Any, left_out: Collection[str]) -> list[str]:
 
 
 def nan_columns(table: Any) -> set[str]:
-    """The dotted paths of the columns of an Arrow table, including those in structs, that contain NaN."""
+    """The dotted paths of the columns that contain NaN in an Arrow table, including columns in structs."""
     if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
         return set()
     return {".".join(path) for path, values in _leaf_columns((), table) if _has_nan(values)}
 
 
 def has_shared_paths(schema: Any) -> bool:
-    """Whether two leaves of an Arrow schema have the same dotted path, as a column "a.b" and the field b of a struct a.
+    """Whether two leaves of an Arrow schema have the same dotted path, such as a column "a.b" and the field b of a
+    struct a.
 
     Spark's Parquet reader looks up dictionaries by dotted path, and would skip row groups because of the wrong
     dictionary.

@@ -67,7 +67,7 @@ def to_json(metadata: bytes, value: bytes) -> str:
     """A variant as JSON text, in the format of Spark's ``to_json``.
 
     Dates, times and timestamps (UTC) are ISO text with a space between date and time, binary is base64, and numbers
-    that JSON lacks are "NaN", "Infinity" or "-Infinity".
+    that JSON cannot express are "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))
@@ -183,7 +183,7 @@ class _TextDecoder(_Decoder):
     """For JSON, keeps precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
-        """The shortest decimal that gives this 32-bit float: 1.1 instead of 1.100000023841858."""
+        """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""
         texts = (f"{value:.{digits}g}" for digits in range(6, 10))
         exact = (float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
         return next(exact, value)
@@ -327,7 +327,7 @@ def _rebuild_objects(
         if not present or dictionary is None:
             continue
         fields = _residual_fields(values[row], dictionary)
-        # If a writer stored a field twice, the typed column takes precedence.
+        # If a writer stored a field twice, the value in the typed column is used.
         fields.update((name, found[row]) for name, found in zip(names, columns, strict=True) if found[row] is not None)
         rebuilt[row] = _encode_object(fields, dictionary)
     return rebuilt

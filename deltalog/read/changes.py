@@ -110,8 +110,8 @@ def changes_between(
 ) -> Changes:
     """The changes of a range that includes both ends; each end is a version or a time in milliseconds since 1970.
 
-    ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it ends
-    at the latest version.
+    ``allow_out_of_range``: a range that begins after the latest version has no changes, and a range that ends after it
+    is cut off at the latest version.
 
     Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
     ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` for the first and the last version. See
@@ -231,7 +231,7 @@ class Changes:
         return ChangeRows(self._read.reader, self._read.metadata).arrow_schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, batch by batch. Memory is bounded as for ``Scan.batches``, whatever the size of the files.
+        """The changes, batch by batch. As with ``Scan.batches``, memory does not depend on the size of the files.
 
         Raises CallError if the feed was disabled within the range, SchemaMismatchError if the schema changed so that
         earlier rows do not fit, InvalidCommitError if a commit removes a file without its partition values,
@@ -270,8 +270,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Reads the rows of single ChangeFiles, with the columns of ``metadata``. When pickled, it includes the options
-    that opened the store, with any secrets in them.
+    """Reads the rows of one ChangeFile at a time, with the columns of ``metadata``. The pickle of this object contains
+    the options with which the store was opened, including secrets.
 
     ``with_commit``: append the three columns of the change data feed.
     """
@@ -336,8 +336,8 @@ class ChangeRows:
 
 
 def check_partition_values(planned: ChangeFile, version: int, partition_columns: Sequence[str], url: str) -> None:
-    """Refuse a remove without partition values: its rows would be reported as deleted from the null partition. Pure.
-    Raises InvalidCommitError."""
+    """Refuse a remove action without partition values, because its rows would be reported as deleted from the null
+    partition. Pure. Raises InvalidCommitError."""
     if planned.file.partition_values is None and partition_columns:
         name = commit_name(version)
         raise InvalidCommitError(

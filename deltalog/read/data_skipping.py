@@ -50,7 +50,7 @@ _MANY, _SAMPLE = 2048, 512
 def statistics_leaves(
     predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> list[Leaf]:
-    """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
+    """The leaf columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
     conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
         Leaf.from_fields(find_fields(column.path, schema), mapping)
@@ -99,7 +99,8 @@ def split(
 ) -> tuple[pa.Table, pa.Table]:
     """Split ``files`` into the files whose rows all match, according to partition values or statistics, and the others.
 
-    Deletion vectors do not matter: a condition that holds for all rows of a file also holds for its live rows.
+    Deletion vectors need not be considered, because a condition that is true for all rows of a file is also true for
+    its live rows.
     """
     numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
     others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
@@ -166,7 +167,7 @@ class _PartitionVerdicts:
             return self.unknown  # evaluation fails for a partition that other conditions may exclude
 
     def values(self, name: str) -> Any:
-        """Typed values of a partition column, one per file."""
+        """The typed values of a partition column, one per file."""
         if name not in self._values:
             self._values[name] = file_statistics.partition_values(self.files, self.schema.field(name), self.mapping)
         return self._values[name]

@@ -21,7 +21,7 @@ from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Predicate
 from deltalog.protocol.schema import StructType
 
-# A scan's ``origin``, alone or with a condition that restricts the rows that count as read.
+# The ``origin`` of a scan, alone or with a condition that restricts the rows that count as read.
 Read = str | tuple[str, "Predicate | str | None"]
 
 # The key of the origin in the schema metadata of a scan's batches. deltalog's writers do not store it.
@@ -34,7 +34,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """The table and the version from which rows were read.
 
     ``table``: the table id in the metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the
-    scan as SQL text, None for all rows. ``branch``: the id of the multi-table transaction to which ``version`` belongs,
+    scan as SQL text; None for all rows. ``branch``: the id of the multi-table transaction to which ``version`` belongs,
     if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: the txnId of the
     commit of ``version``, if known, because after a rollback to a copy, another commit can have the same version.
     """
@@ -90,7 +90,7 @@ def origin_in(data: Any) -> str | None:
 
 
 def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
-    """Each origin with the condition on its rows. Raises CallError for text that is not an origin."""
+    """Each origin, decoded, with the condition on its rows. Raises CallError for text that is not an origin."""
     pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]

@@ -41,7 +41,7 @@ class Snapshot:
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
-        """Not for users: call DeltaTable.snapshot."""
+        """Not for users, who should call DeltaTable.snapshot."""
         self._version = version
         # Whether the caller chose the version by number or time; writes computed from its rows are then not checked for
         # conflicts.
@@ -98,7 +98,7 @@ class Snapshot:
 
     @Lazy
     def schema(self) -> StructType:
-        """The table's columns, partition columns included."""
+        """The table's columns, including partition columns."""
         return self.log.schema
 
     @property
@@ -118,7 +118,8 @@ class Snapshot:
 
     @property
     def enablement(self) -> Enablement | None:
-        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
+        """The version and the timestamp at which in-commit timestamps were enabled; None if they are disabled, or
+        enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -126,7 +127,7 @@ class Snapshot:
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are disabled.
 
         Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
@@ -170,7 +171,7 @@ class Snapshot:
 
     @property
     def domain_metadata(self) -> list[DomainMetadata]:
-        """The metadata domains that are not removed."""
+        """The metadata domains that have not been removed."""
         return list(self.log.state.domains.values())
 
     @property
@@ -259,7 +260,7 @@ def is_outdated(snapshot: Snapshot) -> bool:
 
 
 def is_read(snapshot: Snapshot) -> bool:
-    """Whether the state of this version is in memory. Cost: none."""
+    """Whether the state of the snapshot's version is in memory. Cost: none."""
     return isinstance(snapshot.__dict__.get("log", snapshot._version), LogSnapshot)
 
 

@@ -1,4 +1,4 @@
-"""Decides which files of a table belong to the next batch of a stream, from an offset and limits. Pure.
+"""Decides which files of a table belong to the next batch of a stream, given an offset and limits. Pure.
 
 A stream first reads the live files of one version, or starts at a commit, and then the files that later commits add, in
 log order. An offset is the position of the first unread file, so a batch can end within a version.

@@ -68,8 +68,8 @@ class StreamFile:
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads the files of a batch, in any process. When pickled, it includes the options that opened the store, with any
-    secrets in them. Created by ``TableStream.reader``."""
+    """Reads the files of a batch, in any process. The pickle of this object contains the options with which the store
+    was opened, including secrets. Created by ``TableStream.reader``."""
 
     rows: ChangeRows
 
@@ -79,7 +79,7 @@ class StreamReader:
         return self.rows.arrow_schema
 
     def batches(self, files: Sequence[StreamFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of ``files``, in order. Memory is bounded as for ``Scan.batches``.
+        """The rows of ``files``, in order. As with ``Scan.batches``, memory does not depend on the size of the files.
 
         Raises InvalidDataFileError, also for a file whose number of rows differs from the log, UnsafePathError,
         StoreError. Cost: the GETs of the columns of each file.
@@ -201,11 +201,11 @@ class TableStream:
         max_bytes: int | None = None,
         until: StreamOffset | None = None,
     ) -> StreamOffset:
-        """The end of the batch that begins at ``start``; without limits, the end of the table.
+        """The end of the batch that begins at ``start``; without limits, the end of the latest version.
 
         ``max_files``: the maximum number of files. ``max_bytes``: once the batch reaches this size, no further file is
-        added. The changes of one commit are never split. ``until``: an earlier result that the batch must not exceed.
-        With a limit, raises as ``files``. Cost: 2 HEADs; with a limit, 1 GET for each commit.
+        added. The changes of a commit are never split between batches. ``until``: an earlier result that the batch must
+        not exceed. With a limit, raises as ``files``. Cost: 2 HEADs; with a limit, 1 GET for each commit.
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until

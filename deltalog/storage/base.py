@@ -65,7 +65,7 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryKind(enum.Enum):
-    """The kind of an entry of ``LogStore.walk``."""
+    """The kind of an entry that ``LogStore.walk`` returns."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -141,13 +141,14 @@ class LogStore(ABC):
         return self.put_if_absent(path, buffer.getvalue())
 
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Hard-link objects, as pairs (old name, new name), durably and in order. Stops at the first missing object or
-        existing new name. Returns the number of objects linked; 0 for stores without hard links. Cost: none."""
+        """Create durable hard links to objects, in order. ``names``: pairs of an old and a new name. Stops at the first
+        missing object or existing new name. Returns the number of objects linked; 0 for stores without hard links.
+        Cost: none."""
         return 0
 
     @abstractmethod
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Create or replace ``path``. ``durable=False`` is for hints that may be lost in a crash. Cost: 1 PUT."""
+        """Create or replace ``path``. Use ``durable=False`` for hints that may be lost in a crash. Cost: 1 PUT."""
 
     @abstractmethod
     def get(self, path: str, length: int | None = None) -> bytes:
@@ -186,14 +187,14 @@ class LogStore(ABC):
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         """The names that ``list_from`` returns. They are unordered unless there is a ``limit``.
 
-        A store for which a name is cheaper than a FileMeta overrides this: a log of 100,000 commits has 200,000
-        names. Cost: as ``list_from``.
+        A store that can return names more cheaply than FileMeta objects overrides this method, because a log of 100,000
+        commits has 200,000 names. Cost: as ``list_from``.
         """
         return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     @abstractmethod
     def head(self, path: str) -> FileMeta | None:
-        """Size and modification time, or None when absent. Cost: 1 HEAD."""
+        """Size and modification time of an object, or None if it is absent. Cost: 1 HEAD."""
 
     def etag(self, path: str) -> str | None:
         """The ETag of ``path``, in quotes, as S3 computes it for an object uploaded in one part; None if ``path`` is
@@ -243,8 +244,8 @@ class LogStore(ABC):
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """The entries that ``walk`` would return for these paths, in their order, without a listing. Missing paths, and
-        paths that lead through a symbolic link or another file system, are left out.
+        """The entries that ``walk`` would return for these paths, in the order of ``paths``, without a listing. Missing
+        paths, and paths that lead through a symbolic link or another file system, are left out.
 
         Raises CallError as ``walk``. Cost: 1 HEAD each; on a remote store several at a time.
         """
@@ -271,7 +272,7 @@ class LogStore(ABC):
         """Write a new data file as a stream. When the ``with`` block ends, the file is durable; if the block raises,
         the file is removed.
 
-        The name must be unique, such as a random one. Stores that can detect an existing object (local disk, memory)
+        The name must be unique, for example random. Stores that can detect an existing object (local disk, memory)
         raise PathExistsError. Cost: 1 PUT, or 1 for each part.
         """
 

@@ -44,15 +44,15 @@ def place_of(*names: str, options: Mapping[str, Any]) -> str:
 
 
 def check_answer(exclusive_create: object) -> bool:
-    """The storage option ``exclusive_create``. Raises CallError if it is not a bool."""
+    """The value of the storage option ``exclusive_create``. Raises CallError if it is not a bool."""
     if not isinstance(exclusive_create, bool):
         raise CallError("exclusive_create must be True or False: the safety of commits depends on it.")
     return exclusive_create
 
 
 def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
-    """Run ``test`` unless it has passed in this process. If another thread is running it, wait for that. Raises what
-    ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
+    """Run ``test`` unless it has passed in this process. If another thread is running it, wait for that thread. Raises
+    what ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
     if place in _passed:
         return
     with _guard:

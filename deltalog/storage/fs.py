@@ -2,7 +2,7 @@
 
 Exclusive creation uses ``link``: the bytes are written to an unnamed temporary file (``O_TMPFILE``; a hidden name if
 the file system does not support it), fsynced, and linked to the final name, which fails if that name exists. Readers
-therefore see a complete file or none, even if the process is killed at any moment. With ``O_CREAT|O_EXCL`` on the final
+therefore see either a complete file or none, even if the process is killed. With ``O_CREAT|O_EXCL`` on the final
 name, a killed process could leave a partial file, and with "check, then rename", two writers could both win. So neither
 is used.
 
@@ -49,7 +49,7 @@ _NO_TMPFILE_ERRNOS = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL
 
 
 class LocalStore(LogStore):
-    """A directory of the local file system. ``root`` is made absolute; symbolic links in it are not resolved."""
+    """A table directory in the local file system. ``root`` is made absolute; symbolic links in it are not resolved."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalStore, (self.root,)  # the other process may have another working directory
@@ -234,7 +234,7 @@ class LocalStore(LogStore):
             os.unlink(target)
         if path.startswith(f"{LOG_DIRECTORY}/"):
             return
-        # A partition directory is removed with its last file.
+        # A partition directory is removed along with its last file.
         parent = os.path.dirname(target)
         while len(parent) > len(self.root):
             try:
@@ -320,7 +320,7 @@ class LocalStore(LogStore):
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         """See LogStore. Each directory is opened relative to its parent, so that no symbolic link is followed, not even
-        one created after the listing."""
+        a link created after the listing."""
         removed = []
         with contextlib.closing(OwnDirectories(os.path.realpath(self.root))) as opened:
             for entry in entries:
@@ -582,7 +582,7 @@ def _read(descriptor: int, length: int | None) -> bytes:
 
 
 def _read_all(descriptor: int) -> bytes:
-    # Most files are small and take two reads, the second of which returns nothing. Only larger ones need fstat.
+    # Most files are small and need two reads, of which the second returns nothing. Only larger ones need fstat.
     piece = os.read(descriptor, _SMALL_BYTES)
     # A device may have no end.
     if len(piece) in (0, _SMALL_BYTES) and not _is_file_or_directory(os.fstat(descriptor).st_mode):

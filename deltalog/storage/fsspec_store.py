@@ -53,8 +53,8 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") is one conditional request, each with the first version in which it is. To add
-# one, test it against its service (tests/unit/storage/test_cloud.py).
+# Packages whose pipe_file(mode="create") is one conditional request, each with the first version in which it is. Before
+# you add a package, test it against its service (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; makedirs can create a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
@@ -398,7 +398,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
-        if protocol in EXTRAS:  # fsspec knows some schemes only once their package is installed
+        if protocol in EXTRAS:  # fsspec knows some schemes only if their package is installed
             extra = EXTRAS[protocol]
             raise CallError(f"{url} needs the extra {extra!r} ({error}): pip install 'deltalog[{extra}]'.") from error
         raise CallError(

@@ -40,7 +40,7 @@ _NETWORK = frozenset(
         "wekafs",
     }
 )
-# FUSE file systems on a local disk. All others may be remote.
+# FUSE file systems that are on a local disk. All others may be remote.
 _LOCAL_FUSE = frozenset(
     {"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.mergerfs", "fuse.gocryptfs"}
 )

@@ -47,7 +47,7 @@ _NO_EFFECT = (
     exceptions.UnauthenticatedError,
     exceptions.UnknownConfigurationKeyError,
 )
-# obstore reports the HTTP status of the last response only in the message.
+# In obstore, the HTTP status of the last response appears only in the message.
 _STATUS = re.compile(r"status code: (\d{3})")
 _BUCKETS = {"bucket", "container_name"}
 _PLAIN_SETTINGS = {*_BUCKETS, "region", "account_name"}
@@ -99,7 +99,7 @@ class ObstoreStore(LogStore):
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats the check and raises
+        with contextlib.suppress(Exception):  # the commit repeats the check and raises its error
             self._check_exclusive()
 
     def _check_exclusive(self) -> None:
@@ -148,7 +148,7 @@ class ObstoreStore(LogStore):
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         """Cost: 1 PUT up to 5 MiB, otherwise 1 for each 5 MiB and 2 more. The bytes are buffered on local disk until
-        the block ends; nothing is sent if it raises."""
+        the ``with`` block ends; if the block raises, nothing is sent."""
         self._check_path(path)
 
         def send(file: str) -> None:
@@ -159,7 +159,7 @@ class ObstoreStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects are durable once the service has responded."""
+        """Does nothing, because objects are durable once the service has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -211,7 +211,8 @@ class ObstoreStore(LogStore):
         prefix = f"{directory}/" if directory else ""
         with self._errors("list", directory):
             if start:
-                # The offset is exclusive. Additional names admitted by the shortened offset are filtered out below.
+                # The offset is exclusive. The shortened offset may admit additional names, which are filtered out
+                # below.
                 stream = obstore.list(self._store, directory or None, offset=prefix + start[:-1], chunk_size=LIST_PAGE)
                 entries = []
                 for chunk in stream:
@@ -402,7 +403,7 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 
 
 def _is_listed(name: str, start: str) -> bool:
-    """Whether a path relative to the directory is directly in it, and not before ``start``."""
+    """Whether a path (relative to the directory) is directly in the directory and does not sort before ``start``."""
     return bool(name) and name >= start and "/" not in name
 
 

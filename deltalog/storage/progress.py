@@ -27,7 +27,7 @@ class Pages:
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
-        """Check the token of the next page, which came with a truncated page of ``names``, and return it.
+        """Check the token of the next page, which a truncated page of ``names`` contained, and return the token.
 
         Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
         consecutive pages without names.
@@ -44,7 +44,7 @@ class Pages:
 
 
 class Pace:
-    """The time limit of a response, extended by the bytes that arrive. ``clock_s``: in seconds."""
+    """The time limit of a response, which is extended as bytes arrive. ``clock_s``: in seconds."""
 
     def __init__(self, seconds: float, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s

@@ -25,7 +25,7 @@ def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
     """Coalesce byte ranges (start, end) into pieces [start, end, number of bytes in the piece that will be read].
 
     Ranges less than READ_AHEAD_BYTES apart are merged, and pieces longer than PIECE_BYTES are split. Bytes from
-    ``most`` on are ignored. Pure.
+    position ``most`` on are ignored. Pure.
     """
     merged: list[list[int]] = []
     for start, end in sorted((max(start, 0), min(end, most)) for start, end in ranges):
@@ -154,7 +154,7 @@ class RangeReader(io.RawIOBase):
     """An object as a seekable file. The tail and the last read-ahead block are cached.
 
     ``tail``: the last bytes of the object. ``size``: its length in bytes. ``read(start, end)`` reads a range and may be
-    called from several threads. Use a reader in one thread at a time; ``view`` returns another one.
+    called from several threads. Use a reader in only one thread at a time; ``view`` returns another reader.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -163,8 +163,8 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def view(self) -> RangeReader:
-        """Another reader of this object with its own position. It shares the cache and the announced ranges, and is
-        unusable once this reader is closed."""
+        """Another reader of this object with its own position. It shares the cache and the announced ranges, and cannot
+        be used once this reader is closed."""
         view = RangeReader.__new__(RangeReader)
         view._object, view._is_view, view._position = self._object, True, 0
         return view

@@ -45,7 +45,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
 
     Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":
     {…}}`` replaces the other options for all locations with that prefix. A LogStore is returned unchanged, and an
-    obstore store is wrapped. ``memory://`` stores live as long as the process. Raises CallError for an unknown scheme
+    obstore store is wrapped. ``memory://`` stores exist until the process ends. Raises CallError for an unknown scheme
     or option, and if a package is not installed. Cost: no store call.
     """
     options = spread(options)
@@ -154,7 +154,7 @@ def _open_fsspec(
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
-    # Many file systems of fsspec ignore unknown options.
+    # Many fsspec file systems ignore unknown options.
     _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
     _need_fsspec(url)
     from deltalog.storage import fsspec_store

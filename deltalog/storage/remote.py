@@ -31,7 +31,7 @@ def outcome_of_status(status: int) -> PutOutcome | None:
 
 
 def is_below_root(path: str) -> bool:
-    """Whether a path has no segment (empty, ``.``, ``..``) that HTTP clients, proxies or file systems resolve."""
+    """Whether a path is free of segments (empty, ``.``, ``..``) that HTTP clients, proxies or file systems resolve."""
     return all(segment not in ("", ".", "..") for segment in path.split("/"))
 
 

@@ -102,7 +102,8 @@ class RequestLimit:
         return asked
 
     def _give_up(self, waiting: Future[Turn]) -> None:
-        """Return the turn of a caller that was interrupted while it waited, possibly just after it was admitted."""
+        """Return the turn of a caller that was interrupted while it was waiting, possibly just after it was
+        admitted."""
         if not waiting.cancel() and not waiting.cancelled():
             self._end(waiting.result(), was_answered=False)
 

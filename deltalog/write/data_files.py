@@ -108,7 +108,8 @@ class WriteLayout:
 def write_rows(
     store: LogStore, reader: pa.RecordBatchReader, layout: WriteLayout, new_uuid: Callable[[], str], clock_ms: int
 ) -> tuple[list[AddFile], int]:
-    """Write a stream into new files, durable on return. Returns the add actions and the number of rows.
+    """Write a stream of rows into new files, which are durable on return. Returns the add actions and the number of
+    rows.
 
     On an error, the files written so far are deleted, best effort. Memory: about twice BUFFER_BYTES. Raises
     SchemaMismatchError if the rows do not fit the schema. Cost: 1 PUT for each file.
@@ -138,9 +139,9 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
-    """Delete all files of a failed distributed job, best effort; no version can name them. Their names begin with
-    ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects below
-    the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
+    """Delete all files of a failed distributed job, best effort; no version can name these files. Their names begin
+    with ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects
+    below the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
     name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
     in_root = not (layout.partition_columns or layout.prefix_length)
     prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
@@ -222,10 +223,10 @@ def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
 
 
 def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
-    """Raise SchemaMismatchError for nulls in a NOT NULL column, or in NOT NULL fields of structs, lists and maps that
-    are not null. With ``is_new``, also raise for a null struct with a NOT NULL field, except in lists and maps, because
-    delta-spark reads that field as null and cannot delete, update or compact rows in a file with such a row. Existing
-    rows of this kind can be copied."""
+    """Raise SchemaMismatchError for nulls in a NOT NULL column, and for nulls in NOT NULL parts of non-null structs,
+    lists and maps. With ``is_new``, also raise for a null struct with a NOT NULL field, except in lists and maps,
+    because delta-spark reads that field as null and cannot delete, update or compact rows in a file with such a row.
+    Existing rows of this kind can be copied."""
     if not column.nullable and values.null_count:
         raise SchemaMismatchError(f"Column {name} is NOT NULL, but the data has nulls in it.")
     data_type = column.data_type

@@ -69,7 +69,7 @@ def masked_statistics(text: str | None, rows: int) -> str:
     """The statistics of a file with a deletion vector, whose bounds are valid but no longer tight.
 
     ``rows``: the number of rows in the Parquet file, including deleted rows; the protocol requires it for such a file.
-    The text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
+    The JSON text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
     """
     try:
         statistics = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])

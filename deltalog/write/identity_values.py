@@ -19,7 +19,7 @@ Marks = Mapping[str, int | None]
 
 
 class IdentityValues:
-    """The identity columns of one transaction, by name, with their high-water marks.
+    """The identity columns of one transaction, keyed by name, with their high-water marks.
 
     Two transactions on the same version generate the same values, but the high-water marks are in the metadata, so the
     second commit is a conflict.
@@ -53,7 +53,8 @@ class IdentityValues:
         return {name: column.mark for name, column in self._columns.items()}
 
     def reset_to(self, marks: Marks) -> None:
-        """Go back to earlier marks, to generate the same values again for the same rows in the same order."""
+        """Go back to earlier high-water marks, to generate the same values again for the same rows in the same
+        order."""
         self._columns = {name: replace(column, mark=marks[name]) for name, column in self._columns.items()}
 
     def check_given(self, names: Iterable[str]) -> None:

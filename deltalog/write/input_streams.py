@@ -1,7 +1,7 @@
 """Converts callers' input data to Arrow streams. A stream that has already been read is refused, because its rows would
 be missing.
 
-Arrow cannot distinguish an exhausted stream from an empty one, so streams that were read are remembered.
+Arrow cannot distinguish an exhausted stream from an empty stream, so streams that were read are remembered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 # Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive.
 # A few of the latest are.
 _MAX_STRONG = 8
-_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # pandas' column for an unnamed index
+_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # the name of pandas' column for an unnamed index
 _lock = threading.Lock()
 _read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _read_strong: deque[Any] = deque(maxlen=_MAX_STRONG)

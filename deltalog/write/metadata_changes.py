@@ -43,9 +43,9 @@ class MetadataChanges:
     ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
     transaction. Each change also makes the changes that it requires: table features, column ids and physical names.
     Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError is raised.
-    ``depends_on_metadata``: whether metadata was set. Setting it to its current value writes nothing, but conflicts
-    with a concurrent change. ``depends_on_files``: whether a change is valid only for the files of ``base``, so that a
-    file added by another writer is a conflict.
+    ``depends_on_metadata``: whether metadata was set. If it is set to its current value, nothing is written, but a
+    concurrent change of the metadata is a conflict. ``depends_on_files``: whether a change is valid only for the files
+    of ``base``, so that a file added by another writer is a conflict.
     """
 
     protocol: Protocol
@@ -173,7 +173,7 @@ class MetadataChanges:
         self.depends_on_metadata = True
 
     def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
-        """Set the clustering columns, as paths; an empty sequence ends clustering. Files are not checked. Raises
+        """Set the clustering columns, each as a path; an empty sequence ends clustering. Files are not checked. Raises
         CallError, SchemaMismatchError."""
         paths = clustering_paths(columns, self.metadata)
         mode = column_mapping.mode_of(self.metadata.configuration)

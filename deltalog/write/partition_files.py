@@ -1,4 +1,4 @@
-"""Writes streams of rows into partition files, row group by row group.
+"""Writes streams of rows into files of partitions, one row group at a time.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics.
 """
@@ -42,8 +42,8 @@ def write_streams(
     new_uuid: Callable[[], str],
     clock_ms: int,
 ) -> tuple[list[AddFile], int]:
-    """Write streams into new files, durable on return; several streams in parallel. Returns the add actions and the
-    number of rows.
+    """Write streams of rows into new files, which are durable on return; several streams are written in parallel.
+    Returns the add actions and the number of rows.
 
     Rows should be grouped by partition. On an error, the files written so far are deleted, best effort. Memory:
     GROUP_BYTES for each stream in progress, and HELD_BYTES if partitions alternate. Raises SchemaMismatchError if the
@@ -177,7 +177,7 @@ class _OpenFile:
         )
 
     def abort(self, error: BaseException) -> None:
-        """Remove the file after an error."""
+        """Delete the file after an error."""
         with contextlib.suppress(Exception):
             self.file.close()
         try:

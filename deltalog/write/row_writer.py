@@ -76,7 +76,8 @@ class RowWriter:
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take ownership of files that were written for this transaction only. ``paths``: as in the log."""
+        """Take ownership of files that were written for this transaction only. ``paths``: their paths, as in the
+        log."""
         self._written_paths.extend(paths)
 
     def release(self) -> None:
@@ -210,8 +211,8 @@ class RowWriter:
 
     def take_over(self, files: Sequence[AddFile], num_rows: Iterable[int], written: int | None) -> None:
         """Take ownership of the files that a job's tasks wrote, for ``Transaction.add(known=True)``. ``num_rows``: the
-        row count of each file. ``written``: an independent count of the job's rows; RowCountError if the counts differ.
-        Cost: none."""
+        row count of each file. ``written``: an independent count of the job's rows; RowCountError is raised if the
+        counts differ. Cost: none."""
         self.own(add.path for add in files)
         check_rows(self._reader.store.url, written, list(num_rows))
 

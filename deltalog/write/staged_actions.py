@@ -72,9 +72,9 @@ class StagedActions:
         self._callers_paths.update(paths)
 
     def keep_for_caller(self, paths: Iterable[str]) -> None:
-        """Record files that the caller wrote for this commit only. ``paths``: as in the log. If the commit fails, the
-        caller still owns them and may commit or delete them. If the commit is part of a multi-table transaction that is
-        cancelled, the files are deleted."""
+        """Record files that the caller wrote for this commit only. ``paths``: their paths, as in the log. If the commit
+        fails, the caller still owns them and may commit or delete them. If the commit is part of a multi-table
+        transaction that is cancelled, the files are deleted."""
         self.files_of_caller.extend(paths)
 
     def add_change_files(self, files: Iterable[AddCDCFile]) -> None:
@@ -82,8 +82,8 @@ class StagedActions:
         self.cdc.extend(as_read_back(file, AddCDCFile) for file in files)
 
     def remove(self, files: pa.Table, clock_ms: int, data_change: bool = True) -> int:
-        """Stage the removal of live files, rows of ``Snapshot.files``. Returns their number. Declares them as read.
-        ``data_change=False``: the rows of these files are also in staged adds."""
+        """Stage the removal of live files, which are passed as rows of ``Snapshot.files``. Returns their number.
+        Declares them as read. ``data_change=False``: the rows of these files are also in staged adds."""
         if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
             raise CallError("Files to remove must be rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, clock_ms, data_change)
@@ -122,7 +122,7 @@ class StagedActions:
         self._all_domains = True
 
     def require_serializable(self) -> None:
-        """Check conflicts at ``Serializable``, regardless of the table's isolation level."""
+        """Check conflicts at the isolation level Serializable, regardless of the table's isolation level."""
         self.is_serializable = True
 
     def reads(self, depends_on_metadata: bool, depends_on_files: bool) -> Reads:

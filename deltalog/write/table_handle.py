@@ -118,7 +118,7 @@ class TableHandle:
         with _MOVING:
             if newer is None:
                 self._shared = weakref.WeakValueDictionary()
-            # If another thread has moved the handle meanwhile, only a later version moves it again.
+            # If another thread has moved the handle in the meantime, only a later version moves it again.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest = snapshot
         self._mark_fresh(snapshot, began_ms)
@@ -182,8 +182,8 @@ class TableHandle:
         return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, checked to be writable. ``for_change``: as ``refresh_for_change``. Raises
-        UnsupportedFeatureError."""
+        """The latest version, after a check that this client can write the table. ``for_change``: as
+        ``refresh_for_change``. Raises UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
@@ -319,8 +319,8 @@ class TableHandle:
         )
 
     def continuing(self, planned: Snapshot) -> Transaction:
-        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with later commits.
-        Cost: as ``refresh``, and 1 GET for each version in between."""
+        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with the commits
+        after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
         return Transaction(
             self.reader,

@@ -209,7 +209,8 @@ _RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. ``clock_ms``: returns CURRENT_TIMESTAMP for constraints and defaults, in ms since 1970.
+    """The rules of a table. ``clock_ms``: returns the value of CURRENT_TIMESTAMP for constraints and defaults, in
+    milliseconds since 1970.
 
     Raises UnsupportedFeatureError for an unsupported expression, with the column or constraint.
     """

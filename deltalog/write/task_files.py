@@ -3,7 +3,7 @@ transaction commits.
 
 A task may be attempted more than once, even concurrently, and several attempts may complete. Each attempt uses its own
 file names, so attempts do not overwrite each other's files. Only the files that the job returns are committed; no
-version names the others.
+version names the other files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltalog.write.input_streams import as_batches
 
 #: The size of the rows that are held in memory and written as one row group.
 GROUP_BYTES = 64 << 20
-# The codec names of pyarrow, keyed by the names in Spark. The LZ4 codecs differ only in their framing.
+# The codec names of pyarrow, keyed by the names in Spark. The two LZ4 codecs differ only in framing.
 _CODECS = {
     "none": "none",
     "uncompressed": "none",
@@ -43,7 +43,7 @@ _CODECS = {
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Writes the files of one job's tasks. Can be pickled; the pickle contains the storage options, including any
+    """Writes the files of the tasks of one job. Can be pickled; the pickle contains the storage options, including
     secrets.
 
     ``job``: an id that follows ``part-`` or ``cdc-`` in the names of the job's files. ``compression``: the name of the
@@ -66,8 +66,8 @@ class TaskFiles:
         """Write the rows of one attempt of a task. Returns the add actions of its files, and their row counts.
 
         Rows should be grouped by partition, because each change of partition begins a new file. On an error, the files
-        are deleted, best effort. Memory: about GROUP_BYTES, and the store's part buffer. Raises SchemaMismatchError,
-        StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
+        are deleted, best effort. Memory: about GROUP_BYTES, and the store's buffer for a part. Raises
+        SchemaMismatchError, StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
         """
         adds: list[AddFile] = []
         rows: list[int] = []
@@ -86,8 +86,8 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of this job after it failed, best effort; no version can name them. Returns the number of
-        files found. Cost: as ``remove_job_files``."""
+        """Delete all files of this job after it failed, best effort; no version can name these files. Returns the
+        number of files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(

@@ -217,8 +217,8 @@ class Transaction:
         as_changes: bool = False,
     ) -> list[AddFile]:
         """Stage existing Parquet files below the table, and return their add actions. ``files``: pairs of a relative
-        path, not percent-encoded, and the partition values in the log's serialization. Statistics come from the
-        footers; the files are made durable.
+        path, not percent-encoded, and the partition values in the log's serialization. Statistics are taken from the
+        footers, and the files are made durable.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
         the files' writer has ``checked`` them. ``owned``: the files were written for this transaction only, and are
@@ -303,7 +303,7 @@ class Transaction:
         return files
 
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
-        """Stage the removal of live files, rows of ``Snapshot.files``. Returns their number.
+        """Stage the removal of live files, which are passed as rows of ``Snapshot.files``. Returns their number.
 
         ``data_change=False``: the rows of these files are also in files that this transaction adds. Declares the files
         as read.
@@ -313,7 +313,7 @@ class Transaction:
 
     def replace_partitions(self) -> int:
         """Stage the removal of all live files in the partitions of the staged adds (dynamic partition overwrite).
-        Returns their number. Declares only these partitions as read. Cost: as ``find_files``."""
+        Returns their number. Declares a read of only these partitions. Cost: as ``find_files``."""
         self._existing("replace partitions")
         mapping = column_mapping.mode_of(self.metadata.configuration)
         columns = [self.schema.field(name) for name in self.metadata.partition_columns]
@@ -445,7 +445,7 @@ class Transaction:
         self._after_others(self._prepare("READ", {}, {}, None))
 
     def _after_others(self, prepared: Prepared) -> tuple[Base, list[CommitActions]]:
-        """The base of the first attempt, and the commits between it and the version that was read."""
+        """The base of the first attempt, and the commits between the version that was read and that base."""
         base, passed = self._base(), list[CommitActions]()
         if self.latest is None or self.latest.version <= base.version:
             return base, passed

@@ -19,7 +19,7 @@ from deltalog.write.transaction import Transaction
 
 
 def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
-    """Whether the table has recorded this version of an application (txn), or a later one. Raises CallError."""
+    """Whether the table has recorded this version of an application (txn) or a later version. Raises CallError."""
     if txn is None or transaction.snapshot is None:
         return False
     if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):

@@ -44,7 +44,8 @@ from deltalog.write_contract.staging import (
     stage_records,
 )
 
-# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. Engines' VACUUM skips hidden directories.
+# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. VACUUM in other engines skips hidden
+# directories.
 BLOBS_DIRECTORY = "_blobs"
 BLOB_SCHEMA = StructType(
     (

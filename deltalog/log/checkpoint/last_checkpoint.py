@@ -35,8 +35,8 @@ def read_hint(data: bytes) -> int | None:
 def encode_hint(
     version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The hint for a checkpoint of ``size`` actions. ``v2``: path, size and modification time of a UUID-named
-    checkpoint's file, with which delta-spark finds it without a LIST."""
+    """The hint for a checkpoint of ``size`` actions. ``v2``: path, size and modification time of the file of a
+    UUID-named checkpoint, so that delta-spark finds the file without a LIST."""
     body: dict[str, Any] = {
         "version": version,
         "size": size,

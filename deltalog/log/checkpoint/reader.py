@@ -1,7 +1,7 @@
 """Reads a checkpoint: its small actions, its file actions (in pieces), and the sidecars that it names.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
-#v2-checkpoint-table-feature. A top-level file is Parquet, or JSON like a commit; sidecars are Parquet.
+#v2-checkpoint-table-feature. A top-level file is in Parquet, or in JSON like a commit; sidecars are in Parquet.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class CheckpointReader:
         self._checks_number = checks_number
 
     def state(self) -> PartialState:
-        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError if protocol or metaData is missing.
-        Cost: some ranged GETs for each part; a remote store reads the parts concurrently."""
+        """The state from the actions protocol, metaData, txn and domainMetadata. Raises CorruptTableError if protocol
+        or metaData is missing. Cost: some ranged GETs for each part; a remote store reads the parts concurrently."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             return advance(PartialState(), [self._json_file()])
@@ -135,7 +135,7 @@ class CheckpointReader:
         return PartialState(protocol, metadata, transactions, domains)
 
     def sidecars(self) -> list[str]:
-        """The paths of the sidecars, as the checkpoint spells them. Cost: 1 or 2 ranged GETs for each part."""
+        """The paths of the sidecars, as written in the checkpoint. Cost: 1 or 2 ranged GETs for each part."""
         if self._checkpoint.is_json:
             return [sidecar.path for sidecar in self._json_file().sidecars]
         found: list[str] = []
@@ -219,8 +219,8 @@ class CheckpointReader:
         parallelism: ReadParallelism,
         have_sidecars: bool = True,
     ) -> Iterator[Piece]:
-        """Several files, each read as a whole. On a remote store up to 32 are opened ahead. PROTOCOL.md allows no
-        sidecars in a multi-part checkpoint; if a part names some, they are read anyway, so that no file is lost."""
+        """Several files, each read as a whole. On a remote store, up to 32 files are opened ahead. PROTOCOL.md allows
+        no sidecars in a multi-part checkpoint; if a part names some, they are read anyway, so that no file is lost."""
         named = ["sidecar.path"] if have_sidecars else []
 
         def begin(path: str) -> _OpenFile:

@@ -174,7 +174,7 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """The dotted paths of the checkpoint columns that dictionary encoding makes smaller."""
+    """The dotted paths of those checkpoint columns that dictionary encoding makes smaller."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 
@@ -198,7 +198,7 @@ def _action_columns(rows: pa.Table) -> dict[str, Any]:
 
 
 def _camel_struct(values: Any) -> Any:
-    """Deletion vectors with the protocol's names and integer widths; other values are unchanged."""
+    """Deletion vector descriptors with the protocol's field names and integer widths; other values are unchanged."""
     if not pa.types.is_struct(values.type):
         return values
     children = [

@@ -60,12 +60,13 @@ def write_checkpoint(
     """Write the checkpoint of a snapshot, read it back, and write ``_last_checkpoint``.
 
     If delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the format
-    ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Otherwise it is a
-    classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones and transactions that have expired by then
-    are left out. Raises CallError, StoreError, InvalidCheckpointError; TableReplacedError if the table was deleted or
-    replaced meanwhile, after deleting the checkpoint. Cost: reads the live files and tombstones; 2 PUTs, a HEAD and a
-    ranged GET, and a PUT and a GET for each sidecar. Memory: a few hundred thousand file actions, and the finished file
-    on stores that inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
+    ``top_level``; if there are more than ``sidecar_rows`` file actions, they are written to sidecars of at most
+    ``sidecar_rows`` each. Otherwise it is a classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones
+    and transactions that have expired by then are left out. Raises CallError, StoreError, InvalidCheckpointError;
+    TableReplacedError if the table was deleted or replaced meanwhile, after deleting the checkpoint. Cost: reads the
+    live files and tombstones; 2 PUTs, a HEAD and a ranged GET, and a PUT and a GET for each sidecar. Memory: a few
+    hundred thousand file actions, and the finished file on stores that inherit ``put_stream_if_absent``. Spec:
+    PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
         raise CallError(f"top_level must be one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
@@ -372,7 +373,7 @@ def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Take groups until they have at least ``rows`` rows."""
+    """Take row groups until they have at least ``rows`` rows."""
     while rows > 0 and (group := next(groups, None)) is not None:
         rows -= group.num_rows
         yield group

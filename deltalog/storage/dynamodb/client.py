@@ -54,8 +54,8 @@ _MULTI_TABLE_OPERATIONS = {"transact_write_items", "transact_get_items", "batch_
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks in seconds, a sleep function and a source of jitter; tests replace them. Leases are measured on
-    ``monotonic`` only; ``wall`` determines when DynamoDB may delete an item."""
+    """Clocks in seconds, a sleep function and a source of jitter; tests replace them. Leases are measured only with
+    ``monotonic``; ``wall`` determines when DynamoDB may delete an item."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -332,7 +332,8 @@ def _encoded(item: Item) -> dict[str, dict[str, str]]:
 
 
 def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """The attributes of types S and N. Attributes of other types, which other writers may add, are left out."""
+    """The decoded attributes of the types S and N. Attributes of other types, which other writers may add, are left
+    out."""
     decoded: Item = {}
     for name, value in item.items():
         if "S" in value:

@@ -43,7 +43,7 @@ _PREFIX = "dynamo:"
 
 @dataclass(frozen=True)
 class DynamoCommit:
-    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table need the same values.
+    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table must use the same values.
 
     ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times as fast as the slowest clock the
     fastest may run; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
@@ -128,8 +128,8 @@ class DynamoStore(WrappedStore["S3Store"]):
         self._first_use = FirstUse(table, "dynamo")
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died,
-        1 more HEAD for each ``test_interval_ms`` of the wait and 2 more requests. Raises CommitTableError,
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died, 1
+        more HEAD for each ``test_interval_ms`` of the wait, and 2 more requests. Raises CommitTableError,
         StoreError."""
         version = commit_version(path)
         if version:
@@ -137,11 +137,11 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self._write(path, data, ABSENT)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing: the checks of S3Store do not apply to this protocol."""
+        """Does nothing, because the checks of S3Store do not apply to this protocol."""
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object if it has this ETag (as ``etag`` returns it). EXISTS: it has another ETag, or was deleted.
-        Cost and errors: as ``put_if_absent``."""
+        """Replace the object if it has this ETag (as ``etag`` returns it). EXISTS: the object has another ETag, or was
+        deleted. Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
     def etag(self, path: str) -> str | None:

@@ -146,7 +146,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self._publish_own(entry, path, data)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing: the checks of S3Store do not apply to this protocol."""
+        """Does nothing, because the checks of S3Store do not apply to this protocol."""
 
     def _check_previous(self, version: int) -> None:
         entry = self._entry(version)
@@ -165,7 +165,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._check_no_other_writer(version)
 
     def _check_no_other_writer(self, version: int) -> None:
-        """Raise if ``version`` was committed without an item.
+        """Raise CommitTableError if ``version`` was committed without an item.
 
         Items expire a day after the commit, roughly in the order of their versions. If an item has not expired, the
         items of all later commits through this protocol must therefore exist."""
@@ -216,7 +216,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             # Another process may have read our item and copied the file before us.
             is_foreign = outcome is PutOutcome.EXISTS and self.inner.get(path) != data
         except StoreError as error:
-            # The version is committed. The next process that reads the log finishes it.
+            # The version is committed. The next process that reads the log finishes the commit.
             log.warning("%s: version %d has its item and is not yet in the log: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
         if outcome is PutOutcome.UNKNOWN:
@@ -252,7 +252,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self.inner.list_names(directory, start, limit=limit)
 
     def _finish_commit_of(self, path: str) -> bool:
-        """Finish the commit ``path``. Returns False if it is not an unfinished commit."""
+        """Finish the commit ``path``. Returns False if ``path`` is not an unfinished commit."""
         version = commit_version(path)
         entry = None if version is None else self._entry(version)
         if entry is None or entry.is_complete:
@@ -261,7 +261,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return True
 
     def _finish_latest(self, directory: str) -> None:
-        """Finish the latest commit. No other can be unfinished: each writer first finishes the previous commit."""
+        """Finish the latest commit. No other commit can be unfinished, because each writer first finishes the previous
+        commit."""
         latest = self._latest() if directory == LOG_DIRECTORY else None
         if latest is not None and not latest.is_complete:
             self._finish(latest, writing=False)

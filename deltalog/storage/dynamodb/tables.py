@@ -1,4 +1,4 @@
-"""The DynamoDB tables of the commit protocols: their keys, and their creation.
+"""The DynamoDB tables of the commit protocols: defines their keys, and creates them.
 
 A commit never creates a missing table, because a new table in the wrong region would not exclude other writers.
 """
@@ -61,7 +61,7 @@ def create_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """Create the DynamoDB table of a commit protocol, billed per request, with expiry enabled, and wait until it is
+    """Create the DynamoDB table of a commit protocol, with billing per request and expiry enabled, and wait until it is
     active.
 
     ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for the table of a catalog, whose items do not expire.

@@ -108,7 +108,7 @@ class BotocoreTransport(Transport):
             return await self._get(key, byte_range, etag)
 
     async def _get(self, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
-        """GET, with retries of truncated downloads."""
+        """Send a GET, and retry truncated downloads."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self._call("get_object", Key=key, **conditions)
@@ -182,7 +182,7 @@ def _session(profile: str | None, process: int) -> Any:
     """Cached, because a new session takes a tenth of a second and 10 MB of memory to read its AWS service definitions
     from disk."""
     session = aiobotocore.session.AioSession(profile=profile)
-    # Registered last, to run after botocore's handler, which adds the header.
+    # Registered last, so that it runs after botocore's handler, which adds the header.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
     session.register("needs-retry.s3", _notice_slow_down)
     return session
@@ -197,7 +197,8 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
 
 
 def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
-    """Report throttled attempts to the request limit: botocore and s3fs retry them without telling the caller."""
+    """Report throttled attempts to the request limit, because botocore and s3fs retry them without the caller
+    noticing."""
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()

@@ -79,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response: status, headers by lower-case name, and the whole body."""
+    """A response: status, headers (keyed by lower-case name), and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -179,7 +179,7 @@ class _Received(io.RawIOBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._pieces = connection.makefile("rb", buffering=0)  # keeps the socket open after a "Connection: close"
+        self._pieces = connection.makefile("rb", buffering=0)  # keeps the socket open after "Connection: close"
 
     def readable(self) -> bool:
         return True
@@ -196,7 +196,7 @@ class _Received(io.RawIOBase):
 
 
 class _Source:
-    """Stands in for the socket from which http.client reads a response."""
+    """Replaces the socket from which http.client reads a response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -314,7 +314,7 @@ class Connections:
             exchange.end()
         found = {name.lower(): value for name, value in response.headers.items()}
         if method == "GET" and not found.keys() & {"content-length", "transfer-encoding"}:
-            # http.client treats the end of a connection as the end of the headers.
+            # http.client would take the end of a connection for the end of the headers.
             raise NoAnswerError(f"{self._origin.address} did not answer: no length of the body arrived.")
         return Answer(response.status, found, response.data)
 

@@ -31,7 +31,7 @@ class CredentialsNotFoundError(Exception):
 
 
 class ResolvedCredentials:
-    """The credentials of botocore's resolver for this process and its environment, resolved at the first request.
+    """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
 
     All clients of a process share them, so that reopening a table needs no request for credentials. A forked process
     resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
@@ -86,7 +86,7 @@ def profile_settings(profile: str | None) -> Mapping[str, Any] | None:
     botocore cannot read them."""
     try:
         return dict(_session(profile).get_scoped_config())
-    except Exception:  # the requests then go through s3fs, which raises the error
+    except Exception:  # requests then go through s3fs, which raises the error
         return None
 
 

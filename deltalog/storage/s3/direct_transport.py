@@ -1,6 +1,6 @@
 """Sends requests to S3 without a botocore client: botocore's signer signs them, and urllib3 sends them.
 
-A botocore client takes two milliseconds of CPU time per request, and half a second to load. This module implements the
+A botocore client needs two milliseconds of CPU time per request, and half a second to load. This module implements the
 requests for single objects and listings with botocore's names, arguments and results. If it cannot handle a response,
 such as one from a bucket in another region, it raises ``LeftToBotocore``.
 """
@@ -280,8 +280,8 @@ def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
     """Call ``work`` in this thread and in ``count`` - 1 other threads, which have all ended when this function returns
     or raises. The first error stops them all.
 
-    Does not use threading.Thread, which waits for each thread to start; on a busy machine that takes longer than the
-    requests.
+    Does not use threading.Thread, because it waits for each thread to start, which on a busy machine takes longer than
+    the requests.
     """
     ended, errors = threading.Semaphore(0), list[BaseException]()
 

@@ -1,4 +1,5 @@
-"""Signs requests to S3 (AWS Signature Version 4) with botocore's signer, without its slow session and client."""
+"""Signs requests to S3 (AWS Signature Version 4) with botocore's signer, but without botocore's slow session and
+client."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class S3Store(LogStore):
         prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
-            # StartAfter is exclusive. Additional names admitted by the shortened name are filtered out below.
+            # StartAfter is exclusive. The shortened name may admit additional names, which are filtered out below.
             arguments["StartAfter"] = prefix + start[:-1]
         found: list[FileMeta] = []
         pages = Pages(f"{self.url}/{directory}")
@@ -394,7 +394,7 @@ class S3Store(LogStore):
         return S3Store(url, client=self._client)
 
     def key(self, path: str) -> str:
-        """The object's key in its bucket. Raises StoreError for a path that is not below the root."""
+        """The key of an object in its bucket. Raises StoreError for a path that is not below the root."""
         # HTTP clients and proxies would resolve a dot segment, so that the path could leave the prefix.
         if not is_below_root(path):
             raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
