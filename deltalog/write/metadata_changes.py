@@ -251,7 +251,7 @@ class MetadataChanges:
 
 def _check_user_domain(domain: str, configuration: str) -> None:
     if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
-        raise CallError(f"A metadata domain must have a name and a configuration, both text; got {domain!r}.")
+        raise CallError(f"A metadata domain must have a name and a configuration, both strings; got {domain!r}.")
     if domain.startswith("delta."):
         raise CallError(
             f"The metadata domain {domain!r} is reserved for Delta. Choose a name without the prefix delta."

@@ -96,7 +96,7 @@ class StagedActions:
         """Stage the version of an application (txn). Raises CallError."""
         if not (isinstance(app_id, str) and app_id and isinstance(version, int) and 0 <= version < 2**63):
             raise CallError(
-                f"An application id must be text and its version an integer >= 0; got {app_id!r}, {version!r}."
+                f"An application id must be a string and its version an integer >= 0; got {app_id!r}, {version!r}."
             )
         action = SetTransaction(app_id=app_id, version=version, last_updated=clock_ms)
         self.transactions.append(as_read_back(action, SetTransaction))

@@ -154,8 +154,8 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
         raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
     if decoded != metadata:
         raise CallError(
-            "The metadata of a write would change when it is read back. Use only dict with text keys, list, str, int, "
-            "finite float, bool and None, at every depth."
+            "The metadata of a write would change when it is read back. Use only dict with string keys, list, str, "
+            "int, finite float, bool and None, at every depth."
         )
     return decoded
 

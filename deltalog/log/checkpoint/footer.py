@@ -37,7 +37,7 @@ def _is_text_map(kind: Any) -> bool:
 
 
 _TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "an integer"), (pt.is_boolean, "a boolean")
-_TEXTS, _MAP = (_is_texts, "a list of texts"), (_is_text_map, "a map of text to text")
+_TEXTS, _MAP = (_is_texts, "a list of strings"), (_is_text_map, "a map from strings to strings")
 _Shape = Mapping[str, "tuple[Kind, str] | _Shape"]
 
 _VECTOR: _Shape = {

@@ -134,7 +134,9 @@ def _frozen(source: Any) -> Credentials:
     except Exception as error:
         raise _not_retrieved(error) from None
     if not all(is_word(each) for each in (found.access_key, found.secret_key, found.token or "")):
-        raise CredentialsNotFoundError("botocore's credentials are no plain words", is_passing=False)
+        raise CredentialsNotFoundError(
+            "botocore's credentials contain characters that a header cannot contain", is_passing=False
+        )
     return Credentials(found.access_key, found.secret_key, found.token or None)
 
 
