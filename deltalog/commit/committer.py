@@ -47,8 +47,8 @@ CommitOutcome = Committed | Exists | Unknown
 class Committer(ABC):
     """Commits versions of one table. Threads may share it.
 
-    Of all attempts at one version, at most one is ever ``Committed``, and every reader of the table sees it from then
-    on. Committing the same attempt again has no further effect.
+    Of all attempts at one version, at most one is ever ``Committed``, and from then on every reader of the table sees
+    it. Committing the same attempt again has no further effect.
     """
 
     @abstractmethod

@@ -294,7 +294,7 @@ def _conflict(
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error for a write whose caller expected another latest version (None: no version)."""
+    """The error for a write if the latest version is not the version that the caller expected (None: no version)."""
     return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and repeat the write.",
@@ -319,7 +319,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
 
 
 def commits_missing_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """The error for a write based on a version that is so old that commits after it are no longer in the log."""
+    """The error for a write based on such an old version that commits after it are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
         "the commits between them. Nothing was committed; read the table again and repeat the operation.",

@@ -228,7 +228,7 @@ class CommitLoop:
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # raises the error for what the location now contains
+            self._proof.check(attempt.version)  # raises an error that describes the current log
             raise
         except DeltaLogError as error:  # this error is no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)

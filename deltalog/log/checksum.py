@@ -199,7 +199,7 @@ def encode_checksum(
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
-    # With a retention, which transactions are live depends on when the table is read.
+    # With a retention, it depends on the time of reading which transactions are live.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,

@@ -1,7 +1,7 @@
 """Log clean-up: finds and deletes the log files that no version within the retention period needs.
 
-Spec: PROTOCOL.md#metadata-cleanup. Commit times are those of time travel: the in-commit timestamp, or before its
-enablement the monotonised file time.
+Spec: PROTOCOL.md#metadata-cleanup. Commit times are the same as in time travel: the in-commit timestamp, or for commits
+before its enablement, the monotonised file time.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class CleanupDecision:
 class CleanupReport:
     """The result of a clean-up, or with ``dry_run`` the plan for one.
 
-    ``cutoff_ms``: commits before this time have expired. ``first_version``: the first readable version afterwards; None
-    if nothing is deleted. ``reason``: why. ``unreachable``: the first and the last version that become unreadable.
-    ``files``: all files of the log, beginning with the deleted files in order of deletion.
+    ``cutoff_ms``: commits before this time have expired. ``first_version``: the first version that is readable after
+    the clean-up; None if nothing is deleted. ``reason``: the reason for this decision. ``unreachable``: the first and
+    the last version that become unreadable. ``files``: all files of the log, beginning with the deleted files in order
+    of deletion.
     """
 
     table: str
@@ -112,7 +113,8 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``first_version``: the log is kept from this version on (None: all of it). ``reason``: why."""
+    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: the reason for
+    this decision."""
 
     first_version: int | None
     reason: str
@@ -219,7 +221,7 @@ def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -
     """A predicate on versions: whether all commit times stay the same if the log begins at that version.
 
     File times are monotonised from the first commit on. So a commit whose time was raised above its own file time,
-    because of earlier commits, cannot become the first.
+    because of earlier commits, cannot become the first commit of the log.
     """
     if not file_versions:
         return lambda version: True

@@ -140,9 +140,9 @@ class FileCache:
         """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that the file list of a
         large table is never in memory as a whole.
 
-        ``convert`` receives ``columns``, always path and deletion_vector, and with ``leaves`` the column from which
-        ``statistics_of_files`` reads their statistics; a requested ``stats`` column may then be missing, and
-        ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
+        ``convert`` receives ``columns``, in any case path and deletion_vector, and if ``leaves`` is passed, also the
+        column from which ``statistics_of_files`` reads their statistics. In that case, a requested ``stats`` column may
+        be missing, and ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -185,8 +185,8 @@ class FileCache:
                 yield from in_order(_slices(after().files, convert))
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
-        """Raise InvalidCheckpointError if the number of files in the ``.crc`` exceeds two counts: the live files
-        (``found``), and the sum of the files in the checkpoint (``read``) and the net number added by the commits,
+        """Raise InvalidCheckpointError if the number of files in the ``.crc`` exceeds both of two counts: the live
+        files (``found``), and the files in the checkpoint (``read``) plus the net number of files added by the commits,
         which is how writers count. The two counts differ if a commit removes a file that is not live or adds one that
         already is."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files

@@ -88,8 +88,8 @@ class LogHistory:
         for _ in range(_LISTINGS):
             if not listing.has_gap or self._listed is not None:
                 break
-            # If clean-up deletes commits during a listing, the pages listed before have them and the later pages do
-            # not, which looks like a gap.
+            # If clean-up deletes commits during a listing, earlier pages still contain deleted commits and later pages
+            # do not, which looks like a gap.
             again = self._list()
             if again.commits == listing.commits:
                 break
@@ -162,8 +162,8 @@ class LogHistory:
 
     def _searched(self, timestamp_ms: int) -> CommitAt | None:
         """The last commit at or before an instant, found without listing the log; None if the result cannot be proved
-        that way. It is proved if the commit exists, the next commit exists and is after the instant, and the log is
-        readable from that version or an earlier one on."""
+        that way. The proof is that the commit exists, that the next commit exists and is after the instant, and that
+        the log is readable from that version or an earlier one on."""
         latest, pair = self.latest, self.enablement
         if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
             return None
@@ -220,7 +220,7 @@ class LogHistory:
             return at.version
         later = self._next(at.version)
         if later is None:
-            self.version_at(timestamp_ms)  # raises with the bounds
+            self.version_at(timestamp_ms)  # raises an error with the bounds
         return at.version + 1 if later is None else later
 
     def _next(self, version: int) -> int | None:

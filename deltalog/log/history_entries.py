@@ -143,7 +143,7 @@ Mapping.register(CommitEntry)
 
 @dataclass(frozen=True, slots=True)
 class TimestampExplanation:
-    """How an instant is resolved to a version: ``str()`` returns a report, and ``to_json()`` all fields.
+    """How an instant is resolved to a version: ``str()`` returns a report, and ``to_json()`` returns all fields.
 
     Times are in milliseconds since 1970. ``clock``: the kind of commit time with which the instant is compared.
     ``candidates``: the first and the last version with that kind of time. ``answer``: the version that was current;

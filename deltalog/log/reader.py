@@ -53,7 +53,7 @@ _SHORT = 1_000
 # How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
-# The maximum number of commits of which the bytes are in memory at a time.
+# The maximum number of commits whose bytes are in memory at the same time.
 _COMMITS_AT_ONCE = 8192
 
 # Called with versions and the bytes of their commit files.
@@ -138,7 +138,7 @@ class LogReader:
         return listing if listing.checkpoints or listing.commits[:1] == (0,) else None
 
     def list_first(self) -> Listing:
-        """The first names of the log. Cost: 1 LIST."""
+        """The first page of the log's listing. Cost: 1 LIST."""
         names = self.store.list_names(LOG_DIRECTORY, version_prefix(0), limit=LIST_PAGE)
         return parse_names(names)
 

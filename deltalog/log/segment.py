@@ -92,7 +92,7 @@ class Listing:
 
     @property
     def has_gap(self) -> bool:
-        """Whether a commit between two others is missing."""
+        """Whether the listing lacks a commit between two others."""
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 
@@ -143,7 +143,7 @@ def parse_names(names: Collection[str]) -> Listing:
         for (version, kind, expected, _), found in parts.items()
         if len({f.part for f in found}) == expected
     ]
-    # If a version has several checkpoints, the newest kind comes last and is used.
+    # If a version has several checkpoints, the last in this order is used.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
     return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 

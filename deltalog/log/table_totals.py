@@ -1,5 +1,4 @@
-"""Totals of a version's live files: their number, their size in bytes and histograms. Also computes the totals after a
-commit. Pure.
+"""Totals of a version's live files (number, size in bytes, histograms), and how to compute them after a commit. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #file-size-histogram-schema,
 #deleted-record-counts-histogram-schema.
@@ -33,7 +32,7 @@ SIZE_BINS: tuple[int, ...] = (
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# With this many files or more, they are counted with Arrow, bin by bin.
+# This many files or more are counted with Arrow, one bin at a time.
 _MANY = 1000
 # Lower bounds of the bins for the number of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
@@ -144,7 +143,7 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
     """For each bin, the number of ``values`` in it and their sum. ``begins``: the lower bounds of the bins."""
     counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
     low, high = pc.min_max(values).as_py().values()
-    if low is not None:  # skip the bins outside the extremes
+    if low is not None:  # only the bins between the extremes are counted
         for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):
             inside = pc.greater_equal(values, limits[at])
             if at + 1 < len(begins):

@@ -80,7 +80,8 @@ def _any_before(numbers: Any, limit: int) -> bool:
 
 
 def _shift(days: Any) -> Any:
-    """The number of days by which the same year, month and day is later in the Gregorian calendar."""
+    """The number of days to add to a stored day of the Julian calendar, so that it denotes the same year, month and day
+    in the Gregorian calendar."""
     shift: Any = pa.scalar(2, pa.int32())
     for step in _STEPS:
         shift = pc.subtract(shift, pc.greater_equal(days, step).cast(pa.int32()))

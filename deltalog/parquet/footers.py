@@ -3,8 +3,8 @@
 
 pyarrow crashes the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for
 lists and column trees with a huge declared size. Rows are read entirely by Arrow's C++ code, which raises an error for
-a wrong chunk. So only the footer's lists need limits; for a footer of the usual size, it is enough to check its length.
-The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
+a wrong chunk. So only the lists in the footer need limits; for a footer of the usual size, it is enough to check the
+length. The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
-# A footer of up to this length whose lists have up to this many items limits the memory and time that pyarrow needs for
-# it, provided that the product of both is limited too, because the path of each column may contain all the names that
-# fit. Other footers are checked first.
+# Up to this length and this many items per list, pyarrow needs little memory and time for a footer, provided that the
+# product of both is limited too, because the path of each column may contain all the names that fit. Other footers are
+# checked first.
 _PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
 _PLAIN_PATH_BYTES = 128 << 20
@@ -39,8 +39,8 @@ READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticEr
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Open ``source``, a file that pyarrow can read, as a ParquetFile, with bounded memory and time. ``options``: as
-    for ParquetFile. Use the result only to read rows, names, types, and numbers of rows and bytes: if you read the
-    metadata of a column chunk that is wrong, the process crashes.
+    for ParquetFile. Use the result only to read rows, names, types, and numbers of rows and bytes, because reading
+    wrong metadata of a column chunk crashes the process.
 
     Raises OSError and ValueError for an invalid file, and whatever ``source`` raises. Cost: the GETs of the footer.
     """

@@ -48,7 +48,7 @@ class Snapshot:
         self.is_time_travel = is_time_travel
 
     def as_time_travel(self) -> Snapshot:
-        """The same snapshot, marked as chosen by the caller by number or time. Cost: none."""
+        """The same snapshot, marked as time travel, that is, as chosen by the caller by number or time. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
     @safe_repr
@@ -203,8 +203,8 @@ class Snapshot:
         return self.log.cache.files(columns)
 
     def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The statistics of the live files, one row per row of ``files``: ``num_records``, ``tight_bounds``, and the
-        structs ``min_values``, ``max_values`` and ``null_count``, which have one field per column. Bounds have the
+        """The statistics of the live files, one row for each row of ``files``: ``num_records``, ``tight_bounds``, and
+        the structs ``min_values``, ``max_values`` and ``null_count``, which have one field per column. Bounds have the
         types of the columns.
 
         ``columns``: names of table columns; None for all except partition columns. Bounds are returned as written, so

@@ -266,7 +266,7 @@ class TableStream:
     # -------------------------------------------------------------------------------------------------- files
 
     def _versions(self, start: StreamOffset, end: StreamOffset) -> Iterator[VersionFiles]:
-        """The versions with files between two offsets, read lazily."""
+        """The versions that have files between two offsets; they are read lazily."""
         self._check_start(start)
         if start.is_initial:
             table = self._initial_table(start.version)

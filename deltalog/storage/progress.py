@@ -14,7 +14,7 @@ SLOWEST_BYTES_PER_SECOND = 16 << 10
 
 
 class Pages:
-    """Checks that the pages of one listing make progress. ``where`` names the listing in messages."""
+    """Checks that each page of a listing makes progress. ``where`` names the listing in messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where

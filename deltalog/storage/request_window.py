@@ -1,4 +1,4 @@
-"""Adapts the number of concurrent requests to a store to its responses. Pure.
+"""Adapts the number of concurrent requests to a store, depending on its responses. Pure.
 
 As in TCP's congestion control, each success enlarges the window a little, and throttling halves it.
 """
@@ -27,8 +27,8 @@ class RequestWindow:
         return under_way < int(self.size)
 
     def after_answer(self, burst: int) -> RequestWindow:
-        """The window after a successful response to a request of ``burst``. As many responses as the size of the window
-        enlarge it by one."""
+        """The window after a successful response to a request of ``burst``. The window grows by one for every ``size``
+        successful responses."""
         if burst != self.burst:
             return self
         return replace(self, size=min(self.size + 1 / self.size, self.most))

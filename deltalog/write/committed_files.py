@@ -12,7 +12,7 @@ from deltalog.errors import FilesCommittedError, MissingVersionError
 from deltalog.protocol.paths import are_ordinary
 from deltalog.read.snapshot import Snapshot
 
-# Up to this number of commits, they are read one by one; for more, reading the table state costs less.
+# Up to this many commits are read one by one; for more, reading the table state costs less.
 _FEW_COMMITS = 100
 
 

@@ -25,7 +25,7 @@ from deltalog.errors import CallError
 T = TypeVar("T")
 
 # Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive.
-# A few of the latest are.
+# So the latest few are kept alive.
 _MAX_STRONG = 8
 _UNNAMED = re.compile(r"__index_level_[0-9]+__")  # the name of pandas' column for an unnamed index
 _lock = threading.Lock()

@@ -1,5 +1,5 @@
 """The staged actions of a transaction: adds, removes, change data files and application versions (txn), and the reads
-on which they depend. No store calls.
+on which they depend. Makes no requests to the store.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #transaction-identifiers.
 """

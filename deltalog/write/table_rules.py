@@ -87,9 +87,9 @@ class TableRules:
 
     def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
         """Fill in the ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all
-        rules. ``rows`` must have the table's types. ``is_new``: whether the rows are new to the table; if so, identity
-        columns get values. Raises ConstraintViolationError, SchemaMismatchError for values in a GENERATED ALWAYS
-        identity column."""
+        rules. ``rows`` must have the types of the table's columns. ``is_new``: whether the rows are new to the table;
+        if so, identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values in a
+        GENERATED ALWAYS identity column."""
         if is_new and self.identities is not None:
             rows = self._identified(rows, self.identities, absent)
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])

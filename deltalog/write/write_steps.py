@@ -1,4 +1,4 @@
-"""Steps that all verbs that write rows share: schema checks, the check for recorded application versions (txn), and the
+"""Steps shared by all verbs that write rows: schema checks, the check for recorded application versions (txn), and the
 WRITE commit."""
 
 from __future__ import annotations

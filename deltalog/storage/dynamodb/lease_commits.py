@@ -5,7 +5,8 @@ holds the lease:
 
 1. HEAD the object. If it does not have the expected ETag, the attempt ends.
 2. Put the record if it does not exist. If that succeeds, send the PUT before our lease ends. If another writer holds
-   the record, repeat the HEAD until the record's timeout times the clock skew rate has passed. Then replace the record,
+the lease, repeat the HEAD until the timeout in the record, multiplied by the clock skew rate, has passed. Then replace
+the record,
    with the next generation, provided that it still has the generation that was read.
 
 Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
@@ -43,7 +44,8 @@ _PREFIX = "dynamo:"
 
 @dataclass(frozen=True)
 class DynamoCommit:
-    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table must use the same values.
+    """Options for commits that take leases in the DynamoDB table ``table_name``. All writers of a table must use the
+    same values.
 
     ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times as fast as the slowest clock the
     fastest may run; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the

@@ -51,7 +51,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class S3DynamoDBCommit:
-    """Commits through items in the DynamoDB table ``table_name``, compatible with Spark's S3DynamoDBLogStore.
+    """Options for commits through items in the DynamoDB table ``table_name``, compatible with Spark's
+    S3DynamoDBLogStore.
 
     ``table_path_scheme``: the URL scheme with which other writers open the table, because ``s3a://lake/events`` and
     ``s3://lake/events`` have different items. ``ttl_s``: how long the item of a finished commit is kept. Raises
