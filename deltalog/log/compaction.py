@@ -60,8 +60,8 @@ def write_compaction(latest: LogSnapshot, start: int, end: int) -> Compaction:
     ``latest``: version ``end`` or a later one, read from the same log.
 
     Raises CallError for fewer than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
-    if the log lost ``latest`` meanwhile, after deleting the file. Cost: 1 GET for each commit, 1 PUT, 1 HEAD. Memory:
-    the commits.
+    if ``latest`` is no longer in the log afterwards; the file is then deleted. Cost: 1 GET for each commit, 1 PUT, 1
+    HEAD. Memory: the commits.
     """
     if not 0 <= start < end:
         raise CallError(f"A log compaction covers at least two versions; got {start} to {end}.")

@@ -154,7 +154,7 @@ class LogReader:
         if len(metas) < LIST_PAGE:
             return metas
         start = _listing(metas).last
-        if start is None:  # the page has other files only
+        if start is None:  # the page contains only other files
             return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
         metas = [meta for meta in metas if meta.name < version_prefix(start)]
         done = 1

@@ -56,8 +56,8 @@ _WHEN_NOT_MAPPED = (
 class ChangeFile:
     """A file from which the changes of a commit are read.
 
-    ``kind``: how its rows changed. All rows were inserted, all were deleted, or for ``difference``, only the rows that
-    just one of the two deletion vectors deletes have changed. None for a change data file, which stores the kind of
+    ``kind``: how its rows changed. All its rows were inserted, or all were deleted, or for ``difference``, those rows
+    changed that only one of the two deletion vectors deletes. None for a change data file, which stores the kind of
     each row in a column. ``before``, ``after``: the file's deletion vectors before and after the commit.
     """
 

@@ -236,7 +236,7 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         low, high = self._bounds(predicate)
         between = predicate.value_set.any_between(low, high)
         if predicate.value_set.has_nan:
-            between = scalar(None, pa.bool_())  # bounds may leave out NaN
+            between = scalar(None, pa.bool_())  # bounds may ignore NaN
         return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _starts_with(self, predicate: BoundStartsWith) -> Any:

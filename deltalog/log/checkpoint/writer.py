@@ -63,7 +63,7 @@ def write_checkpoint(
     ``top_level``; if there are more than ``sidecar_rows`` file actions, they are written to sidecars of at most
     ``sidecar_rows`` each. Otherwise it is a classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones
     and transactions that have expired by then are left out. Raises CallError, StoreError, InvalidCheckpointError;
-    TableReplacedError if the table was deleted or replaced meanwhile, after deleting the checkpoint. Cost: reads the
+    TableReplacedError if the table was deleted or replaced meanwhile; the checkpoint is then deleted. Cost: reads the
     live files and tombstones; 2 PUTs, a HEAD and a ranged GET, and a PUT and a GET for each sidecar. Memory: a few
     hundred thousand file actions, and the finished file on stores that inherit ``put_stream_if_absent``. Spec:
     PROTOCOL.md#checkpoints-1.
