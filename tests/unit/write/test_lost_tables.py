@@ -241,7 +241,7 @@ def test_a_plan_on_a_version_that_was_rolled_back_is_not_committed(place: Place)
     table.flush()
     place.restore(copy)
     DeltaTable.open(place.reach()).append(rows(777))
-    with pytest.raises(TableReplacedError, match="an older copy of it is there"):
+    with pytest.raises(TableReplacedError, match="an older copy replaced it"):
         transaction.commit()
     assert ids(DeltaTable.open(place.reach())) == [0, 777]
 
