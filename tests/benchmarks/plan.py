@@ -1,4 +1,4 @@
-"""Measurements, their tables, and the differences that remain in each comparison."""
+"""The measurements, their tables, and notes on the remaining differences in each comparison."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One group of rows of the report. ``tables``: the table of each system that takes part. ``call``: see
-    worker.System."""
+    """A measurement, which is one group of rows in the report. ``tables``: the table for each system that takes part.
+    ``call``: see worker.System."""
 
     key: str
     title: str
@@ -29,7 +29,7 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not."""
+        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not repeated."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property
@@ -135,7 +135,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Groups of measurements, by their keys; in each group every size is twice the previous one."""
+    """Groups of measurement keys; in each group, every table is twice as large as the previous one."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

@@ -25,7 +25,7 @@ _BATCH_ROWS = 65_536
 
 
 def peak_mib() -> int:
-    """The highest resident memory of this process so far."""
+    """The peak resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
 
@@ -39,7 +39,7 @@ def stream_bytes(url: str, size_mib: int) -> Snapshot:
 
 
 def stream_records(url: str, size_mib: int) -> Snapshot:
-    """Rows of 16 bytes in Arrow, as record batches of 1 MiB."""
+    """Rows that take 16 bytes each in Arrow, as record batches of 1 MiB."""
     schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:

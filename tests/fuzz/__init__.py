@@ -1,4 +1,4 @@
-"""A seeded mutation fuzzer for every file that a reader trusts: see ``python -m tests.fuzz --help``.
+"""A seeded mutation fuzzer for every kind of file that a reader relies on: see ``python -m tests.fuzz --help``.
 
 tables      whole tables in memory, written by hand so that every log shape is covered
 mutations   damages bytes and JSON on purpose

@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The workers' data on a measurement, with the seconds of each system's calls by session."""
+    """The data that the workers report for a measurement, with the seconds of each system's calls by session."""
     sessions = [_session(key, chosen, number) for number in range(1 if chosen.quick else chosen.sessions)]
     calls = {system: [each["seconds"][system] for each in sessions] for system in sessions[0]["seconds"]}
     return {**sessions[0], "load": round(os.getloadavg()[0], 1), "seconds": calls}
@@ -81,7 +81,7 @@ def _session(key: str, chosen: argparse.Namespace, number: int, *more: str) -> d
 
 
 def _peaks(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The title, and the peak memory of each system's session."""
+    """The title of a measurement, and the peak memory of each system's session."""
     ours = _session(key, chosen, 0, "--heap", chosen.heap, "--system", OURS)
     peaks = {OURS: ours["peak_mib"]}
     for system in ours["systems"]:
@@ -99,7 +99,7 @@ def peaks_row(measured: dict[str, Any]) -> str:
 
 
 def row(measured: dict[str, Any]) -> str:
-    """A row of the table: minimum and median in seconds of the calls that count, and the ratios of the medians."""
+    """A row of the table: the minimum and median seconds of the counted calls, and the ratios of the medians."""
     skipped = 0 if measured["is_long"] else 1
     counted = {system: [s for calls in runs for s in calls[skipped:]] for system, runs in measured["seconds"].items()}
     ours = statistics.median(counted[OURS])
