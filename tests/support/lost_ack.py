@@ -113,7 +113,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """The operations with deltalake (delta-rs)."""
+    """The operations, run with deltalake (delta-rs)."""
 
     def __init__(self, url: str, server: Server) -> None:
         options = server.options()
@@ -234,7 +234,7 @@ def table_of(
 
 
 def totals(cells: list[Cell], engine: str) -> dict[str, int]:
-    """The numbers of wrong outcomes of an engine, by kind."""
+    """The number of wrong outcomes of an engine, by kind."""
     mine = [cell for cell in cells if cell.engine == engine]
     wrong = {v: sum(c.verdict == v for c in mine) for v in ("double", "false conflict", "guess")}
     return {"cells": len(mine), **wrong}

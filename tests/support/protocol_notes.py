@@ -1,6 +1,6 @@
 """Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
 
-tests/house/test_protocol_coverage.py fails if a section has a note although nothing is missing.
+tests/house/test_protocol_coverage.py fails if a section that needs no note has one.
 """
 
 from __future__ import annotations

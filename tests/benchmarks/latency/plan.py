@@ -14,7 +14,7 @@ PEER = "deltalake"
 SMALL_FILES = 34
 HISTORY = 20
 PARALLEL = 32  # concurrent requests
-AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that one request reads
+AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested in one round
 CATALOG = "dynamodb:latency-catalog"
 MANAGED = ("b.one", "b.two", "b.three")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-# : The key: the first column of every schema, non-null and unique in a table.
+# : The key: the first column of every schema, non-null and unique within a table.
 ID = pa.field("id", pa.int64(), nullable=False)
 
 LEAVES: tuple[pa.DataType, ...] = (
@@ -15,7 +15,7 @@ LEAVES: tuple[pa.DataType, ...] = (
     pa.timestamp("us", "UTC"),
 )  # fmt: skip
 KEYS: tuple[pa.DataType, ...] = (pa.string(), pa.int64(), pa.date32())
-# : Some with capitals, so that changing the case changes the spelling.
+# : Some names have capitals, so that a change of case changes the spelling.
 NAMES = ("a", "B", "Name", "itemId", "PRICE", "note", "Tags", "z9")
 
 
@@ -27,7 +27,7 @@ def random_schema(chance: random.Random, columns: int = 3, depth: int = 3) -> pa
 
 
 def random_type(chance: random.Random, depth: int) -> pa.DataType:
-    """A leaf, a struct, a list or a map with at most ``depth - 1`` further levels."""
+    """A leaf, a struct, a list or a map with at most ``depth - 1`` nested levels."""
     kind = chance.choice(("leaf", "struct", "struct", "list", "map")) if depth else "leaf"
     if kind == "struct":
         return _struct(chance, depth)
@@ -44,5 +44,5 @@ def _struct(chance: random.Random, depth: int) -> pa.StructType:
 
 
 def fields_of(kind: pa.DataType | pa.Schema) -> Sequence[pa.Field]:
-    """The fields of a struct or schema by position, because names may be duplicates."""
+    """The fields of a struct or schema, by position, because names may be duplicate."""
     return [kind.field(index) for index in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]

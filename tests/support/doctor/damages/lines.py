@@ -1,4 +1,4 @@
-"""Lines of commits shared by several damages."""
+"""Lines of commits that several damages share."""
 
 from __future__ import annotations
 
