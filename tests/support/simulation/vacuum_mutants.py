@@ -1,4 +1,4 @@
-"""Mutants of vacuums, for the schedules of ``vacuum_simulation``."""
+"""Mutants of vacuum, for the schedules of ``vacuum_simulation``."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("'true'", "is a string, not a condition"),
         ("concat(st, 'a') = 'xa'", "CAST from struct"),
         ("coalesce(st, 1) = 1", "CASE of integer and struct<x:long> together"),
-        ("i = 1e9999999", "out of the range of a double"),  # no integer of so many digits is ever created
+        ("i = 1e9999999", "out of the range of a double"),  # the integer with all these digits is never created
         ("f = -1e99999999", "out of the range of a double"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
         ("length(i) > 1", r"The function length of byte is not supported"),
