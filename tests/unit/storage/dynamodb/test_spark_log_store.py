@@ -1,4 +1,5 @@
-"""S3DynamoDBStore shares tables with writers of Spark's S3DynamoDBLogStore, whose steps the tests repeat by hand."""
+"""S3DynamoDBStore shares tables with writers that use Spark's S3DynamoDBLogStore, whose steps the tests reproduce by
+hand."""
 
 from __future__ import annotations
 
@@ -393,7 +394,7 @@ def test_expired_items_of_older_versions_do_not_matter(place: Place) -> None:
 
 
 class Overtaken(S3Store):
-    """Another writer puts the same path right before our guarded PUT."""
+    """Another writer puts the same path right before our conditional PUT."""
 
     before: Callable[[], None]
 
