@@ -356,18 +356,18 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
         "fresh process. warm: calls after it, in the same process. Medians, wall clock; cpu: of the process itself.",
         "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark). file: MiB",
         "of the checkpoint that was written.",
-        "Files are in the page cache for all.",
+        "All systems read files from the page cache.",
         "",
         "Reach",
     ]
     verdict = {True: "met", False: "NOT MET", None: "not judged"}
     lines += _columns([(f"  {verdict[g.met]}", g.goal, g.found) for g in reach(plan, found, quick)])
-    lines += ["", "Growth: how many times as long for twice the size (first, warm)", *_columns(_grown(figures, quick))]
+    lines += ["", "Growth: the ratio of times when the size doubles (first, warm)", *_columns(_grown(figures, quick))]
     lines += ["", "Requests of deltalog to the store, counted"]
     lines += [f"  {row.key}: {_requests(row.requests)}" for row in found if row.requests]
     rates = _rates(plan, results, found)
     if rates:
-        lines += ["", "Commits per second, and how the writers shared them", *_columns(rates)]
+        lines += ["", "Commits per second, in total and by writer", *_columns(rates)]
     wrong = [f"  {row.key}, {row.system}, first of {row.wrong}: {row.example}" for row in found if row.example]
     if wrong:
         lines += ["", "Wrong answers", *wrong]

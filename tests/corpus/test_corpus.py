@@ -30,7 +30,7 @@ def found() -> bool:
 
 
 def absent() -> str:
-    return f"The corpus was not there (looked for {CORPUS} and {CHECKER}): its tests did not run."
+    return f"The corpus is missing (looked for {CORPUS} and {CHECKER}), so its tests did not run."
 
 
 def test_in_ci_the_corpus_beside_the_checkout_is_used() -> None:
