@@ -61,8 +61,8 @@ _APPEND_NOTES = (
 _WRITERS_NOTES = (
     "Like appends, by this number of concurrent processes, which are warmed up first: total wall time per commit. "
     "Every acknowledged commit is then looked up in the log. deltalake gives up after 15 lost races; the append is "
-    "repeated, and the repetition counts. delta-spark: threads of one JVM, because its log store for local disks is safe only "
-    "within one JVM.",
+    "repeated, and the repetition counts. delta-spark: threads of one JVM, because its log store for local disks is "
+    "safe only within one JVM.",
     "floor: if a name is taken, link to the next one; the winner's commit is not read.",
 )
 _ADDS_NOTES = (
