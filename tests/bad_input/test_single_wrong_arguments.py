@@ -1,6 +1,7 @@
-"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table still opens.
+"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table can still be
+opened.
 
-The methods and parameters come from ``inspect.signature``, so new ones are tried without a change here.
+The methods and parameters come from ``inspect.signature``, so new ones are tested without a change to this module.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Text(str):
 
 
 class Odd:
-    """An object whose repr fails too."""
+    """An object whose repr raises an error too."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -321,7 +322,7 @@ FUNCTIONS: dict[str, Callable[[World], Call]] = {
         {"variant": {"metadata": b"\1\0\0", "value": b"\0"}},
     ),
 }
-# Internal methods, with their own lists of arguments.
+# Internal methods, each with valid arguments listed here.
 INTERNAL = {
     DeltaTable: {"__init__", "advance"},
     Snapshot: {"__init__", "as_time_travel"},
@@ -347,7 +348,7 @@ def _public(kind: type) -> set[str]:
     }
 
 
-# Methods of these classes without a call above get strings for their required parameters.
+# Methods of these classes that are not listed above get strings for their required parameters.
 OWNERS: dict[type, Callable[[World], Any]] = {
     DeltaTable: World.table,
     Snapshot: lambda w: w.table().snapshot(),
@@ -408,7 +409,7 @@ _OPTIONS = tuple(deltalog.WriteOptions.__annotations__)
 
 
 class Sweep:
-    """Makes the calls and records wrong outcomes."""
+    """Makes the calls and records those with a wrong outcome."""
 
     def __init__(self, template: Path, path: Path) -> None:
         self._template, self._path = template, path
@@ -510,7 +511,8 @@ def test_one_wrong_argument(
         warnings.simplefilter("ignore")
         for parameter in parameters:
             values = sorted(WRONG.keys() - _OWN.get(parameter, set()))
-            if not request.config.getoption("--long"):  # each value for some parameter, and some values for each
+            # Each value for some parameter, and some values for each parameter.
+            if not request.config.getoption("--long"):
                 values = values[len(label + parameter) % _SHARE :: _SHARE]
             for wrong in values:
                 sweep(label, make, parameter, wrong)

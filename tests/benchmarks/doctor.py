@@ -1,4 +1,5 @@
-"""The check of long logs and of many files: ``python -m tests.benchmarks.doctor [--commits N] [--files N]``.
+"""Benchmark of the doctor's check on long logs and on many files: ``python -m tests.benchmarks.doctor [--commits N]
+[--files N]``.
 
 Each table is checked in a separate process; its wall time, CPU time and peak memory are printed. Data files are hard
 links to a few Parquet files, so the files exist with real sizes and footers.

@@ -63,7 +63,7 @@ class FilesTable:
     @property
     def fingerprint(self) -> str:
         """A key that changes when the table must be generated again; it includes a hash of the source code that writes
-        the table, also if deltalog writes it."""
+        the table, including deltalog's if deltalog writes it."""
         body: dict[str, Any] = asdict(self)
         if self.layout == "deltalog":
             sources = sorted((ROOT / "deltalog").glob("*/*.py"))
@@ -132,7 +132,7 @@ def _texts(*parts: Any) -> pa.Array:
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number, always the same one, made of two multiplicative hashes."""
+    """A UUID for each number, made of two multiplicative hashes, so it is always the same."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -348,7 +348,7 @@ def _struct(table: pa.Table, kind: pa.StructType) -> pa.Array:
 
 
 def _mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows in an order unrelated to that of the commits, like in Spark's checkpoints."""
+    """The rows in an order unrelated to that of the commits, as in Spark's checkpoints."""
     rows = pa.concat_tables(tables, promote_options="default")
     return rows.take(pa.array(np.random.default_rng(rows.num_rows).permutation(rows.num_rows)))
 

@@ -1,9 +1,9 @@
 """Compaction and Z-order compared with deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
 
-Each operation runs in a separate process on a fresh copy of a table. It prints the operation's wall and CPU time, its
-peak memory above that of the process before the operation, the number and size of the new files, and the bytes that
-must still be read for conditions on each of two columns. The systems must agree on the number and the sums of the rows.
-delta-spark's memory is not measured, because it belongs to a JVM.
+Each operation runs in a separate process on a fresh copy of a table. For each operation it prints the wall and CPU
+time, the peak memory above that of the process before the operation, the number and size of the new files, and the
+bytes that must still be read for conditions on each of two columns. The systems must agree on the number and the sums
+of the rows. delta-spark's memory is not measured, because it belongs to a JVM.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Groups of measurement keys; in each group, every table is twice as large as the previous one."""
+    """Groups of measurement keys; within a group, each table is twice as large as the one before."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

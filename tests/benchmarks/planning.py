@@ -70,7 +70,7 @@ class PlanTable:
         return numbers[kept], ((numbers >= marked.start) & (numbers < marked.stop))[kept]
 
     def ids(self, condition: str) -> tuple[int, int]:
-        """The first id that a condition selects, and the end of its range."""
+        """The first id that a condition selects, and the end (exclusive) of its range."""
         files = {
             "ten": (self.size // 2 - 5 * REGIONS, self.size // 2 + 5 * REGIONS),
             "region and tenth of ids": (self.size * 45 // 100, self.size * 55 // 100),

@@ -250,7 +250,7 @@ def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
 
 
 def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
-    """The ratio of the times when the size doubles, averaged over all doublings in ``keys``."""
+    """The ratio of times when the size doubles, averaged over all doublings in ``keys``."""
     ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
     if None in ends or len(keys) < 2:
         return None
@@ -398,7 +398,7 @@ def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) 
         else:
             shares = ("", "", "", "")
         table[-1] += shares
-    header = ("", "system", "first", "warm", "slowest writer", "fastest", "longest commit, ms", "given up, asked again")
+    header = ("", "system", "first", "warm", "slowest writer", "fastest", "longest commit, ms", "given up and repeated")
     return [header, *table] if table else []
 
 

@@ -4,7 +4,7 @@ N]``.
 Each operation runs in separate processes on fresh copies of a table of ten partitions. In one process it is the first
 call; in another it follows the same operation on a small table, so that all code is already imported (our SQL parser is
 imported at the first use, deltalake's together with deltalake). It prints the time of the call; the time of the first
-call including importing the package and opening the table; the peak memory of the first call above that of the process
+call, including importing the package and opening the table; the peak memory of the first call above that of the process
 before it; and the number and sums of the resulting rows, on which the two systems must agree.
 """
 
@@ -63,7 +63,7 @@ def source(operation: str, rows: int) -> pa.Table:
     """Source rows for 1 % of the table; one in ten is new."""
     wanted = rows // 100
     old, new = wanted - wanted // 10, wanted // 10
-    if operation == "merge one partition":  # the third tenth: 200 … 299 of each thousand
+    if operation == "merge one partition":  # the ids 200 to 299 of each thousand
         at = [1000 * (n // 100) + 200 + n % 100 for n in range(rows // PARTITIONS)]
         chosen = at[:: max(1, len(at) // old)][:old]
         return _rows(chosen + [rows // 1000 * 1000 + 1000 * (1 + n // 100) + 200 + n % 100 for n in range(new)], 0.5)

@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.streaming SIZE_MIB``: streams one version of this size to a disk in bounded memory.
 
-Prints JSON: seconds, and the peak of resident memory before and after. ``10240`` is the 10 GiB of the write contract;
-the tests use less. Each run is a separate process, since a peak never falls.
+Prints JSON: the seconds, and the peak resident memory before and after. ``10240`` is the 10 GiB that the write contract
+names; the tests use less. Each run is a separate process, because a process's peak memory never decreases.
 """
 
 from __future__ import annotations

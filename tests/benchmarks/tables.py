@@ -373,7 +373,7 @@ def _write_log(table: LogTable, log: Path) -> None:
 
 
 def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[dict[str, Any]], hint: bool) -> None:
-    """One Parquet file, with its rows in an order unrelated to that of the commits, like Spark's checkpoints."""
+    """One Parquet file, with its rows in an order unrelated to that of the commits, as in Spark's checkpoints."""
     rows = [{**add, "dataChange": False, "partitionValues": list(add["partitionValues"].items())} for add in adds]
     actions = [*table.small_actions.rows(), *(("add", row) for row in rows)]
     random.Random(version).shuffle(actions)

@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.transactions``: transactions over several tables; see docs/benchmarks.md.
 
-Compared calls take turns, and everything is on one disk (``--below``). The result is compared with what was written;
-the exit code is 1 if it is wrong, and never depends on a time. ``--dynamodb`` measures with a coordinator in an
-emulator of DynamoDB instead of SQLite: the numbers of calls are meaningful, the times are those of an emulator.
+Compared calls alternate, and everything is on one disk (``--below``). The tables' contents are compared with what was
+written; the exit code is 1 if they are wrong, and never depends on times. ``--dynamodb`` measures with a coordinator in
+an emulator of DynamoDB instead of SQLite: the numbers of calls are meaningful, but the times are those of an emulator.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Catalog:
 
 @contextlib.contextmanager
 def counted_fsyncs() -> Iterator[collections.Counter[str]]:
-    """fsyncs of data and log files; SQLite calls fsync by itself."""
+    """fsyncs of data files and log files; those that SQLite makes itself are not counted."""
     counts: collections.Counter[str] = collections.Counter()
     real = os.fsync
 

@@ -3,9 +3,9 @@
 The table has N empty files in 100 partitions: a tenth of them were removed before the retention began, and another
 tenth are not named by any version. A dry run and a deleting run execute in separate processes, after opening the table.
 Their wall time, their CPU time and their peak memory above that of the process before the run are printed. The systems
-must list, and delete, the same number of files. On Spark (``local[2]``), the sessions have read the table's log before.
-The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in parallel tasks, which is not
-its default.
+must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have already
+read the table's log. The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in parallel
+tasks, which is not its default.
 """
 
 from __future__ import annotations

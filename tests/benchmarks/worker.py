@@ -22,18 +22,18 @@ from tests.benchmarks import writing
 from tests.benchmarks.checkpoints import checkpoints
 
 Answer = Callable[[], Any]
-"""Converts the result of a call to a form that can be compared, outside of the measured time."""
+"""Converts the result of a call to a form that can be compared, outside the measured time."""
 
 
 class System(Protocol):
     """The calls of a measured system. If a system lacks a method, the call is not measured for it.
 
     ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
-    system does not do it itself; ``commit`` adds one file. The others open the table themselves: ``resolve`` finds the
-    version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads its files;
-    ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed, ``prune`` only
-    files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its
-    time and operation; ``checkpoint`` writes one of the latest version.
+    system does not do it itself; ``commit`` adds one file. The other methods open the table themselves: ``resolve``
+    finds the version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads
+    its files; ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed,
+    ``prune`` only files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every
+    commit with its time and operation; ``checkpoint`` writes one of the latest version.
 
     ``rows`` are the rows of tables.small_batch as the system's own objects, ``rows_of_log`` those of tables.log_batch;
     ``append`` commits them with a string that identifies the commit, and raises an error listed in ``gave_up`` if it
@@ -282,7 +282,7 @@ class Deltalake:
 class DeltaSpark:
     """delta-spark in a JVM of this process. Its caches are emptied before each call that reads.
 
-    Commits use its OptimisticTransaction, so no DataFrame is planned and no data file written.
+    Commits use its OptimisticTransaction, so no DataFrame is planned and no data file is written.
     """
 
     def __init__(self, call: str) -> None:
@@ -558,7 +558,7 @@ SYSTEMS: dict[str, Any] = {
 
 
 def _summary(files: Any, size: str | None = None) -> Answer:
-    """The number of files in an Arrow table or batch, and their bytes."""
+    """The number of files in an Arrow table or batch, and their total bytes."""
     if size is None:
         return lambda: {"files": files.num_rows}
     return lambda: {"files": files.num_rows, "bytes": _sum(files, size)}

@@ -59,8 +59,8 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """``writers`` processes that append to one table, together ``amount`` batches. Before the clock runs, all are
-    started and have appended to another table. Records the wall time of all, and how they shared it."""
+    """``writers`` processes that append to one table, ``amount`` batches in total. Before the clock starts, all of them
+    are running and have appended to another table. Records the total wall time, and each writer's share."""
     answers = []
     for _ in range(1 + spec["repeats"]):
         root = _copy(spec)
@@ -92,7 +92,7 @@ def _each_share(spec: dict[str, Any]) -> list[int]:
 
 
 def _threads(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
-    """delta-spark's log store for local disks is safe only within one JVM, so its writers are threads of one."""
+    """delta-spark's log store for local disks is safe only within one JVM, so its writers are threads of one JVM."""
     _append_all(system, _copy(spec), 0, 1)
     with ThreadPoolExecutor(spec["writers"]) as pool:
         shares = enumerate(_each_share(spec))

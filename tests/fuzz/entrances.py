@@ -44,7 +44,7 @@ def foreign(kind: str) -> bytes:
 
 @functools.cache
 def _table(has_foreign: bool) -> Files:
-    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, and the log has no statistics of it."""
+    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, which has no statistics in the log."""
     store = MemoryStore("memory://made", clock_ms=lambda: NOW)
     table = DeltaTable.create(store, DATA_SCHEMA, data=data_rows(0), environment=_environment(1))
     if not has_foreign:

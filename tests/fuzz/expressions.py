@@ -66,7 +66,7 @@ def rows() -> pa.Table:
 
 # ------------------------------------------------------------------------------------------- expressions
 
-# Opening and closing strings, nested many times around an expression.
+# Opening and closing strings to nest many times around an expression.
 _AROUND = [
     ("struct(", ")"), ("array(", ")"), ("map(1, ", ")"), ("(", ")"), ("cast(s as array<", ">)"),
     ("case when q then ", " end"), ("not ", ""), ("- ", ""), ("upper(", ")"), ("i in (", ")"), ("coalesce(i, ", ")"),
@@ -77,7 +77,7 @@ _AROUND = [
     ("filter(items, x -> ", ")"), ("(s || ", ")"), ("concat_ws(", ", s, s, s)"), ("((((", "))))"),
     ("case i when 1 then 2 else ", " end"), ("/*", "*/"),
 ]  # fmt: skip
-# Strings that are repeated in sequence.
+# Strings to repeat many times in sequence.
 _CHAINS = [
     " or q", " and not q", " + 1", " || s", ".x", "[0]", "::string", ", 1", " = 1", " in (1)", " is null", "'a'",
     " - interval 1 day", "/**/", "--\n", "\\", "'", '"', "`", " 1 day", " like '%'", " when q then 1", ";", "\u00e4",
@@ -281,5 +281,5 @@ def enter(entrance: str, data: bytes) -> dict[str, str]:
 
 
 def as_file(text: str) -> bytes:
-    """The expression as bytes, which are the input of a case."""
+    """The expression as bytes, which a case takes as input."""
     return text.encode("utf-8", "surrogatepass")

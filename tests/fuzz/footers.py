@@ -43,7 +43,7 @@ _TEXTS = (
 
 
 def _change(tree: Struct, random: Random) -> None:
-    """Change one place of the tree."""
+    """Make one change to the tree."""
     places: list[tuple[list[Any], int, int]] = []  # the struct or list, a position in it, the type
     _places(STRUCT, tree, places)
     if not places:

@@ -1,7 +1,7 @@
 """Runs the same targets under atheris, which chooses the next bytes of a file by the coverage of deltalog.
 
-The damaged file is the input, and the valid files are the initial corpus. A finding ends the run with its traceback,
-and atheris keeps the input as ``crash-<hash>`` in the working directory.
+The damaged file is the input, and the valid files are the initial corpus. A finding ends the run with a traceback, and
+atheris keeps the input as ``crash-<hash>`` in the working directory.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def damage_bytes(data: bytes, random: Random, start: int = 0, end: int | None = None) -> bytes:
-    """One to four blind mutations of ``data[start:end]``."""
+    """One to four random mutations of ``data[start:end]``."""
     end = len(data) if end is None else end
     middle = data[start:end]
     for _ in range(random.choice((1, 1, 1, 2, 4))):

@@ -1,8 +1,8 @@
-"""Runs a supervised worker process for each target: a crash, a hang or memory growth is attributed to its seed, and the
+"""Runs a supervised worker process for each target: a crash, hang or memory growth is attributed to its seed, and the
 run continues.
 
 The worker reports each seed before the case, and its outcome after it; the parent only listens. A case that ends the
-process, or is killed for taking too long, is a violation, and a new worker continues after it.
+process, or is killed because it takes too long, is a violation; a new worker continues after it.
 """
 
 from __future__ import annotations

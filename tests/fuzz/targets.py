@@ -42,8 +42,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Target:
-    """``tables``: by name, each with the paths that may be damaged. ``damage``: the new bytes of a file. ``focus``: the
-    further steps of a brief run. ``use``: runs on the damaged table."""
+    """``tables``: the tables by name, each with the paths that may be damaged. ``damage``: the new bytes of a file.
+    ``focus``: the additional steps of a brief run. ``use``: the function that runs on the damaged table."""
 
     name: str
     tables: Mapping[str, Callable[[], tuple[Files, list[str]]]]
@@ -150,7 +150,7 @@ def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """Recompute the checksums of the two vectors, so that readers get as far as the damage."""
+    """Recompute the checksums of the two deletion vectors, so that readers get past them to the damage."""
     out = bytearray(data)
     for descriptor in tables.VECTORS:
         start = descriptor["offset"] + 4
@@ -253,7 +253,8 @@ def _believable(text: Any) -> set[tuple[str, ...]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A reader may use either value of a duplicate key, so both are kept, and one of them will count as wrong."""
+    """A reader may use either value of a duplicate key, so both are kept here, although one of them will count as
+    wrong."""
     merged = dict(pairs)
     if len(merged) == len(pairs):
         return merged

@@ -51,19 +51,19 @@ def test_no_damage_gets_through(target, reports, capsys):
     with capsys.disabled():
         print(f"\n[fuzz] {str(report).splitlines()[0]}")
     assert not report.violations, str(report)
-    # Require that cases were run; kept seeds run regardless of the time.
+    # A run without cases would test nothing; kept seeds run regardless of the time.
     assert report.executions > len(runner.kept_seeds(target))
     assert report.outcomes["ok"] > 0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_tells_the_same_history(shape):
-    """The checks need answers that are the same for every layout of the log."""
+    """The checks rely on every log layout giving the same answers."""
     assert observe(SHAPES[shape]()) == observe(tables.plain())
 
 
 def test_a_seed_is_a_case():
-    """The case of a seed is the same in this process and in others, whatever the iteration order of sets."""
+    """The case of a seed is the same in every process, whatever the iteration order of sets."""
     code = (
         "from tests.fuzz.targets import TARGETS; import hashlib\n"
         "for t in TARGETS.values():\n"

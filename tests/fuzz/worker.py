@@ -17,8 +17,8 @@ from tests.fuzz.targets import TARGETS
 # Limits per case. CPU time does not depend on other load on the machine.
 MAX_CPU_SECONDS = 5.0
 MAX_GROWTH_BYTES = 512 << 20
-# In addition to what the process has mapped before the first case, so that a decompression bomb raises an error instead
-# of exhausting memory.
+# A limit on top of what the process has mapped before the first case, so that a decompression bomb raises an error
+# instead of exhausting memory.
 MAX_MAPPED_BYTES = 2 << 30
 
 

@@ -46,8 +46,8 @@ def parquet(x: int) -> bytes:
 
 
 class Arena(ABC):
-    """A store with a table in it, files outside the table that must not be read, and a record of every access outside
-    the table."""
+    """A store with a table in it, files outside the table that must not be read, and a record of every access to
+    anything outside the table."""
 
     name: str
     store: LogStore  # at the table's own root
@@ -220,7 +220,7 @@ def vector(kind: str, path: str) -> dict[str, Any]:
 
 
 def read_files_of_one_table(arena: Arena, paths: list[str], tally: Tally) -> None:
-    """``add.path`` and both kinds of deletion vector: one partition for each path, so that each is read alone."""
+    """``add.path`` and both kinds of deletion vector: each path has its own partition, so that it is read alone."""
     makers: dict[str, Callable[[str], dict[str, Any]]] = {
         "add.path": lambda path: {"path": path},
         "deletionVector p": lambda path: {"path": "good.parquet", "deletionVector": vector("p", path)},
@@ -246,8 +246,8 @@ def rows_of(snapshot: Any, number: int) -> list[Any]:
 
 
 def read_tables_of_their_own(arena: Arena, paths: list[str], tally: Tally) -> None:
-    """Tests paths in positions that need one table for each path: a removed file and a change data file in the change
-    data feed, a sidecar, and the hint."""
+    """Tests paths in positions for which each path needs its own table: removed files and change data files in the
+    change data feed, sidecars, and the hint."""
     for number, path in enumerate(paths):
         table = f"t{number}"
         store = arena.at(table)

@@ -92,7 +92,7 @@ def in_this_process(work: Any, inputs: Any, what: str) -> Any:
 
 
 def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int) -> int:
-    """One vacuum, checked. Returns the number of files that it deleted."""
+    """One vacuum, checked. Returns the number of files that the vacuum deleted."""
     given = rng.choice((None, 0, hours, 3 * hours))
     retention_ms = HOUR * (hours if given is None else given)
     model, before = VacuumModel(log_of(store)), everything(store)

@@ -1,4 +1,4 @@
-"""Locations of tables that are deleted, recreated, rolled back or restored while a handle on them is open."""
+"""Locations of tables that are deleted, re-created, rolled back or restored while a handle is open on them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def opened(place: Place, commits: int = 2) -> DeltaTable:
 
 
 def place_of(kind: str, path: Path) -> Place:
-    """``kind``: "memory"; "far", remote memory; "disk", at ``path``."""
+    """``kind``: "memory"; "far", a remote memory store; "disk", at ``path``."""
     if kind == "disk":
         return Place(LocalStore(path / "t"), lambda: LocalStore(path / "t"))
     shared = (FarStore if kind == "far" else MemoryStore)(f"memory://lost-{next(_number)}")

@@ -1,6 +1,6 @@
 """Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
 
-tests/house/test_protocol_coverage.py fails if a section that needs no note has one.
+tests/house/test_protocol_coverage.py fails if a section has a note but does not need one.
 """
 
 from __future__ import annotations

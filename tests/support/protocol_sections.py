@@ -47,6 +47,6 @@ _REFERENCE = re.compile(r"Spec: PROTOCOL\.md(.*?)(?:\.\s|\.$|\.\"|$)", re.S)
 
 
 def named_in(source: str) -> list[str]:
-    """The distinct anchors in a module's lines ``Spec: PROTOCOL.md#…`` of a module, in order."""
+    """The distinct anchors in a module's lines ``Spec: PROTOCOL.md#…``, in order."""
     found = (re.findall(r"#([A-Za-z0-9_-]+)", reference) for reference in _REFERENCE.findall(source))
     return list(dict.fromkeys(anchor for anchors in found for anchor in anchors))

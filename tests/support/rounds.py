@@ -1,7 +1,7 @@
 """Counts rounds: the length of an operation's longest chain of dependent requests.
 
 On an object store, this length determines how long an operation takes. ``RoundStore`` holds every request until its
-round ends. A round ends when no thread of the process can continue; all requests made until then are concurrent. A
+round ends. A round ends when no thread of the process can continue; all requests made before then are concurrent. A
 round is one unit of virtual time.
 """
 
@@ -21,7 +21,7 @@ from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
 
-# The process is waiting if its other threads use less processor time than this between two samples.
+# The process counts as waiting if its other threads use less processor time than this between two samples.
 _IDLE_NS = 30_000
 _LOOK_S = 0.001
 _LOOKS = 3
@@ -35,7 +35,7 @@ class RoundStore(WrappedStore[LogStore]):
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
-        """``beside``: a second store that also counts the requests of this one."""
+        """``beside``: a second store that counts this store's requests too."""
         super().__init__(inner)
         self._beside = beside
         self.is_remote = self.lists_in_pages = True
@@ -46,7 +46,7 @@ class RoundStore(WrappedStore[LogStore]):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the requests and rounds in the block, starting from 0. Requests outside a block are not held."""
+        """Count the requests and rounds in the block, starting from 0. Requests outside such a block are not held."""
         self.requests = self.rounds = 0
         self._is_counting = True
         clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)
@@ -82,7 +82,8 @@ class RoundStore(WrappedStore[LogStore]):
             self._changed.notify_all()
 
     def _is_stuck(self) -> bool:
-        """Whether requests are waiting, and no other thread of this process has run for a moment or is ready to run."""
+        """Whether requests are waiting while no other thread of this process has run for a moment or is ready to
+        run."""
         waiting = self._waiting
         return waiting > 0 and all(_is_idle() for _ in range(_LOOKS)) and waiting == self._waiting
 

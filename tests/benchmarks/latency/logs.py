@@ -1,4 +1,4 @@
-"""The objects of the measured tables, built in memory: logs with one small add file for each commit.
+"""The objects of the measured tables, built in memory: logs in which each commit adds one small file.
 
 Checkpoints are a fixed number of commits apart; the last one is ten commits before the end. Each version has a ``.crc``
 as deltalog writes it.
@@ -38,8 +38,8 @@ class Log:
         return range(self.interval, self.size, self.interval)
 
     def asked(self) -> tuple[int, int]:
-        """The requested version, near the middle of the log and far in time from its neighbours, and a timestamp at
-        which it was the latest version."""
+        """The requested version, which is near the middle of the log and far in time from its neighbours, and a
+        timestamp at which it was the latest version."""
         times = commit_times(self.size)
         version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:

@@ -27,8 +27,8 @@ START_S = 300.0
 class Measured:
     """One phase in one process. ``requests``: the number of requests by kind that arrived before the phase returned;
     ``new``: how many of them were the first on their connection. ``rounds``: the rounds of the requests answered by
-    then. ``chain``: one chain of that many requests, each as kind, key, and milliseconds from the start of the phase to
-    the request and to its answer."""
+    then. ``chain``: one chain of that many requests; each has its kind, its key, and the milliseconds from the start of
+    the phase to the request and to its answer."""
 
     key: str
     system: str

@@ -1,8 +1,9 @@
 """ministack with the measured tables in its buckets: ``python -m tests.benchmarks.latency.server [--quick]``.
 
-Uploading 500,000 objects would take longer than the measurement, so they are put into its memory directly. Its listing
-sorts all keys of a bucket for each page, which S3 does not do and which would add a third of a second to each page on
-the longest logs: here they are sorted only once. Everything else, and each measured request, is ministack's.
+Uploading 500,000 objects would take longer than the measurement, so they are put directly into ministack's memory. For
+each page of a listing, ministack sorts all keys of the bucket, which S3 does not do and which would add a third of a
+second to each page on the longest logs; here the keys are sorted only once. Everything else, including the handling of
+each measured request, is ministack's own code.
 """
 
 from __future__ import annotations

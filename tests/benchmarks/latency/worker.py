@@ -21,8 +21,8 @@ Phases = Iterator[tuple[str, Callable[[], Any]]]
 
 
 class Deltalog:
-    """deltalog, by its public names. It is imported before the measurement, with what every table needs; its S3 client
-    is not."""
+    """deltalog, by its public names. It is imported before the measurement, with everything that all tables need, but
+    without its S3 client."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa
@@ -122,7 +122,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """delta-rs. ``without_files``, its fastest way to open, if the call does not need the files."""
+    """delta-rs. ``without_files``, its fastest way to open a table, is used if the call does not need the files."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa

@@ -1,12 +1,12 @@
 """``python -m tests.benchmarks.spark`` compares spark_ext with delta-spark 4.4.0 and plain Parquet, in fresh sessions.
 
-Each measurement has its own sessions. In a session the systems take turns, and each session begins with a different
-system; all answers are checked. Printed are the first call's seconds, the minimum and the median of the calls after the
-first of a session (for long calls of all calls), and the others' times as multiples of deltalog's. The output is a
-table in Markdown; a final line about time and load goes to standard error.
+Each measurement has its own sessions. In a session the systems alternate, and each session begins with a different
+system; all answers are checked. It prints the seconds of the first call, the minimum and the median of the later calls
+of a session (for long calls, of all calls), and the times of the other systems as multiples of deltalog's. The output
+is a table in Markdown; a final line about time and load goes to standard error.
 
-With ``--heap`` each system has its own sessions, with a JVM of this maximum heap, and the peak resident memory of the
-JVM and of the Python process is printed, in MiB.
+With ``--heap`` each system has its own sessions, with a JVM of this maximum heap size, and the peak resident memory of
+the JVM and of the Python process is printed in MiB.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ class Measurement:
     """``calls``: the call of each system that takes part; its answer is compared with ``answer``.
 
     ``delta_factor``: delta-spark should take this multiple of deltalog's time; None if their calls do not do the same
-    work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, and 0.2 s for each
-    of the ``writes`` of a call. ``limit_s``: how long it should take at most. ``is_long``: a call takes long enough
-    that the first one of a session counts too.
+    work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, plus 0.2 s for
+    each of the ``writes`` of a call. ``limit_s``: the longest time that deltalog should take. ``is_long``: a call takes
+    so long that the first call of a session counts too.
     """
 
     key: str
@@ -133,8 +133,8 @@ def _scalar(df: Any) -> Any:
 
 def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
     """Time travel to the middle version: its schema, its number of rows according to the log, or a sum that reads its
-    files. Plain Parquet reads the same files from a separate directory, which is the minimum of work for that
-    version."""
+    files. Plain Parquet reads the same files from a separate directory, which is the least work that reading this
+    version can take."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit

@@ -492,7 +492,7 @@ class OverwritesNothing(DeltalogEngine):
 
 @caught_by("write-check* write-not-null write-generated-* feature-unknown-* ict-write-append-*")
 class WritesWithoutChecks(DeltalogEngine):
-    """Adds a file without checking constraints and features, and without a timestamp."""
+    """Adds a file without checking constraints and table features, and without a timestamp."""
 
     def append(self, path: str, rows: pa.Table) -> None:
         version = int(commits(path)[-1].stem) + 1
@@ -571,7 +571,7 @@ class LosesFilesInCheckpoints(DeltalogEngine):
 
 @caught_by("checkpoint-write-txn checkpoint-write-domain")
 class ForgetsInCheckpoints(DeltalogEngine):
-    """Omits transaction identifiers and metadata domains from checkpoints."""
+    """Omits transaction identifiers and domain metadata from checkpoints."""
 
     def checkpoint(self, path: str) -> None:
         super().checkpoint(path)

@@ -99,7 +99,7 @@ def configuration(store: LogStore, version: int) -> dict[str, str] | None:
 
 
 def pair(properties: Mapping[str, str] | None) -> tuple[str | None, str | None]:
-    """The enablement pair as text."""
+    """The enablement properties as text."""
     found = properties or {}
     return found.get(VERSION_KEY), found.get(TIMESTAMP_KEY)
 

@@ -42,14 +42,14 @@ def plain(path: Path, **properties: str) -> DeltaTable:
 
 
 def timed(path: Path) -> DeltaTable:
-    """In-commit timestamps are enabled since version 0; version 4 deletes a file."""
+    """In-commit timestamps have been enabled since version 0; version 4 deletes a file."""
     table = plain(path, **ICT)
     table.delete("id >= 30")
     return table
 
 
 def timed_late(path: Path) -> DeltaTable:
-    """In-commit timestamps are enabled since version 4."""
+    """In-commit timestamps have been enabled since version 4."""
     table = plain(path)
     table.enable_in_commit_timestamps()
     table.append(rows(40))
@@ -416,7 +416,8 @@ def without(kind: str) -> Callable[[list[Line]], list[Line]]:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged table. ``rules``: the rules that the check must report. ``deep``: whether this requires deep=True."""
+    """A damaged table. ``rules``: the rules that the check must report. ``deep``: whether reporting them requires
+    deep=True."""
 
     name: str
     build: Callable[[Path], DeltaTable]

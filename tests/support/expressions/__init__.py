@@ -68,7 +68,7 @@ _VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def edge_rows(number: int = 160) -> pa.Table:
-    """Rows that combine the values of adjacent columns in many ways, in an order fixed by a seed."""
+    """Rows with many combinations of values in adjacent columns, in an order fixed by a seed."""
     chance = random.Random(7)
     columns = {}
     for name, (kind, values) in _VALUES.items():

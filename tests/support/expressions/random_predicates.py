@@ -1,5 +1,5 @@
-"""Random tables and predicates, generated from a seed. Tests compare a scan with data skipping, an evaluation of the
-predicate on all rows, and Spark."""
+"""Random tables and predicates, generated from a seed. Tests compare three results: a scan with data skipping, an
+evaluation of the predicate on all rows, and Spark's."""
 
 from __future__ import annotations
 

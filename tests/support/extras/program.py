@@ -1,4 +1,4 @@
-"""Checks in the running Python that an extra's modules and documented calls work.
+"""Checks that the modules and documented calls of an extra work in the running Python.
 
     python program.py imports EXTRA        import each module, and see that the modules of other extras are not there
     python program.py calls EXTRA          the calls; --jvm adds calls that start Spark, --s3 URL adds calls on S3
@@ -53,7 +53,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Without this list, a module could be missing although all imports succeed.
+# The modules that an extra must install. Without this list, a missing module would not fail any import.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),

@@ -1,4 +1,4 @@
-"""fsspec backends as third parties may write them: a correct one, and several incorrect ones."""
+"""fsspec backends as third parties might write them: one correct backend, and several incorrect ones."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
     protocol = ("honest", "honestly")
     cachable = False
 
-    # Each instance is a different service. fsspec identifies instances by their constructor arguments, so the result of
-    # the check of one instance, if not yet garbage-collected, would be used for the next one.
+    # Each instance is a separate service. fsspec compares instances by constructor arguments, so the check result of an
+    # instance that is not yet garbage-collected would be reused for the next one.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:

@@ -198,7 +198,7 @@ _audited = False
 
 @contextlib.contextmanager
 def opened_by_python() -> Iterator[list[str]]:
-    """The paths that Python opens or lists inside the block. Does not see the files that Arrow opens; see
+    """The paths that Python opens or lists inside the block. Files that Arrow opens are not recorded; see
     ``opened_in``."""
     global _audited, _opened
     if not _audited:

@@ -20,7 +20,8 @@ NAMES = ("a", "B", "Name", "itemId", "PRICE", "note", "Tags", "z9")
 
 
 def random_schema(chance: random.Random, columns: int = 3, depth: int = 3) -> pa.Schema:
-    """``id`` and 1 to ``columns`` columns, of which the first is a struct. ``depth``: the maximum nesting."""
+    """``id`` and 1 to ``columns`` more columns, the first of which is a struct. ``depth``: the maximum nesting
+    depth."""
     names = chance.sample(NAMES, chance.randint(1, columns))
     first = pa.field(names[0], _struct(chance, depth))
     return pa.schema([ID, first, *(pa.field(name, random_type(chance, depth)) for name in names[1:])])
@@ -44,5 +45,5 @@ def _struct(chance: random.Random, depth: int) -> pa.StructType:
 
 
 def fields_of(kind: pa.DataType | pa.Schema) -> Sequence[pa.Field]:
-    """The fields of a struct or schema, by position, because names may be duplicate."""
+    """The fields of a struct or schema, by position, because names may be duplicated."""
     return [kind.field(index) for index in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]

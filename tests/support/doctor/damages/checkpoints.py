@@ -1,4 +1,4 @@
-"""Damages to checkpoints and their sidecars."""
+"""Functions that damage checkpoints and their sidecars."""
 
 from __future__ import annotations
 

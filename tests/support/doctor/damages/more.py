@@ -1,4 +1,4 @@
-"""Damages for rules that the other modules do not cover."""
+"""Functions that damage tables in ways that the other modules do not cover."""
 
 from __future__ import annotations
 

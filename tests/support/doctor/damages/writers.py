@@ -42,7 +42,8 @@ UNIQUE = "12345678-1234-1234-1234-123456789abc"
 
 
 def _edited(table: DeltaTable, path: Path, *edits: Callable[[Path], None]) -> DeltaTable:
-    """Edit the first commit of a table to contain what deltalog does not write, and delete the version checksums."""
+    """Edit the first commit of a table to contain something that deltalog does not write, and delete the version
+    checksums."""
     table.flush()
     for each in edits:
         each(path)
