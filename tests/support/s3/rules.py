@@ -1,4 +1,4 @@
-"""Rules of the proxy, which decide how a request is handled."""
+"""Proxy rules, which decide how a request is handled."""
 
 from __future__ import annotations
 

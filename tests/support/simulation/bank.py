@@ -138,7 +138,7 @@ class Bank:
         return log_of(self.stores[f"memory://{name}"])
 
     def sums(self, manager: TransactionManager) -> dict[str, frozenset[str]]:
-        """The paths of each table that a new transaction reads."""
+        """For each table, the paths that a new transaction reads."""
         transaction = manager.transaction(transaction_type="READ_ONLY")
         seen = {name: paths_of(transaction.table(name)) for name in self.names}
         with contextlib.suppress(StoreError, TransactionStateError, EntityNotFoundError):

@@ -29,7 +29,7 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.simulation import KINDS, run_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 checkpoint: Any = checkpoint_module
 attempts: Any = attempts_module
 commit: Any = commit_module
@@ -53,7 +53,7 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
 
 
 def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
-    """Make ``answer(attempt)`` settle outcomes of the type ``mistaken``."""
+    """Patch the commit loop to settle outcomes of the type ``mistaken`` with ``answer(attempt)``."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)

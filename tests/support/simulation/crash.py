@@ -306,7 +306,7 @@ def kill_at(number: int, after: bool) -> None:
 
 
 def write(plan: Plan, client: str, rng: random.Random) -> None:
-    """One writer: runs operations until its time is over or the file ``stop`` exists."""
+    """One writer, which runs operations until its time is over or the file ``stop`` exists."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     point = (rng.randrange(1, 40), rng.random() < 0.5) if rng.random() < 0.75 else None
     table = DeltaTable.open(plan.url, **plan.options)

@@ -1,5 +1,5 @@
 """Jobs for the schedules of ``tests.support.simulation.transactions``: they name, write and add objects, and retry with
-the same names. Also a check of the objects left in the stores at the end.
+the same names. The module also checks the objects left in the stores at the end.
 
 The jobs' files have the amount 0, so ``transaction_judge`` ignores them.
 """
@@ -31,8 +31,8 @@ _BYTES = b"r"  # the size that ``file_action`` declares
 
 
 def run_job(bank: Bank, client_transactions: list[ClientTransaction], client: Client, manager: SimulatedManager) -> Any:
-    """Name objects in a transaction, write them, and add them in the same transaction or in a separate commit; perhaps
-    retry. Some jobs add the objects of another job instead."""
+    """Name objects in a transaction, write them, and add them in the same transaction or in a separate commit;
+    sometimes retry. Some jobs add the objects of another job instead."""
     rng = client.random
     name = rng.choice((bank.names[0], *bank.names))
     taken = sum(path.startswith(_PREFIX) for path in _files(manager.table(name).snapshot()))

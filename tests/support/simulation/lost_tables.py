@@ -1,5 +1,5 @@
 """Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. Afterwards it may be
-created again with other columns, or restored from a copy, perhaps an old copy; others may then commit to it.
+created again with other columns, or restored from a copy, sometimes an old one; others may then commit to it.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
@@ -13,7 +13,7 @@ L1    No gaps: at the end the log has all versions from 0 on, or none.
 L2    Right table: no operation that began before a new table was created is in the log of the new table.
 L3    Acknowledged: acknowledged commits were written; if they were written after the restored or new table was
       complete, they are in its log.
-L4    Failed: operations with a definite failure are not in the log.
+L4 Failed: operations that definitely failed are not in the log.
 L5    Consistent: no commit removes a file that is not live, or adds one that is.
 L6    Usable: a new process reads the final table and commits to it, and all old handles read the same.
 ====  =======================================================================================================
@@ -49,7 +49,7 @@ from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore
 from tests.support.simulation.scheduler import Client, store_for
 from tests.support.simulation.simulation import ScheduleResult, Simulation
 
-#: What happens to the table.
+#: The events that can happen to the table.
 EVENTS = ("deleted", "created again", "created again", "rolled back", "rolled back", "restored")
 LOST_KINDS: Mapping[str, int] = {
     "append": 8,
@@ -101,7 +101,7 @@ class LostTableSimulation(Simulation):
         return self._tables[-1]
 
     def _reader(self, client: Client) -> None:
-        """Runs the owner of the table in place of the reader."""
+        """Runs the client that deletes the table in place of the reader."""
         store = store_for(client, self.shared)
         rng = client.random
         for _ in range(rng.randrange(25)):

@@ -23,7 +23,7 @@ from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_mutants import without_ids
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 merge: Any = merge_module
 condition: Any = condition_module
 scan: Any = scan_module

@@ -53,7 +53,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``apply`` installs the defect. ``run`` must find one of ``invariants`` broken."""
+    """``apply`` installs the defect. ``run`` must report a violation of one of ``invariants``."""
 
     name: str
     apply: Callable[[Patch], None]

@@ -15,7 +15,7 @@ from deltalog.write.staged_actions import StagedActions
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 optimize: Any = optimize_module
 conflicts: Any = conflicts_module
 KINDS = {"append": 2, "delete": 3, "update": 2, "optimize": 6}

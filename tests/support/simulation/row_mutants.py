@@ -29,7 +29,7 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
@@ -50,7 +50,7 @@ OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merg
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
-# For a race that occurs in few schedules: three writers that never crash and are scheduled at random.
+# Options for a race that few schedules have: three writers that never crash and are scheduled at random.
 CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
 
 

@@ -4,8 +4,8 @@
     assert not result.violations, result.report()
 
 A variant of ``simulation``: several clients delete, update, merge, replace, restore and rewrite rows, alter the table
-and clean up its log, on a small partitioned table with real rows. The seed chooses the table features. ``rows`` and the
-checker judge the result.
+and clean up its log, on a small partitioned table with real rows. The seed chooses the table features. The module
+``rows`` and the checker judge the result.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operation is to do. ``version``: the version that a restore restores. ``txn``: as in the public methods.
+    """The plan of an operation. ``version``: the version to restore. ``txn``: as in the public methods.
     ``change``: the effect of an update on a row. ``merge``: the effect of a merge on rows, None if the merge must be
     refused for these rows."""
 

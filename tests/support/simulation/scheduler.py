@@ -255,9 +255,9 @@ def _name(turn: Client | tuple[str, Callable[[], object]]) -> str:
 
 
 def store_for(client: Client, shared: LogStore, decide: Decider = no_faults) -> FaultyStore:
-    """``shared`` as ``client`` sees it: every call is a scheduling point, and ``decide`` chooses the faults.
+    """A wrapper of ``shared`` for ``client``: every call is a scheduling point, and ``decide`` chooses the faults.
 
-    Late requests land at a later step, even if the client is dead by then. Faults appear in the trace.
+    Delayed requests take effect at a later step, even if the client is dead by then. Faults appear in the trace.
     """
     scheduler = client.scheduler
 

@@ -150,7 +150,7 @@ class Totals:
 
 
 class Simulation:
-    """One schedule of ``writers`` with ``operations`` each, and a reader.
+    """One schedule: ``writers`` writers with ``operations`` operations each, and a reader.
 
     ``table`` (one of TABLES), ``policy`` (one of scheduler.POLICIES) and ``kinds`` (like KINDS) fix choices that the
     seed would make. ``checkpoints`` is the share of schedules whose commits write a checkpoint every few versions,
@@ -243,7 +243,7 @@ class Simulation:
         return properties
 
     def _open(self, client: Client) -> DeltaTable:
-        """Open a new process's handle. Its store may fail, so it retries a few times. Raises StoreError."""
+        """Open a handle as a new process would. Its store may fail, so it retries a few times. Raises StoreError."""
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -316,8 +316,8 @@ class Simulation:
                 continue
             kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "property":
-                # Few keys and values, so that a property is often set to the value it already has, which must not be
-                # lost to a winning commit either.
+                # Few keys and values, so that clients often set a property to the value that it already has; such a
+                # commit must not be lost to a winning commit either.
                 key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
                 self._set_property(client, table, kind, {key: value})
             elif kind == "append rows":
@@ -510,7 +510,7 @@ def run_schedules(
     """Run many schedules. Returns the totals and, for each share of the seeds, the first ``keep`` results with
     violations.
 
-    ``run`` runs one. ``processes`` above 1 divide the seeds among that many fresh interpreters, so options must be
+    ``run`` runs one. If ``processes`` is above 1, that many fresh interpreters share the seeds, so options must be
     picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()

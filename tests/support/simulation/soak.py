@@ -1,9 +1,9 @@
 """``python -m tests.support.simulation.soak --minutes 30``: all simulations for a fixed time, and one line of output.
 
-The bounded parts run first, on all cores: the mutants (all must be found), every failing call of every operation, the
-interleavings of two writers, the state machine, and killed processes. Schedules take the rest of the time. Each failure
-is appended to a file as one line; ``--replay`` runs its schedules again. Needs greenlet and hypothesis. The exit status
-is 1 if an invariant was broken or a mutant survived.
+The parts of bounded size run first, on all cores: the mutants (all must be detected), a failure of every call of every
+operation, the interleavings of two writers, the state machine, and killed processes. Schedules take the rest of the
+time. Each failure is appended to a file as one line; ``--replay`` runs its schedules again. Needs greenlet and
+hypothesis. The exit status is 1 if an invariant was broken or a mutant survived.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class ClientTransaction:
 
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
     ``opened``: the version of each table that it read. ``complete``: all its changes were made, so it could be
-    committed. ``in_doubt``: whether it contains the last change is unknown. ``outcomes``: its outcomes as reported to
-    any client: committed, aborted.
+    committed. ``in_doubt``: it is unknown whether it contains the last change. ``outcomes``: its outcomes as reported
+    to any client: committed, aborted.
     """
 
     token: str
@@ -55,7 +55,7 @@ class ClientTransaction:
 
     @property
     def is_due(self) -> bool:
-        """Whether the logs must contain it once it is committed."""
+        """Whether the logs must contain the transaction once it is committed."""
         return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -81,7 +81,7 @@ class Cut:
 
 @dataclass
 class World:
-    """All that is known at the end.
+    """The data for the judge at the end of a run.
 
     ``initial``: the number of versions of each table before the clients' transactions. ``reads``: the versions that
     were read as of one instant, with the reader. ``left``: what recovery failed to clean up. ``wrong``: transactions

@@ -31,7 +31,7 @@ from deltalog.transactions.transaction import ManagedTransaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.transactions import run_transactions
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 branch: Any = branch_module
 commit: Any = commit_module
 records: Any = records_module

@@ -79,9 +79,9 @@ _DECLARED = (
 
 
 class TransactionSimulation:
-    """One schedule of ``clients`` with ``operations`` each. ``kinds`` (like KINDS), ``isolation``, ``policy`` and
-    ``attempts`` (the maximum number of attempts of a commit) fix choices that the seed would make. ``files_per_table``:
-    the initial number of files."""
+    """One schedule: ``clients`` clients with ``operations`` operations each. ``kinds`` (like KINDS), ``isolation``,
+    ``policy`` and ``attempts`` (the maximum number of attempts of a commit) fix choices that the seed would make.
+    ``files_per_table``: the initial number of files."""
 
     def __init__(
         self,

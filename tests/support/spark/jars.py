@@ -142,7 +142,7 @@ def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str
                 f"Maven could not copy {needed[0]} and what it needs (exit {run.returncode}). "
                 f"Its last words: {(run.stdout + run.stderr).strip()[-1500:]}"
             )
-        if target.exists():  # an incomplete directory with another origin
+        if target.exists():  # an incomplete directory that something else left
             target.rename(Path(scratch) / "old")
         out.rename(target)
 

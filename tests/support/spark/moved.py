@@ -1,4 +1,4 @@
-"""Programs for delta-spark that change rows, time travel and stream, and their migration to spark_ext.
+"""Programs for delta-spark with row changes, time travel and streams, and their migration to spark_ext.
 
 The programs follow the examples in delta-spark's documentation. ``answers`` has their expected results.
 """

@@ -67,8 +67,8 @@ _BAD_DECIMAL = re.compile(r"'-\d+\.-\d+' is not a valid decimal128 number")
 
 
 def answer(reader: str, path: str) -> str:
-    """``ok`` if the reader returns the same rows as deltalog; ``refused`` if it names features that it is known to
-    lack; otherwise how its rows are known to differ. Raises AssertionError for anything else."""
+    """``ok`` if the reader returns the same rows as deltalog; ``refused`` if it names features that it does not
+    support; otherwise the known difference between the rows. Raises AssertionError for anything else."""
     table = DeltaTable.open(path)
     ours = table.snapshot().scan().to_arrow()
     known = _known_difference(reader, table)
