@@ -13,8 +13,8 @@ from deltalog.protocol.deletion_vectors import relative_path
 
 class VacuumModel:
     """By version: ``live``: the files with its rows; ``changes``: the files of its change data feed; ``removed``: the
-    files that it removed; ``times``: its time. By path: ``tombstones``: the time of the latest removal of a file.
-    Vector files are included."""
+    files that it removed; ``times``: its time. By path: ``tombstones``: for each file, the time of its latest removal.
+    Deletion vector files are included."""
 
     def __init__(self, log: Mapping[int, bytes]) -> None:
         self.live: dict[int, set[str]] = {}

@@ -1,8 +1,8 @@
 """A Spark driver in a separate process, which reads commands as lines of JSON and answers each with a line of JSON.
 
-Its argument is the settings of its session as JSON. ``write`` makes one write attempt, ``loop`` makes attempts until
-the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so that the log shows
-which attempts were committed.
+Its argument contains the settings of the session as JSON. ``write`` makes one write attempt, ``loop`` makes attempts
+until the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so that the log
+shows which attempts were committed.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Run:
 
 
 def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
-    """``count`` runs, with the kinds in the same proportions as in fifty, alternating between the places."""
+    """``count`` runs, with kinds in the same proportions as in fifty runs, and with alternating locations."""
     weights = {kind: number for kind, (_, number) in KINDS.items()}
     total, shares = sum(weights.values()), dict[str, int]()
     for kind, number in weights.items():

@@ -150,7 +150,7 @@ def test_files_that_are_added_meanwhile_conflict() -> None:
 
 @pytest.mark.parametrize("before", [[], ["x"]])
 def test_rows_that_were_written_for_other_columns_conflict(before: list[str]) -> None:
-    """These rows' files would have no statistics on the new clustering column."""
+    """Files written with the old clustering columns would have no statistics on the new one."""
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, cluster_by=before)
     other = DeltaTable.open(table._handle.reader.store, environment=environment())
     with other._handle._blind_append() as transaction:

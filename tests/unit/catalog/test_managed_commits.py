@@ -196,7 +196,7 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
     log = tmp_path / "b.one" / "_delta_log"
     staged = sorted((log / "_staged_commits").iterdir())
     contents = [each.read_bytes() for each in staged]
-    (log / f"{1:020d}.json").write_bytes(contents[0])  # staged by a process that died then
+    (log / f"{1:020d}.json").write_bytes(contents[0])  # published by the process that staged it and then died
     (log / f"{4:020d}.json").write_bytes(contents[0])
     with pytest.raises(deltalog.CorruptTableError, match="not written through the catalog"):
         manager.publish("b.one")

@@ -325,7 +325,7 @@ def test_a_full_disk_changes_nothing(catalog: SQLiteCoordinator) -> None:
 
 
 def test_a_write_that_fails_at_the_end_of_a_change_is_not_called_done_nor_undone(catalog: SQLiteCoordinator) -> None:
-    """The kernel refuses to extend SQLite's write-ahead log, like with a broken disk."""
+    """The kernel refuses to extend SQLite's write-ahead log, as a broken disk would."""
     catalog.register(table(1), 0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -151,7 +151,7 @@ def test_enabled_later_the_pair_is_stamped_as_text() -> None:
 
 @pytest.mark.parametrize("behind", [0, 1, 10**9])
 def test_the_enabling_commit_is_later_than_every_file_time_before_it(behind: int) -> None:
-    """The timestamp must also be later than the previous file times as readers adjust them, to be strictly
+    """The timestamp must also be later than the previous file times after readers have adjusted them to be strictly
     increasing."""
     clock, files = Clock(), Clock()
     store = memory(files)
@@ -475,7 +475,8 @@ def test_another_property_that_is_rebased_keeps_the_old_pair() -> None:
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "x"}])
 def test_a_winner_that_should_carry_a_timestamp_and_does_not(body: dict[str, Any] | None) -> None:
-    """The winning commit's file time is not used in its place, and the files written for our commit are deleted."""
+    """The file time of the winning commit does not replace its missing in-commit timestamp, and the files written for
+    our commit are deleted."""
     clock = Clock()
     store = memory()
     create(store, clock)
@@ -524,7 +525,7 @@ def test_the_feature_without_the_property_writes_no_timestamp() -> None:
 
 
 def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
-    """delta-spark keeps the pair when it disables in-commit timestamps."""
+    """delta-spark keeps the enablement properties when it disables in-commit timestamps."""
     store = memory()
     stale = {"delta.enableInCommitTimestamps": "false", VERSION_KEY: "0", TIMESTAMP_KEY: "5"}
     put_commit(store, 0, info_action(), protocol_action("inCommitTimestamp"), metadata_action(stale))
@@ -535,7 +536,7 @@ def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
 
 
 def test_the_largest_timestamp_is_not_passed() -> None:
-    """2^63 - 1 in a log leaves no room; no commit may be written that nobody can read."""
+    """After a timestamp of 2^63 - 1 there is no later one, and no commit may be written that nobody can read."""
     store = memory()
     put_commit(store, 0, info_action(2**63 - 1), protocol_action("inCommitTimestamp"), metadata_action(ICT))
     table = DeltaTable.open(store, environment=environment())
@@ -589,7 +590,7 @@ def test_an_unknown_outcome_that_another_writer_settles() -> None:
 
 
 class Silent(MemoryStore):
-    """Answers no call about commits once it is switched on."""
+    """A store that answers no call for commits once ``deaf`` is set."""
 
     deaf = False
 

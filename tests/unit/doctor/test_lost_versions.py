@@ -49,7 +49,7 @@ def in_ms(later_ms: int) -> Environment:
 
 @pytest.fixture
 def rewritten(tmp_path: Path) -> DeltaTable:
-    """A table whose version 0 file is live until version 2, and whose version 1 file is live to the end."""
+    """A table in which the file of version 0 is live until version 2, and the file of version 1 is live to the end."""
     table = DeltaTable.create(tmp_path / "t", SCHEMA, data=rows(1, 2))
     table.append(rows(10))
     table.append(rows(20))

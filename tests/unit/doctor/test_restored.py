@@ -1,5 +1,5 @@
-"""A restore is not a defect, whatever changed between the restored version and the latest; an incorrect restore is
-one."""
+"""A restore is not a defect, whatever changed between the restored version and the latest; a wrong restore is a
+defect."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_restore_to_a_type_that_no_version_had_is_found(tmp_path: Path, parame
 
 
 def test_a_restore_is_compared_with_the_version_that_it_names(tmp_path: Path) -> None:
-    """Version 0 did not have the type in the restore's metadata, but version 2 did."""
+    """The restore names version 3, which has the wider type, but its metadata has the type of version 0."""
     table = DeltaTable.create(tmp_path, small(1).schema, data=small(1))
     old = first_metadata(tmp_path)
     widen(table)

@@ -492,7 +492,7 @@ def test_old_calendars_are_those_of_each_file() -> None:
 
 
 def test_damage_anywhere_in_a_file_is_refused_by_file_or_not_noticed() -> None:
-    """Change each byte of a file, one at a time: reading returns rows or raises an error of deltalog."""
+    """Change each byte of a file, one at a time: reading returns rows or raises a deltalog error."""
     sink = pa.BufferOutputStream()
     stored = pa.table({"a": [1, 2, 3], "s": ["x", None, "z"]})
     pq.write_table(stored, sink, write_page_checksum=True)

@@ -29,7 +29,8 @@ INTEGERS = pa.list_(pa.int64())
 
 
 def random_values(chance: random.Random, kind: Any, count: int) -> Any:
-    """Random values in which any null may hide values. The array may be a slice, or have offsets that do not start at
+    """Random values in which any null list or map may have a nonzero length. The array may be a slice, or have offsets
+    that do not start at
     0."""
     before, after, nulls = chance.choice((0, 0, 1, 9)), chance.choice((0, 2)), chance.choice((0, 0.3, 0.3, 1))
     total = before + count + after

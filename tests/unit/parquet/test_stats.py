@@ -93,7 +93,7 @@ def test_floats(drawn: list[float | None], single: bool) -> None:
     if limits is not None:
         low, high = float(limits[0]), float(limits[1])
         assert all(low <= v <= high for v in present)
-        # Readers that compare the bits order -0.0 below 0.0.
+        # Readers that compare bit patterns place -0.0 below 0.0.
         assert all(math.copysign(1, low) < 0 for v in present if v == 0 == low)
         assert all(math.copysign(1, high) > 0 for v in present if v == 0 == high)
     if "c" in found.get("nullCount", {}):

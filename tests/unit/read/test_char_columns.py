@@ -42,7 +42,7 @@ KINDS = ["ours", "others", "ours in partitions", "others in partitions"]
 
 
 def written(path: Path, name: str) -> DeltaTable:
-    """One file for each value and one with all values, so that each file is skipped by its own min and max."""
+    """One file for each value and one with all values, so that each file is kept or skipped by its own min and max."""
     kind, _, partitioned = name.partition(" ")
     schema = SCHEMA if kind == "ours" else PLAIN
     table = DeltaTable.create(str(path), schema, partition_by=["c"] if partitioned else [])

@@ -119,7 +119,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
-    # By default, files are tested one by one against their bounds only if there are many.
+    # By default, bounds are compared first only if there are many files.
     many, sample = (0, 1 << 30) if bounds_first else (1 << 30, 0)
     with mock.patch.multiple(data_skipping, _MANY=many, _SAMPLE=sample):
         found = snapshot.scan(where=predicate).to_arrow()

@@ -105,7 +105,7 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)
-    # Later batches begin where the previous batch ended; the beginning of the stream in its end offset does not matter.
+    # Later batches begin where the previous batch ended, whatever its end offset says about the start of the stream.
     assert resumed(end, began(9, True, offset_at(10))) == end
     start = began(5, False, offset_at(5))  # a stream that begins with the next commit, and has not read anything yet
     assert resumed(start, began(8, False, offset_at(9))) == start

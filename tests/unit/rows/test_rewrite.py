@@ -263,7 +263,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does the table feature without the property."""
+    """The table feature without the property does not enable deletion vectors either."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")

@@ -1,4 +1,4 @@
-"""boto3's unmodified Lake Formation client drives the server."""
+"""The server answers calls of boto3's unmodified Lake Formation client."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
-    with monkeypatch.context() as patch:  # nor is the code of a known client inspected
+    with monkeypatch.context() as patch:  # the code of a known client is not inspected either
         patch.setattr(fsspec_store, "_fault_of", lambda filesystem: "its code was read")
         FsspecStore(HonestFileSystem(of="known"), "bucket/t").put_if_absent(COMMIT, b"")
         patch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")

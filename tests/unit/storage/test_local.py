@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """Like on systems without /proc, or without permission to link from it."""
+    """As on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):

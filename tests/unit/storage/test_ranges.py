@@ -1,4 +1,5 @@
-"""Objects whose ranges are requested concurrently: the bytes are right, the requests few, and the memory bounded."""
+"""Objects whose ranges are requested concurrently: the bytes are right, there are few requests, and memory is
+bounded."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_a_file_that_another_transaction_commits_while_it_is_looked_for_stays(ca
 
 @pytest.mark.parametrize("etag", [None, "0" * 32])
 def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
-    """Otherwise the deletion of such a name would be retried forever."""
+    """Otherwise the deletion would be retried forever."""
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager)
     name_objects(manager, transaction, ["day=1.parquet", "day=1/x/y.parquet"], etag)

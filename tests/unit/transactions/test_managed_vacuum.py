@@ -182,7 +182,7 @@ def test_files_of_staged_commits_that_were_left_go(world: World) -> None:
     world.store.put(f"_delta_log/_staged_commits/{5:020d}.{uuid.uuid4()}.json", b"{torn")
     assert world.vacuum().paths == ("staged.parquet",)
     with pytest.raises(Exception, match="version"):
-        propose()  # VACUUM START has become that version
+        propose()  # VACUUM START has been committed as that version
     world.clock.pass_(days=2)
     world.process().recover()
     assert [path for path in world.store._objects if "_staged_commits/" in path and "torn" not in path][1:] == []

@@ -162,7 +162,7 @@ def test_an_interrupt_after_the_ratification_leaves_the_commit(manager):
 
 
 class _GoneAfterRatification(WrappedCoordinator):
-    """Answers no calls from a ratification on until ``is_back``."""
+    """A coordinator that answers no call after a ratification."""
 
     is_gone = False
 

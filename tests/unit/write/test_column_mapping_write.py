@@ -176,7 +176,7 @@ def test_overwriting_the_schema_keeps_what_is_the_same_and_renews_what_is_not() 
 
 
 def test_a_column_cannot_be_two_columns() -> None:
-    """b is the old a, renamed; the new a must not be the old one too."""
+    """Column b is the old column id, renamed; the new column id must get a column id of its own."""
     table = create(memory(), "name", rows(1))
     old = table.snapshot().schema
     renamed = old.field("id")

@@ -243,7 +243,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
                 table.commit_staged([each])
             with pytest.raises(FilesCommittedError):
                 table.discard_staged([each])
-        with pytest.raises(TransactionCanceledError):  # the transaction is serializable, and (8, 80) was added since
+        with pytest.raises(TransactionCanceledError):  # must follow its parent directly, but (8, 80) came first
             transaction.commit()
     with manager.transaction() as transaction:
         transaction.table(A).commit_staged([staged, late, inside])

@@ -91,7 +91,7 @@ def test_a_commit_without_a_txn_id_is_known_by_its_bytes(tmp_path: Path, store: 
 
 # ------------------------------------------------------------------------ after a commit to the log of another table
 
-#: What happens at some moment of the test.
+#: An event during the test.
 Event = Callable[[], Any]
 
 

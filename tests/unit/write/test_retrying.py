@@ -195,7 +195,7 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    # One each with the rows, with the winner's commit, and after our commit.
+    # One HEAD with the rows, one with the winner's commit, and one after our commit.
     assert calls.of("head", commit_path(0)) == 3
     assert calls.of("head", commit_path(1)) == 1  # checks the winner's commit after our own
     assert sum(calls.values()) == 9 and ids(table) == [1, 2]

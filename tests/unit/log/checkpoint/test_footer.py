@@ -42,7 +42,7 @@ VECTOR = {
 
 
 def table_with_checkpoint(change: Callable[[pa.Table], pa.Table] = lambda rows: rows) -> MemoryStore:
-    """A table without commits after its checkpoint, which contains two files, one with a deletion vector."""
+    """A table with a checkpoint and no commits; the checkpoint contains two files, one with a deletion vector."""
     store = memory()
     protocol = protocol_action("deletionVectors", reader=3, reader_features=["deletionVectors"])
     put_commit(

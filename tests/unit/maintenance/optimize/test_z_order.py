@@ -1,5 +1,4 @@
-"""Z-order: Z-order: the z-values of rows, the order of files, and that the rows are unchanged and the memory is
-bounded."""
+"""Z-order: Z-order: z-values of rows, order of files, unchanged rows, bounded memory."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class Killed(BaseException):
 
 
 class Pausing(S3Store):
-    """Stops before a guarded PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT take effect
-    then."""
+    """A store that stops before a conditional PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT
+    take effect then."""
 
     pause: Callable[[], None] = staticmethod(lambda: None)
     land: Callable[[], PutOutcome]
@@ -238,7 +238,8 @@ def test_case_3b_without_native_conditions_it_replaces_the_others_commit(minista
 
 @pytest.mark.parametrize(("rate", "winner"), [(3, b"first"), (5, b"second")], ids=["4a", "4b"])
 def test_case_4_a_waiter_with_a_fast_clock_never_costs_a_commit(writers: Writers, rate: int, winner: bytes) -> None:
-    """The holder sends its PUT after 0.9 of its lease, when by the waiter's fast clock the lease is already over."""
+    """The holder sends its PUT when 0.9 of its lease has passed; by the waiter's fast clock the lease has already
+    expired."""
     holder, inner, held = writers.new()
     waiter, _, waited = writers.new()
     outcomes = []

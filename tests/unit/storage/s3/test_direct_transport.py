@@ -99,8 +99,8 @@ def elsewhere(request: Request, forward: Callable[[], Answer]) -> Answer:
     ],
 )
 def test_a_bucket_elsewhere_is_left_to_botocore(seen: tuple[Proxy, S3Store], rule: Any, first: str) -> None:
-    """botocore follows the redirect. In this test its requests are answered normally; only the direct ones are
-    redirected."""
+    """botocore follows the redirect. In this test botocore's requests are answered normally; only requests sent
+    directly are redirected."""
     proxy, store = seen
     store.put("a", b"there")
     proxy.rule = lambda request, forward: forward() if is_botocores(request) else rule(request, forward)
