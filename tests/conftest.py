@@ -31,9 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--usual", action="store_true", help="of the suites with a JVM what tests/support/usual_run.py names"
+        "--usual",
+        action="store_true",
+        help="from suites with a JVM, run only tests that tests/support/usual_run.py names",
     )
-    parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
+    parser.addoption("--long", action="store_true", help="run all cases, including those that a usual run leaves out")
     parser.addoption("--extras", action="store_true", help="run tests/extras, which install packages")
 
 
@@ -60,9 +62,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             is_kept = entry == item.nodeid or (is_kept and entry is not None)
         (kept if is_kept else left_out).append(item)
     if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
-        raise pytest.UsageError(f"give these cases ids, which have others in each run: {', '.join(changing)}")
+        raise pytest.UsageError(
+            f"give these cases explicit ids, because their ids differ in each run: {', '.join(changing)}"
+        )
     if is_usual and (unknown := usual_run.without_tests(item.nodeid for item in items)):
-        raise pytest.UsageError(f"tests/support/usual_run.py names what is no test: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(
+            f"tests/support/usual_run.py names entries that match no test: {', '.join(sorted(unknown))}"
+        )
     config.stash[_COLLECTED] = len(items)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)

@@ -352,10 +352,10 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     lines += _columns(table)
     lines += [
         "",
-        "n: fresh processes. start: import, or start of the JVM, not part of the calls. first: the first call in a",
-        "fresh process. warm: calls after it, in the same process. Medians, wall clock; cpu: of the process itself.",
-        "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark). file: MiB",
-        "of the checkpoint that was written.",
+        "n: number of fresh processes. start: import, or start of the JVM, which is not part of the calls. first: the",
+        "first call in a fresh process. warm: later calls in the same process. Times are medians of wall time; cpu: CPU",
+        "time of the process itself. x: the time as a multiple of deltalog's. MiB: peak memory of the process",
+        "(delta-spark: of the JVM). file: MiB of the checkpoint that was written.",
         "All systems read files from the page cache.",
         "",
         "Reach",
@@ -363,7 +363,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     verdict = {True: "met", False: "NOT MET", None: "not judged"}
     lines += _columns([(f"  {verdict[g.met]}", g.goal, g.found) for g in reach(plan, found, quick)])
     lines += ["", "Growth: the ratio of times when the size doubles (first, warm)", *_columns(_grown(figures, quick))]
-    lines += ["", "Requests of deltalog to the store, counted"]
+    lines += ["", "deltalog's requests to the store"]
     lines += [f"  {row.key}: {_requests(row.requests)}" for row in found if row.requests]
     rates = _rates(plan, results, found)
     if rates:

@@ -63,4 +63,4 @@ def test_every_assertion_of_the_corpus(tables: str, tmp_path: Path) -> None:
     ]
     assert not unexpected, "\n".join([report["summary"], *unexpected])
     passing = {(table, group) for table, group, *_ in checks} & NOT_YET.keys() - failed
-    assert not passing, f"these pass now, take them off the list: {sorted(passing)}"
+    assert not passing, f"these pass now; remove them from the list: {sorted(passing)}"
