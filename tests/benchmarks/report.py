@@ -353,8 +353,8 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     lines += [
         "",
         "n: number of fresh processes. start: import, or start of the JVM, which is not part of the calls. first: the",
-        "first call in a fresh process. warm: later calls in the same process. Times are medians of wall time; cpu: CPU",
-        "time of the process itself. x: the time as a multiple of deltalog's. MiB: peak memory of the process",
+        "first call in a fresh process. warm: later calls in the same process. Times are medians of wall time; cpu:",
+        "CPU time of the process itself. x: the time as a multiple of deltalog's. MiB: peak memory of the process",
         "(delta-spark: of the JVM). file: MiB of the checkpoint that was written.",
         "All systems read files from the page cache.",
         "",

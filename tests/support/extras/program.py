@@ -1,8 +1,8 @@
 """Checks that the modules and documented calls of an extra work in the running Python.
 
-    python program.py imports EXTRA        import each module, and see that the modules of other extras are not there
+    python program.py imports EXTRA        import each module, and check that the modules of other extras are missing
     python program.py calls EXTRA          the calls; --jvm adds calls that start Spark, --s3 URL adds calls on S3
-    python program.py both EXTRA           one after the other
+    python program.py both EXTRA           imports, then calls
     python program.py collect SUITE …      collect tests
 
 With ``--only NAME,…`` before the other arguments, Python finds only these modules, the standard library and deltalog.
