@@ -36,7 +36,7 @@ class Coverage:
 
     @property
     def needs_note(self) -> bool:
-        """Whether no module implements the section, or it has neither a rule nor a case."""
+        """Whether the section lacks a module, or lacks both a rule and a case."""
         return not self.modules or not (self.rules or self.cases)
 
 

@@ -28,7 +28,7 @@ _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store on which each request takes one round, like on an object store.
+    """A store on which each request takes one round, as on an object store.
 
     A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
     one for each read outside those bytes. ``get_many`` sends 32 requests at a time, like the S3 store.

@@ -2,9 +2,9 @@
 
 The number of rounds is the number of requests that an operation waits for one after another. A request that depends on
 another one begins after the other one's answer, so ``rounds`` is the largest possible number of requests that do not
-overlap. Concurrent requests overlap, because each takes at least the delay. So they count as one round, unless the
-client takes longer than the delay to send them; with a long delay the count does not depend on the speed of the
-machine.
+overlap. Concurrent requests overlap, because each takes at least the delay. Concurrent requests therefore count as one
+round, unless the client takes longer than the delay to send them; with a long delay the count does not depend on the
+speed of the machine.
 """
 
 from __future__ import annotations

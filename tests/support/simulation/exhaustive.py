@@ -5,7 +5,7 @@
 
 A schedule is a list of choices: which writer makes the next call, and whether and how it fails. All lists are tried in
 order: a run repeats the given prefix and then takes the first option at every further choice; the next list increments
-the last choice that has another option. So every schedule is tried exactly once.
+the last choice that has another option. Every schedule is thus tried exactly once.
 
 The writers run the real library on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
 often a writer that could continue has to wait for the other (most concurrency defects need one or two such switches);

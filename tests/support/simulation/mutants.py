@@ -1,8 +1,8 @@
 """Deliberate faults in the real commit code: a simulation that does not detect them is not a useful test.
 
-Every mutant replaces a function or a method of the library (or wraps the store) with a faulty one, with a bug that
-programmers could write and have written. Within MAX_SEEDS schedules the mutant must break one of the invariants listed
-for it, and the unchanged code must break none in the same schedules.
+Every mutant replaces a function or a method of the library (or wraps the store) with a faulty version that has a
+realistic bug. Within MAX_SEEDS schedules the mutant must break one of the invariants listed for it, and the unchanged
+code must break none in the same schedules.
 
     seed, violations = find(commit_mutants.MUTANTS[0])
 

@@ -1,7 +1,7 @@
 """Spark sessions for the tests: with delta-spark, with S3A, without added jars, and over Spark Connect.
 
-A JVM supports only one kind of session, and a process has only one JVM. So tests that need different kinds run in
-different pytest processes; a request for a second kind raises an error here, rather than returning a session of the
+A JVM supports only one kind of session, and a process has only one JVM. Tests that need different kinds therefore run
+in different pytest processes; a request for a second kind raises an error here, rather than returning a session of the
 wrong kind.
 """
 

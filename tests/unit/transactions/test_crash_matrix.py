@@ -158,7 +158,7 @@ def every(request, is_long):
 
 
 def commits(world, process):
-    """stage, ratify, publish, and the hooks and the clean-up that follow."""
+    """stage, ratify, publish, and the hooks and the cleanup that follow."""
     client_transaction = ClientTransaction("", "client")
     world.transfer(process.manager, client_transaction=client_transaction, parts=2)
     client_transaction.outcomes.add("committed")

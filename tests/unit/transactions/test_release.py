@@ -238,8 +238,8 @@ def test_other_clients_are_refused_too(manager):
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize(("method", "number"), [("head", 1), ("head", 2), ("head", 3), ("marks", 1), ("ratify", 1)])
 def test_a_commit_that_comes_first_is_kept(manager, method, number, dies):
-    """The commit is made at each call of the release that precedes its ratification; the committing process may die
-    before publishing it."""
+    """The commit is made at each call that precedes the release's ratification; the committing process may die before
+    it publishes the commit."""
     url = url_of(manager)
     dead = nth(1, Fault.KILL_AFTER, method="ratify") if dies else no_faults
 

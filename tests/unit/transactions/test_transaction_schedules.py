@@ -26,7 +26,7 @@ USUAL, LONG = 150, 400
 def test_the_sum_of_all_tables_is_kept(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "transactions", schedules, run_transactions)
-    # Fails if the schedules did not exercise some behaviour, because they would then say nothing about it.
+    # Fails if the schedules did not exercise some behaviour, because then they have not tested it.
     assert schedules >= 100
     assert set(KINDS) == set(totals.kinds)
     assert totals.kinds["transfer"] >= schedules and totals.kinds["sum"] >= schedules / 4
