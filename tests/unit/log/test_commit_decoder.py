@@ -1,4 +1,5 @@
-"""Commits decoded as columns equal commits decoded as actions; unusual lines are decoded as actions."""
+"""Decoding commits as columns gives the same result as decoding them as actions; unusual lines are decoded as
+actions."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def one_by_one(data: list[bytes]) -> Commits:
 
 def files(commits: Commits) -> list[dict[str, Any]]:
     rows = sorted(tail(commits).files.to_pylist(), key=lambda row: row["path"])
-    # An absent partition value is null.
+    # A missing partition value is null.
     return [{**row, "partition_values": _present(row["partition_values"])} for row in rows]
 
 
@@ -76,7 +77,7 @@ def _present(values: list[tuple[str, str | None]] | None) -> dict[str, str] | No
 
 
 def small(commits: Commits) -> list[CommitActions]:
-    """The commits without their adds and removes."""
+    """The commits without their add and remove actions."""
     return [msgspec.structs.replace(each, adds=[], removes=[]) for each in commits.actions]
 
 

@@ -1,4 +1,4 @@
-"""The totals of the `.crc`, updated commit by commit, equal the totals of the files."""
+"""The totals in the `.crc`, updated commit by commit, equal the totals computed from the files."""
 
 from __future__ import annotations
 

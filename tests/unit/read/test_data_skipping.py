@@ -1,5 +1,4 @@
-"""Data skipping never leaves out a file with a row that satisfies the predicate, whatever the values, types and
-bounds."""
+"""Data skipping never skips a file with a row that satisfies the predicate, whatever the values, types and bounds."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
-# Where the statistics are: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
+# Where the statistics are stored: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
@@ -120,7 +119,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
-    # By default, bounds are compared one by one only for long lists.
+    # By default, bounds are compared first only if there are many files.
     many, sample = (0, 1 << 30) if bounds_first else (1 << 30, 0)
     with mock.patch.multiple(data_skipping, _MANY=many, _SAMPLE=sample):
         found = snapshot.scan(where=predicate).to_arrow()
@@ -150,7 +149,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
 
 
 def kept(statistics: Sequence[str | None], where: str, schema: str = "long") -> list[int]:
-    """Which files of a table with one column ``x`` and these statistics are read."""
+    """The positions of the files that are read, in a table with one column ``x`` and these file statistics."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
     table = DeltaTable.create(
         memory(), StructType.from_json(json.dumps({"type": "struct", "fields": fields})), environment=environment()

@@ -159,7 +159,7 @@ def test_rows_survive_any_partition_values(drawn: list[tuple[str | None, int]]) 
 
 
 def test_files_of_another_layout_are_read_by_what_the_log_says() -> None:
-    """The directory of a file is only a convention, so it does not determine partition values."""
+    """The directory of a file is only a convention and does not determine partition values."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, partition_by=["name"], environment=environment())
     sink = pa.BufferOutputStream()
@@ -318,7 +318,7 @@ print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
     ],
 )
 def test_statistics_that_are_no_object_prove_nothing(stats: str, tmp_path: Path) -> None:
-    """Runs in a separate process, since Arrow's JSON reader crashes on a null in place of an object."""
+    """Runs in a separate process, because Arrow's JSON reader crashes on a null in place of an object."""
     DeltaTable.create(tmp_path, SCHEMA, environment=environment(), data=rows(1, 2))
     done = subprocess.run(
         [sys.executable, "-c", HOSTILE, str(tmp_path), stats], capture_output=True, text=True, timeout=120, check=False
@@ -336,7 +336,7 @@ print(pa.default_memory_pool().max_memory(), found.num_rows)
 
 
 def test_the_memory_of_a_plan_is_that_of_its_sidecars_and_result(tmp_path: Path) -> None:
-    """The peak of Arrow's memory in a separate process, compared with the memory that the whole list of files takes."""
+    """Arrow's peak memory in a separate process, compared with the memory for the whole list of files."""
     build(tmp_path, PlanTable(120_000, "both", sidecar_rows=3_000))
     whole = DeltaTable.open(tmp_path).snapshot().files().nbytes
     done = subprocess.run([sys.executable, "-c", PLANNED, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Requests are signed completely, and credentials stay hidden."""
+"""Requests are signed completely, and credentials are never shown."""
 
 from __future__ import annotations
 
