@@ -304,8 +304,8 @@ def run_all(runs: list[Run]) -> int:
 
 
 def table_of(runs: list[Run]) -> str:
-    """A table of the selected tests, one line per run. Usual runs of the same source tree print the same numbers and
-    digests."""
+    """A table of the selected tests, one line per run. Two usual runs of the same source tree print the same numbers
+    and digests."""
     lines = [f"{'selected':>8} {'of':>6} {'which':>8} {'minutes':>7}"]
     total, everything, digest = 0, 0, hashlib.sha256()
     for run in runs:

@@ -377,8 +377,8 @@ class DeltaTable:
         With ``from_timestamp``, the range begins at the first commit at or after that time; with ``to_timestamp``, it
         ends at the last commit at or before that time; both follow the in-commit timestamp rules. If there is no commit
         between the two times, there are no changes. An end after the latest version, or after the time of that version,
-        is an error. ``allow_out_of_range``: instead of an error, a range that begins after the latest version has no
-        changes, and a range that ends after the latest version ends there. The table property
+        is an error. ``allow_out_of_range``: do not raise an error; return no changes for a range that begins after the
+        latest version, and end a range at the latest version if it ends later. The table property
         delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """

@@ -223,8 +223,9 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """The actions that a RESTORE commit may have restored: the action of the version that it names, or else all of
-        these actions, newest first. Empty if that version is older than all of them; None for other commits."""
+        """The actions that a RESTORE commit may have restored: the action from the version that the commit names or, if
+        it names none, every candidate, newest first. Empty if that version is older than all of them; None for other
+        commits."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")

@@ -160,8 +160,8 @@ def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
 
 
 def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
-    """Bounds (timestamps in microseconds since 1970) as JSON values that are valid for readers; None if there are no
-    such values."""
+    """Bounds (timestamps in microseconds since 1970) as JSON values that every reader may use; None if no such values
+    exist."""
     try:
         return _render(low, high, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):

@@ -526,8 +526,8 @@ class TransactionManager:
     # ---------------------------------------------------------------------------------------------- parts
 
     def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
-        """Commit a transaction that has no changes. If its record was modified in the meantime, the transaction may
-        have changes and is committed with them."""
+        """Commit a transaction that has no changes. If the transaction's record was modified in the meantime, changes
+        may have been added; they are committed too."""
         ended = records.committed(record, {}, self._ledger.now_ms())
         if not self.coordinator.replace(ended):
             return self.commit_transaction(record.id)

@@ -71,8 +71,8 @@ class ManagedTransaction:
         self._tables = tables
         self._commit, self._cancel = end
         self._opened: dict[str, tuple[DeltaTable, CommitTarget]] = {}
-        # The last record that is known to contain only changes made by this object. ``_kept``: the number of this
-        # object's commits by table; tables that are not open have no commits.
+        # The last record that is known to contain only changes made by this object. ``_kept``: the number of commits
+        # that this object holds, by table; a table that is not open has no entry.
         self._own: TransactionRecord | None = started
         self._kept: collections.Counter[str] = collections.Counter()
         self._is_over = False

@@ -1,8 +1,8 @@
 """The names and types under which data files store a table's columns.
 
 Without column mapping, files use the table's names. With mapping by name, they use the physical names; with mapping by
-id, columns are found by the field ids in a file. After type widening, older files have the narrower type. If files can
-differ, the driver reads their footers, and Spark scans each file with its own names and types.
+id, columns are found by the field ids in a file. After type widening, older files have the narrower type. If the files'
+schemas can differ, the driver reads their footers, and Spark scans each file with that file's column names and types.
 """
 
 from __future__ import annotations

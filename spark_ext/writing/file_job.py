@@ -22,8 +22,9 @@ from spark_ext.writing.task_job import TaskJob
 class Job(Protocol):
     """Writes rows as files of a table. One object serves one write."""
 
-    #: Whether Spark's own Parquet writer writes the files. Then the rows must have physical names, field ids, and
-    #: partition values as in directory names; otherwise they have the table's columns.
+    #: Whether Spark's own Parquet writer writes the files. In that case the columns must have physical names and field
+    #: ids, and partition values must be encoded as in directory names; otherwise the rows have the table's logical
+    #: columns.
     is_native: bool
 
     @property

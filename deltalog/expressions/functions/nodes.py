@@ -25,7 +25,7 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression reads, keyed by their paths of names, and the number of rows."""
+    """The leaf columns that an expression reads, keyed by path (a tuple of field names), and the number of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int

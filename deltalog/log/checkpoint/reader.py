@@ -198,7 +198,7 @@ class CheckpointReader:
     def _only_file(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
     ) -> Iterator[Piece]:
-        """The row groups of the top-level file, followed by its sidecars."""
+        """The row groups of the top-level file, followed by those of its sidecars."""
         with self._open(log_path(self._checkpoint.names[0])) as file:
             self._expect(file, [*wanted.stored(file.paths), *_CONTENTS], file.groups, ahead=False)
             sidecars, tags = self._contents_of(file)

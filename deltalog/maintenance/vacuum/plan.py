@@ -1,4 +1,5 @@
-"""The vacuum plan: combines the decisions on the parts of a listing with needed files that were found later. Pure.
+"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that later turned out
+to be needed. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """

@@ -343,7 +343,7 @@ def lists_through_a_cache(patch: Patch) -> None:
 
 
 class LookThenPut(WrappedStore[LogStore]):
-    """Decides by an outdated check for existence, as if time had passed between the check and the write."""
+    """Acts on a stale existence check, as if time had passed between the check and the write."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

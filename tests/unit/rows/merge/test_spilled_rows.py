@@ -30,7 +30,7 @@ ROWS = 3000
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of temporary files; every source counts as large."""
+    """The directory for temporary files. Every merge source is treated as large."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name, value in (
         ("SPILL_BYTES", 4 << 10),
