@@ -494,8 +494,8 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
-    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Has
-    ``in_commit_timestamp_ms, clock_ms``."""
+    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Attributes:
+    ``in_commit_timestamp_ms`` and ``clock_ms``."""
 
     code = "TIMESTAMP_AHEAD"
     in_commit_timestamp_ms: int

@@ -40,8 +40,8 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.transaction import Transaction, skipped
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
-# Properties that a restore does not change: the properties that enable in-commit timestamps, and the catalog's
-# property.
+# Properties that a restore does not change: those that enable in-commit timestamps, and the one that marks a table as
+# managed by a catalog.
 _KEPT_PROPERTIES = (
     ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
 )  # fmt: skip

@@ -266,8 +266,8 @@ def resolve(
     allowed_paths: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
 ) -> deltalog.Snapshot:
-    """The Snapshot of a table: the latest, or the one at ``version``, at ``timestamp`` (as for ``timestampAsOf``), at
-    ``at_ms``, or at the suffix ``@v…`` or ``@…`` of the path. ``can_return_earliest_commit`` and
+    """The Snapshot of a table: the latest, or the one selected by ``version``, ``timestamp`` (as for
+    ``timestampAsOf``), ``at_ms``, or an ``@v…`` or ``@…`` suffix of the path. ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"

@@ -142,7 +142,7 @@ def test_the_example_uses_documented_names_only() -> None:
     assert names <= set(deltalog.__all__)
 
 
-# ------------------------------------------------------------------------------------------------- the place
+# ----------------------------------------------------------------------------------------------- table locations
 
 
 def earlier_demo(path: Path) -> Path:

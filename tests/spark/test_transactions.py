@@ -1,4 +1,4 @@
-"""Spark accesses tables of a catalog by address, and in transactions over several tables."""
+"""Spark reads and writes a catalog's tables by their address, and can change several of them in one transaction."""
 
 from __future__ import annotations
 

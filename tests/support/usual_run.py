@@ -3,7 +3,7 @@
 The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
 
 An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply within a listed module or
-test; a case that is listed itself always runs.
+test; a case that is listed by its own id always runs.
 """
 
 from __future__ import annotations

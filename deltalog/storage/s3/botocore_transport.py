@@ -37,7 +37,7 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The turn (of the request limit) held by the read for which the current task sends requests.
+# The slot of the request limit that is held by the read on whose behalf the current task sends requests.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 

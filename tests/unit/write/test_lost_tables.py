@@ -266,7 +266,7 @@ def test_a_restored_copy_with_the_same_commits_is_the_same_table(place: Place) -
     assert table.version == 3 and ids(table) == ids(DeltaTable.open(place.reach())) == [0, 1, 8]
 
 
-# --------------------------------------------------------------------------- at the moment of the commit, and clean-up
+# ------------------------------------------------------------------------------------- during a commit and clean-up
 
 
 class At(WrappedStore[LogStore]):
