@@ -19,8 +19,8 @@ from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 
 
 # Hypothesis has no deadline, so that an example does not fail on a busy machine. Only --long tries new examples; other
 # runs of the same source tree use the same examples.
-settings.register_profile("deltalog", deadline=None, derandomize=True)
-settings.register_profile("deltalog --long", deadline=None)
+settings.register_profile("deltalog", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile("deltalog --long", max_examples=100, deadline=None)
 
 _COLLECTED = pytest.StashKey[int]()
 

@@ -49,6 +49,7 @@ from tests.support.core import (
     put_commit,
     rows,
 )
+from tests.support.core.strategies import examples
 from tests.support.generated_log import GeneratedLog
 from tests.support.rounds import RoundStore
 
@@ -428,7 +429,7 @@ def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_log_against_looking_at_every_commit(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
@@ -498,7 +499,7 @@ class RemoteStore(WrappedStore[LogStore]):
 
 
 @pytest.mark.parametrize("is_remote", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.DataObject) -> None:
     """The search and the listing also agree on a log whose beginning was deleted, that has gaps, or that begins at a

@@ -18,6 +18,7 @@ from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 from tests.support.core import metadata_action, protocol_action
+from tests.support.core.strategies import examples
 
 VECTORS = [
     None,
@@ -100,7 +101,7 @@ def _keyed(table: pa.Table) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_history(), st.integers(0, 6), st.integers(-1, 200))
 def test_replay_agrees_with_one_action_after_the_other(
     commits: list[CommitActions], cut: int, keep_after_ms: int

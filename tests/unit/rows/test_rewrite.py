@@ -47,6 +47,7 @@ from deltalog.protocol import row_tracking
 from deltalog.rows.replacement import Replacement
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
+from tests.support.core.strategies import examples
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
@@ -731,7 +732,7 @@ numbers = itertools.count()
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(ROWS, min_size=1, max_size=3), st.lists(PREDICATES, min_size=1, max_size=2),
     st.sampled_from(list(MODES)), st.sampled_from([[], ["p"], ["i"], ["p", "f"]]),
