@@ -127,6 +127,7 @@ def test_memory_and_growth_are_told(outcome: dict[str, Any]) -> None:
     assert "files:files2k to files4k" in outcome["printed"] and "files:commits20 to commits40" in outcome["printed"]
 
 
+@pytest.mark.long
 def test_one_measurement_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.__main__ import main
 

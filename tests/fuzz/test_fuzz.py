@@ -22,7 +22,7 @@ from tests.fuzz.targets import TARGETS
 from tests.fuzz.usage import observe
 
 SECONDS = float(os.environ.get("DELTALOG_FUZZ_SECONDS", "0"))
-CASES = 12
+CASES = 4
 FIRST_SEED = int(os.environ.get("DELTALOG_FUZZ_FIRST_SEED", "0"))
 SHAPES = {
     "commits": tables.plain,

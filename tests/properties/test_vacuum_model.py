@@ -51,13 +51,13 @@ def everything(store: MemoryStore) -> dict[str, int]:
     return {path: time_ms for path, (_, time_ms) in store._objects.items() if not path.startswith("_delta_log/")}
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[] if n < 12 else pytest.mark.long) for n in range(300)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[] if n < 6 else pytest.mark.long) for n in range(300)])
 def test_vacuum_beside_a_model(seed: int) -> None:
     run(seed)
 
 
 def test_files_are_deleted() -> None:
-    assert sum(map(run, range(300, 303))) > 10
+    assert run(300) > 0
 
 
 def run(seed: int) -> int:

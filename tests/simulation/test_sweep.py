@@ -23,27 +23,27 @@ def total():
 
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=NAMES)
 def test_every_call_of_an_operation_may_fail(number, operation, total, is_long):
-    totals, failures = sweep([operation], HALF) if is_long else sweep([operation], [HALF[number % len(HALF)]], every=2)
+    totals, failures = sweep([operation], HALF) if is_long else sweep([operation], [HALF[number % len(HALF)]], every=4)
     total.merge(totals)
     assert not failures, failures[0]
     calls = totals.calls[operation.name]
-    assert totals.cases >= (3 if is_long else 1.5) * calls > 0, "each call must fail in three ways or more"
+    assert totals.cases >= (3 if is_long else 0.75) * calls > 0, "each call must fail in three ways or more"
 
 
-def test_enough_was_tried(total, capsys):
+def test_enough_was_tried(total, capsys, is_long):
     if set(total.calls) != set(NAMES):
         pytest.skip("not all operations were selected")
     with capsys.disabled():
         print(f"\n[sweep] {total.line()}", end="")
-    assert total.cases >= 1000
+    assert total.cases >= (1000 if is_long else 500)
     assert set(total.faults) == {fault.value for fault in Fault}
     assert set(total.outcomes) >= {"ok", "failed", "killed", "unknown"}
 
 
 def test_two_faults_in_one_run():
-    totals, failures = pairs(OPERATIONS, seed=1, number=80)
+    totals, failures = pairs(OPERATIONS, seed=1, number=40)
     assert not failures, failures[0]
-    assert totals.cases == 80
+    assert totals.cases == 40
 
 
 def test_names_are_unique():
@@ -98,5 +98,5 @@ def test_a_broken_writer_is_found(monkeypatch):
     from deltalog.errors import StoreError
 
     monkeypatch.setattr(CommitLoop, "_unknown", lambda self, attempt, cause: StoreError("gone", path=""))
-    _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF)
+    _, failures = sweep([next(o for o in OPERATIONS if o.name == "append")], HALF, every=3)
     assert any("I5" in failure for failure in failures)

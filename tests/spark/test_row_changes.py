@@ -85,9 +85,8 @@ STATEMENTS: tuple[tuple[dict[str, str] | None, str | None], ...] = (
     (None, "n IS NULL"),
     (None, None),
 )
-# A deletion, an update, an update that moves rows to another partition, an update of struct fields, and a final
-# deletion.
-USUAL_STATEMENTS = tuple(STATEMENTS[number] for number in (0, 1, 2, 4, 7))
+# A deletion, an update that moves rows to another partition, and an update of struct fields.
+USUAL_STATEMENTS = tuple(STATEMENTS[number] for number in (0, 2, 4))
 COUNTED = (
     *("numDeletedRows", "numUpdatedRows", "numCopiedRows", "numRemovedFiles"),
     *("numDeletionVectorsAdded", "numDeletionVectorsUpdated", "numDeletionVectorsRemoved"),

@@ -416,7 +416,7 @@ print(pa.default_memory_pool().max_memory())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's peak memory in a separate process, compared with the memory for the whole list of files."""
     # The rows of the base checkpoint are read in batches of this size.

@@ -369,6 +369,7 @@ def test_each_batch_is_a_commit_and_an_interrupted_run_keeps_what_it_did(monkeyp
     assert len(report.commits) == 2 and table.snapshot().num_files == 3 and read(table) == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_call_of_the_store_fails_once(fault: Fault) -> None:
     """Whatever fails, no row is lost, and a second run completes the work."""
