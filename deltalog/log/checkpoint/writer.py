@@ -38,12 +38,11 @@ from deltalog.protocol.paths import (
     log_path,
     new_sidecar_path,
 )
-from deltalog.protocol.properties import CHECKPOINT_POLICY
+from deltalog.protocol.properties import CHECKPOINT_POLICY, SIDECAR_ROWS
 from deltalog.protocol.retention import tombstone_cutoff_ms
 from deltalog.storage.base import LogStore, PutOutcome
 
 TopLevel = Literal["parquet", "json"]
-SIDECAR_ROWS = 100_000
 _GROUP_ROWS = 65_536
 
 
