@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
+
+from deltalog.lazy_arrow import pc
 
 # The cost of a dictionary for fewer rows is negligible.
 _FEW_ROWS = 4096

@@ -12,7 +12,6 @@ from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, TRUE, ZERO, combined, int64s, scalar
 from deltalog.expressions.bind import find_fields
@@ -36,6 +35,7 @@ from deltalog.expressions.comparison import compare
 from deltalog.expressions.evaluate import evaluate
 from deltalog.expressions.functions.nodes import Rows
 from deltalog.expressions.tree import Comparison, In, Literal, Name, Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log import file_statistics
 from deltalog.log.file_statistics import Group, Leaf
 from deltalog.protocol import partitions

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from deltalog.commit.prepared import Reads
 from deltalog.commit.validate import adds_as_read_back, as_read_back
 from deltalog.errors import CallError
-from deltalog.expressions.bound import Bound
-from deltalog.log.file_statistics import live_rows
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bound
+    from deltalog.log import file_statistics
+else:
+    lazy_modules(__name__, "deltalog.expressions.bound", "deltalog.log.file_statistics")
 
 # Number of adds from which encoding them twice takes noticeable time.
 _MANY = 1000
@@ -47,7 +53,7 @@ class StagedActions:
         self._whole_table = False
         self._all_domains = False
         self.is_serializable = False
-        self._predicates: list[Bound] = []
+        self._predicates: list[bound.Bound] = []
         self._read_files: set[str] = set()
 
     # ------------------------------------------------------------------------------------------- staging
@@ -108,7 +114,7 @@ class StagedActions:
         """Declare a read: any file that another writer adds or removes is a conflict."""
         self._whole_table = True
 
-    def read_rows(self, where: Bound, paths: Iterable[str]) -> None:
+    def read_rows(self, where: bound.Bound, paths: Iterable[str]) -> None:
         """Declare a read: rows added by another writer for which the predicate is true, and removals of these files,
         are conflicts."""
         self._predicates.append(where)
@@ -157,7 +163,7 @@ class StagedActions:
     def removed_rows(self) -> int | None:
         """The number of rows in the removed files, from their statistics; None if a file has none. Includes rows that
         are copied into added files. Cost: no store calls; parses the statistics."""
-        counts = [live_rows(files) for files in self._removed_files]
+        counts = [file_statistics.live_rows(files) for files in self._removed_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def metrics(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
 from deltalog.expressions.functions.casts import cast
@@ -27,6 +26,7 @@ from deltalog.expressions.functions.types import (
     is_number,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DecimalType, PrimitiveType
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, StoreError, TableReplacedError
+from deltalog.lazy_arrow import pq
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
