@@ -84,12 +84,12 @@ from deltalog.commit_result import CommitResult
 
 
 class Outcome(enum.Enum):
-    """What an error says about the change that the call was to make.
+    """What an error says about whether the change that the call was to make is committed.
 
     NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
     deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
     the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log; repeating the call
-    makes the others. COMMITTED: an earlier call has committed it; this call changed nothing.
+    makes the remaining commits. COMMITTED: an earlier call has committed the change; this call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -111,7 +111,7 @@ class DeltaLogError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The attributes that were passed by keyword, by name."""
+        """The attributes that were passed by keyword, keyed by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,7 +119,7 @@ class DeltaLogError(Exception):
 
 
 class CallError(DeltaLogError, ValueError):
-    """The call cannot be carried out as made."""
+    """The call is invalid, for example because of its arguments or the state of the table."""
 
     code = "INVALID_CALL"
 
@@ -149,8 +149,8 @@ class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
 
-    ``constraint``: its name; ``expression``: its text; ``violations``: the number of rows (None if it cannot be
-    evaluated for a row).
+    ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows (None
+    if it cannot be evaluated for a row).
     """
 
     code = "CONSTRAINT_VIOLATION"
@@ -185,13 +185,13 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes was to be written to a table whose rows are in Parquet files."""
+    """A stream of bytes cannot be written to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
 
 class RowTableRequiredError(CallError):
-    """A stream of records was to be written to a table of blobs, which cannot store records."""
+    """A stream of records cannot be written to a table of blobs."""
 
     code = "ROW_TABLE_REQUIRED"
 
@@ -203,7 +203,7 @@ class MissingRecordsError(CallError):
 
 
 class UnpartitionedTableRequiredError(CallError):
-    """A stream of records was to be written to a partitioned table, which would take more than one pass."""
+    """A stream of records cannot be written to a partitioned table, because that would take more than one pass."""
 
     code = "UNPARTITIONED_TABLE_REQUIRED"
 
@@ -234,7 +234,8 @@ class EmptyDatasetError(TableNotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be."""
+    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be
+    rebuilt."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -270,7 +271,7 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The number of rows in the files differs from what their writer wrote. Has both numbers, ``written`` and
+    """The files do not contain the number of rows that their writer reported. Has both numbers, ``written`` and
     ``found``."""
 
     code = "ROW_COUNT"
@@ -364,7 +365,8 @@ class CommitConflictError(DeltaLogError):
 
     ``winning_version`` and ``winning_operation``: of the other commit. ``read_version``: the version on which this
     commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in conflict, if any.
-    ``retryable``: reading the table again and planning again can succeed, as ``DeltaTable.retrying`` does.
+    ``retryable``: whether the operation can succeed if the table is read and the commit planned again, as
+    ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -407,7 +409,7 @@ class ConcurrentDeleteDeleteError(CommitConflictError):
 
 
 class ConcurrentTransactionError(CommitConflictError):
-    """The winner recorded progress for the same application id."""
+    """The winner committed a transaction identifier (txn) for the same application id."""
 
     code = "CONCURRENT_TRANSACTION"
 
@@ -433,7 +435,8 @@ class TransactionStateError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
-    """The transaction is aborted. ``conflicts``: the conflicts that caused it, if this call aborted it."""
+    """The transaction is aborted. ``conflicts``: the conflicts that caused the abort, if this call aborted the
+    transaction."""
 
     code = "TRANSACTION_CANCELED"
     conflicts: Sequence[CommitConflictError] = ()
@@ -481,9 +484,8 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it, so it cannot be
-    named or added now, nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and
-    ``transaction_id``."""
+    """The clean-up of an aborted transaction is deleting or has deleted the object, so it cannot be named or added now,
+    nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -492,8 +494,8 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
-    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Has
-    ``in_commit_timestamp_ms, clock_ms``."""
+    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Attributes:
+    ``in_commit_timestamp_ms`` and ``clock_ms``."""
 
     code = "TIMESTAMP_AHEAD"
     in_commit_timestamp_ms: int
@@ -525,9 +527,9 @@ class CommitStateUnknownError(DeltaLogError):
     """The store stopped answering, so it is unknown whether the commit landed.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
-    the commit landed, and None if the version is still free or another writer's. Free means only *not yet*: the request
-    may still be in flight, so do not commit the same change again before its time limit has passed. No data file is
-    deleted.
+    the commit landed, and None if the version is still free or was committed by another writer. If the version is free,
+    the request may still be in flight, so do not commit the same change again before its time limit has passed. No data
+    file is deleted.
     """
 
     code = "COMMIT_STATE_UNKNOWN"
@@ -560,7 +562,7 @@ class CommitStateUnknownError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
-    """The store refused or failed, and the request had no effect.
+    """The store refused the request or failed, and the request had no effect.
 
     ``path``: the object, or the name of the database or table. ``service_code``: the error code of the service, if it
     returned one.
@@ -587,7 +589,7 @@ class CommitTableError(StoreError):
 
 
 class CoordinatorError(StoreError):
-    """The database of a catalog refused or failed, and nothing was changed. ``path``: its name."""
+    """The database of a catalog refused the request or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
 
@@ -624,4 +626,5 @@ class CatalogBehindLogWarning(UserWarning):
 
 
 class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
+    """A table is written on a store without exclusive creation, because the caller asserted that there is only one
+    writer."""

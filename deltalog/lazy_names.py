@@ -1,5 +1,5 @@
-"""Names that are imported at their first use, so that an import costs only what is used: the public names of a package,
-and modules that another module needs only in some of its calls.
+"""Imports on first use, so that an import loads only the modules that are used: a package's public names, and modules
+that another module needs only in some of its calls.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package. ``modules``: for each name, the module that defines it; for
-    a name that is a module of the package, that module. ``__getattr__`` raises AttributeError for other names."""
+    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each name to the module that
+    defines it, and the name of a submodule to that submodule. ``__getattr__`` raises AttributeError for other
+    names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:
@@ -30,18 +31,18 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
 
 def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
-    """Give the module ``importer`` other modules as globals, each imported when one of its names is first used.
+    """Set other modules as globals of the module ``importer``. Each is imported when one of its names is first used.
 
-    ``modules``: full names; the global has the last part. ``renamed``: full names by the name of the global. The same
-    imports stand in ``if TYPE_CHECKING``, for type checkers; this call is its ``else``.
+    ``modules``: full names; the global has the last part as its name. ``renamed``: full names by the name of the
+    global. For type checkers, ``if TYPE_CHECKING`` has the same imports; this call is its ``else``.
 
         if TYPE_CHECKING:
             from deltalog.rows import delete
         else:
             lazy_modules(__name__, "deltalog.rows.delete")
 
-    At the first use the module itself replaces what stands for it, so that later uses cost nothing. Threads may use
-    them at once. An import that fails raises what it raises in an ordinary import, at the first use.
+    At the first use, the module replaces its placeholder, so later uses cost nothing. Threads may use the globals
+    concurrently. An import that fails raises its error at each use.
     """
     names = vars(sys.modules[importer])
     for name, full in ({full.rpartition(".")[2]: full for full in modules} | renamed).items():
@@ -49,7 +50,7 @@ def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
 
 
 class _Unread(ModuleType):
-    """Stands for a module until one of its names is used."""
+    """The placeholder of a module until one of its names is used."""
 
     def __init__(self, full: str, name: str, names: dict[str, Any]) -> None:
         super().__init__(full)

@@ -112,13 +112,14 @@ def _silent(*progress: object) -> None:
 
 @checked
 class DeltaTable:
-    """A Delta table; ``DeltaTable(url)`` and ``DeltaTable.open(url)`` open one. Threads may share it; each call works
-    on its own snapshot.
+    """A Delta table. Open it with ``DeltaTable(url)`` or ``DeltaTable.open(url)``. Threads may share a DeltaTable; each
+    call works on its own snapshot.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
     raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
 
-    Each verb delegates: its rules are in ``rows``, ``alter``, ``create`` and ``maintenance``, its state in TableHandle.
+    The verbs are implemented in ``rows``, ``alter``, ``create`` and ``maintenance``; TableHandle holds the table's
+    state.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
         **options: object,
     ) -> None:
-        """Like ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also takes single options. Raises
+        """Like ``DeltaTable.open(table, storage_options=storage_options)``; ``open`` also accepts other options. Raises
         CallError for other arguments."""
         if others or options:
             raise CallError(
@@ -141,9 +142,9 @@ class DeltaTable:
         self._handle = table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: stores the location and the storage options, including any secrets. Unpickling opens the
-        table at its latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for a store
-        that was not opened from a URL or a path."""
+        """Pickle support: the pickle contains the location and the storage options, including any secrets. Unpickling
+        opens the table at its latest version. Cost: as ``open``. Raises CallError for a table of a transaction, and for
+        a store that was not opened from a URL or a path."""
         if self._handle.reader.authority.branch is not None:
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return _opened_again, (type(self), self._handle.reader, self._handle.environment)
@@ -167,11 +168,12 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Open the table at a location, or a catalog's table by its address ``catalog:<catalog>#<name>``, as for
-        TransactionManager. ``storage_options``: as for ``open_store``.
+        """Open the table at a location, or a table of a catalog by its address ``catalog:<catalog>#<name>``, where
+        ``<catalog>`` is as for TransactionManager. ``storage_options``: as for ``open_store``.
 
-        ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, in which absolute paths
-        of its log may lie, such as the source of a shallow clone. A file anywhere else is an UnsafePathError.
+        ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
+        its log may refer to, such as the source of a shallow clone. For a file anywhere else, UnsafePathError is
+        raised.
 
         Raises TableNotFoundError, UnsupportedFeatureError, CorruptTableError. Cost: 1 GET of the checkpoint hint, 1
         LIST, 2 GETs if the last version has a valid ``.crc``; else the checkpoint's small columns and 1 GET for each
@@ -205,9 +207,9 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit.
 
-        ``cluster_by``: as ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}`` gives it
-        in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError, InvalidPropertyError. Cost: 1
-        LIST, 1 PUT for each file, 1 commit.
+        ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
+        gives it in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
+        InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         transaction = cls.create_transaction(
             url, schema, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
@@ -224,7 +226,7 @@ class DeltaTable:
     ) -> DeltaTable:
         """Create a table of blobs, with a row (path, size, sha256) for each blob, and the bytes below ``_blobs/``.
 
-        ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost: as for
+        ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost are as for
         ``create``.
         """
         marked = {**(properties or {}), staging.BLOBS_PROPERTY: "true"}
@@ -272,18 +274,18 @@ class DeltaTable:
         """Turn a directory of Parquet files into a table in place: one commit that adds all files, with statistics from
         their footers. No file is moved, rewritten or deleted.
 
-        The columns are the union of the columns of all files; a column with different types is refused. Directories
-        such as ``day=2026-11-20`` become partition columns, which come last: integer, long or date if all values of a
-        column are, else string. ``partition_by`` gives them other types (timestamps without an offset are UTC), or only
-        names the expected partition columns. Files and directories whose names begin with ``_`` or ``.`` are ignored.
-        Links, mount points and files that are not Parquet are refused, so that the table has every row that a reader of
-        the directory returns. ``properties``: of the new table. ``mode="ignore"``: open the table if one already
-        exists.
+        The columns are the union of the columns of all files; a column that has different types in different files is
+        refused. Directories such as ``day=2026-11-20`` become partition columns, which come last. A partition column
+        has the type integer, long or date if all its values can be parsed as that type, else string. ``partition_by``
+        sets other types (timestamps without an offset are UTC), or only names the expected partition columns. Files and
+        directories whose names begin with ``_`` or ``.`` are ignored. Links, mount points and files that are not
+        Parquet are refused, so that the table contains every row that reading the directory would return.
+        ``properties``: the properties of the new table. ``mode="ignore"``: open the table if one already exists.
 
-        No process may write to the directory meanwhile: it is listed twice, and a difference is refused. Raises
-        TableExistsError, CallError if there are no files, InvalidDataFileError, SchemaMismatchError, RowCountError,
-        InvalidPropertyError, StoreError; nothing is committed then. Cost: 1 LIST of the log, as ``LogStore.walk``
-        twice, for each file 1 HEAD and 2 to 4 concurrent ranged GETs, 1 commit.
+        No process may write to the directory during the call: the directory is listed twice, and the call fails if the
+        listings differ. Raises TableExistsError, CallError if there are no files, InvalidDataFileError,
+        SchemaMismatchError, RowCountError, InvalidPropertyError, StoreError; nothing is committed then. Cost: 1 LIST of
+        the log, as ``LogStore.walk`` twice, for each file 1 HEAD and 2 to 4 concurrent ranged GETs, 1 commit.
         """
         environment = environment or Environment()
         reader = log_reader.LogReader(open_store(url, **storage_options), (), environment.clock_ms)
@@ -314,19 +316,20 @@ class DeltaTable:
         to a new table at ``target``, which then has its own history.
 
         By default the clone is deep: the files are copied. A ``shallow`` clone references the files of its source by
-        absolute paths, on the same kind of store. It needs them as long as one of its versions references them, but a
-        vacuum of the source does not know that. To open it again, pass their location: ``DeltaTable.open(target,
-        allowed_paths=[source])``.
+        absolute paths, on the same kind of store. It needs these files as long as one of its versions references them,
+        but a vacuum of the source does not take that into account. To open the clone again, pass the location of these
+        files: ``DeltaTable.open(target, allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
         are kept; the id, the history and the app transactions (txn) are not. If the source has in-commit timestamps,
-        the clone has them from version 0. ``storage_options``: of the target. Returns the clone.
+        the clone has them from version 0. ``storage_options``: the options for the target. Returns the clone.
 
         Raises TableExistsError, also if the target of a deep clone is not empty; CallError for another kind of store, a
         blob table, or within a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
-        TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. Nothing
-        is committed then, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1 commit; for
-        copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each file.
+        TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. In that
+        case nothing is committed, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1
+        commit; for copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each
+        file.
         """
         source = self._handle.at(version, _epoch_ms(timestamp))
         files, environment = source.reader.files, self._handle.environment
@@ -362,8 +365,8 @@ class DeltaTable:
         return self._handle.latest.schema
 
     def to_pyarrow_table(self) -> pa.Table:
-        """All rows of the latest version, in memory. To read only some of them, use ``snapshot().scan()``. Raises and
-        costs as ``snapshot`` and ``Scan.batches``."""
+        """All rows of the latest version, as an Arrow table in memory. To read only some of the rows, use
+        ``snapshot().scan()``. Raises and costs as ``snapshot`` and ``Scan.batches``."""
         return self.snapshot().scan().to_arrow()
 
     def to_pandas(self) -> Any:
@@ -381,9 +384,9 @@ class DeltaTable:
         return self._handle.at(version, _epoch_ms(timestamp))
 
     def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> timestamps.CommitAt:
-        """The version that was current at a point in time, with its time and the clock that decided.
+        """The version that was current at a point in time, with its timestamp and the clock that it is from.
 
-        ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise these raise
+        ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise such times raise
         TimestampOutOfRangeError, which has the bounds. Raises InvalidEnablementError and MissingInCommitTimestampError
         if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3 to 6 rounds; if file times
         decide, or the log has gaps, the cost of listing the whole log.
@@ -391,9 +394,10 @@ class DeltaTable:
         return self._handle.history().version_at(timestamps.to_epoch_ms(timestamp), before, after)
 
     def explain_timestamp(self, timestamp: PointInTime) -> history_entries.TimestampExplanation:
-        """Explain how a point in time is resolved: the clock, the candidates, the answer, its neighbours, the bounds.
+        """Explain how a point in time is resolved to a version: the clock, the candidate commits, the result, its
+        neighbours, and the bounds of the history.
 
-        print() the result, or call its to_json(). Cost: as ``version_at``, and that of listing the whole log.
+        Print the result, or call its ``to_json()``. Cost: as ``version_at``, and that of listing the whole log.
         """
         return self._handle.history().explain(timestamps.to_epoch_ms(timestamp))
 
@@ -401,8 +405,8 @@ class DeltaTable:
         """The commits, newest first, with the times that time travel uses.
 
         Cost: 2 HEADs, and 1 GET of 4 KiB and 1 HEAD for each commit returned; on an object store 1 LIST instead of many
-        HEADs. With ``limit``, on a handle that has read the table within ten seconds, all in one round, or in two if
-        there are new commits.
+        HEADs. With ``limit``, if the handle has read the table within the last ten seconds, all requests are made in
+        one round, or in two if there are new commits.
         """
         return self._handle.history_entries(limit)
 
@@ -415,13 +419,14 @@ class DeltaTable:
         to_timestamp: PointInTime | None = None,
         allow_out_of_range: bool = False,
     ) -> change_feed.Changes:
-        """The change data feed of a range of versions, both ends included; by default up to the latest version.
+        """The change data feed of a range of versions, including both ends; by default up to the latest version.
 
-        ``from_timestamp`` begins at the first commit at or after it, ``to_timestamp`` ends at the last commit at or
-        before it, by the in-commit timestamp rules; if no commit lies between two times, there are no changes. An end
-        after the latest version, or after its time, is an error. ``allow_out_of_range``: a range that begins after the
-        latest version has no changes, and one that ends after it ends at the latest version, instead of an error. The
-        table property delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
+        With ``from_timestamp``, the range begins at the first commit at or after that time; with ``to_timestamp``, it
+        ends at the last commit at or before that time; both follow the in-commit timestamp rules. If there is no commit
+        between the two times, there are no changes. An end after the latest version, or after the time of that version,
+        is an error. ``allow_out_of_range``: do not raise an error; return no changes for a range that begins after the
+        latest version, and end a range at the latest version if it ends later. The table property
+        delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
@@ -440,14 +445,14 @@ class DeltaTable:
         read_change_feed: bool = False,
         fail_on_data_loss: bool = True,
     ) -> table_stream.TableStream:
-        """The rows of the latest version and then of later commits, in batches between offsets that the caller keeps.
-        With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and later ones.
+        """The rows of the latest version and then of later commits, in batches between offsets that the caller stores.
+        With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and of later commits.
 
         ``starting_version="latest"``: only commits after the latest version. ``starting_timestamp``: begin at the first
-        commit at or after it, by the in-commit timestamp rules. A commit that deletes or changes rows is an error
-        unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or ``ignore_changes``
-        (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change data feed.
-        ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
+        commit at or after this time, by the in-commit timestamp rules. A commit that deletes or changes rows is an
+        error unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or
+        ``ignore_changes`` (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change
+        data feed. ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
         ``snapshot``, and 2 HEADs for "latest".
         """
         if starting_version is not None and starting_timestamp is not None:
@@ -466,31 +471,33 @@ class DeltaTable:
         reads: Iterable[origins.Read] = (),
         expected_version: int | None = None,
     ) -> transactions.Transaction:
-        """A transaction on the latest version, or on the earlier version from which its rows were read.
+        """A transaction on the latest version, or on the earlier version from which the rows that it uses were read.
 
         ``reads``: the ``Scan.origin`` of the rows from which the changes are computed, or pairs of an origin and a
-        condition that covers the rows used; origins in other tables are ignored. The transaction begins at the earliest
-        of these versions and counts the rows as read, so that commits since then are checked for conflicts like
-        concurrent ones. ``expected_version``: the version that must still be the latest on commit; ``reads`` are then
-        ignored. Raises CommitConflictError, or VersionConflictError for ``expected_version``; both errors have both
-        versions. Cost: as ``snapshot``, and 1 GET for each version in between.
+        condition that is true for the rows used; origins in other tables are ignored. The transaction begins at the
+        earliest of these versions and records the rows as read, so that commits since then are checked for conflicts in
+        the same way as concurrent commits. ``expected_version``: the version that must still be the latest when the
+        transaction commits; ``reads`` are then ignored. Raises CommitConflictError, or VersionConflictError for
+        ``expected_version``; both errors have both versions. Cost: as ``snapshot``, and 1 GET for each version in
+        between.
 
-        ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently counts as read; with
-        ``WriteSerializable``, every such row except the rows of blind appends, which can be ordered after this commit.
-        ``SnapshotIsolation`` is for transactions that only move rows to other files, and always applies to these. None:
-        the table property delta.isolationLevel, default Serializable.
+        ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently is checked against
+        what this transaction read; with ``WriteSerializable``, every such row except the rows of blind appends, which
+        can be ordered after this commit. ``SnapshotIsolation`` is for transactions that only move rows to other files,
+        and always applies to such transactions. None: the value of the table property delta.isolationLevel, by default
+        Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """Call ``work(table)``, and call it again after each conflict with another writer, at most ``retry_count``
-        times. Every call must read the table again. Create data that can be read only once inside ``work``: a reader
-        that was read before is a CallError, whose cause is the conflict.
+        times. Every call must read the table again. Create data that can be read only once inside ``work``: passing a
+        reader that was read before raises a CallError whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
-        ``RetryPolicy`` defines the waits. Raises whatever ``work`` raises, and the last conflict. A
-        CommitStateUnknownError is not a conflict: nothing is repeated after it.
+        ``RetryPolicy`` defines how long to wait between the calls. Raises whatever ``work`` raises, and the last
+        conflict. A CommitStateUnknownError is not a conflict, so ``work`` is not called again after it.
         """
         return self._handle.retrying(lambda: work(self), retry_count)
 
@@ -504,12 +511,13 @@ class DeltaTable:
         expected_version: int | None = None,
     ) -> CommitResult:
         """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
-        is read once: passing it again, to any verb, is a CallError.
+        can be read only once: passing it again, to any verb, raises CallError.
 
-        Columns match by name; absent nullable columns are null; new columns need ``merge_schema=True``. ``txn``: an
-        application id and a version; if the table has recorded that version or a later one, nothing is written and
-        ``skipped`` is true. If a scan of this table read the rows, later commits are checked for conflicts.
-        ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
+        Columns are matched by name; nullable columns that are absent from the data are null; new columns require
+        ``merge_schema=True``. ``txn``: an application id and a version; if the table has recorded that version or a
+        later one, nothing is written and ``skipped`` is true. If the rows were read by a scan of this table, commits
+        since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and
+        as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -530,18 +538,20 @@ class DeltaTable:
     ) -> CommitResult:
         """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
-        ``where``: SQL text or a predicate built with ``col``. Rows for which it is true are replaced (Spark's
-        replaceWhere), and it must be true for the new rows, or ConstraintViolationError is raised. Other rows in the
-        files are kept, as with ``delete``. ``partitions="dynamic"``: exactly the partitions that occur in ``data``.
-        ``overwrite_schema=True``: all rows, and the columns; with ``partition_by``, also the partition columns. With
-        ``where``, the data must have all columns of the rows that stay. ``merge_schema=True``: new columns are added.
+        ``where``: SQL text or a predicate built with ``col``. Rows for which the condition is true are replaced
+        (Spark's replaceWhere). It must be true for the new rows; otherwise ConstraintViolationError is raised. Other
+        rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly those
+        partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and the columns are
+        replaced; with ``partition_by``, also the partition columns. With ``where``, the data must have all columns of
+        the rows that are kept. ``merge_schema=True``: new columns are added.
 
-        Properties, and so in-commit timestamps, are kept. With ``where`` or ``partitions``, no commit is made if there
-        are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. Conflicts with concurrent changes
-        of the replaced rows. If ``data`` is a Scan of this table, or Arrow data that one returned, commits since the
-        version that it read are checked too, unless the caller named that version. Data without that schema metadata
-        (pandas, polars and duckdb drop it) needs ``expected_version``: any other commit since then is a
-        VersionConflictError. Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
+        Properties are kept, and so are in-commit timestamps. With ``where`` or ``partitions``, no commit is made if
+        there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. It conflicts with
+        concurrent changes to the replaced rows. If ``data`` is a Scan of this table, or Arrow data that such a Scan
+        returned, commits since the version that the Scan read are also checked for conflicts, unless the caller
+        explicitly requested that version. For data without the Scan's schema metadata (pandas, polars and duckdb drop
+        it), pass ``expected_version``: any commit after that version then raises VersionConflictError. Cost: 1 PUT for
+        each new file, and the commit; ``where`` as ``delete``.
         """
         columns = overwriting.Columns(merge_schema, overwrite_schema, partition_by)
         verb = overwriting.replacing(data, where, partitions, columns, user_metadata, txn)
@@ -558,10 +568,10 @@ class DeltaTable:
     ) -> CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
-        Rows are deleted by deletion vectors if the table has them (delta.enableDeletionVectors); otherwise the other
-        rows of their files are copied into new files. Files whose rows all match are removed. Change files are written
-        if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is true,
-        unless ``txn`` is set. Conflicts with concurrent changes to files that may contain matching rows.
+        Rows are deleted by deletion vectors if delta.enableDeletionVectors is true; otherwise the other rows of their
+        files are copied into new files. Files whose rows all match are removed. Change data files are
+        written if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is
+        true, unless ``txn`` is set. It conflicts with concurrent changes to files that may contain matching rows.
         ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each
         file for which statistics do not decide, all columns of the files to rewrite, 1 PUT for each new file or vector
@@ -580,13 +590,14 @@ class DeltaTable:
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
     ) -> CommitResult:
-        """Set columns to new values in the rows for which ``where`` is true (None: in all rows).
+        """Set columns to new values in all rows for which ``where`` is true (None: in all rows).
 
-        ``updates`` maps columns to SQL expressions on the old row, as text or built with ``col``; ``a.b`` is a field of
-        a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI mode. Generated
-        columns that are not named are recomputed; rows keep their row ids. Files, ``skipped`` and conflicts are as for
-        ``delete``. Raises as ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for
-        which an expression cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
+        ``updates`` maps columns to expressions that are evaluated on the old row, as SQL text or built with ``col``;
+        ``a.b`` is a field of a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI
+        mode. Generated columns that are not in ``updates`` or ``new_values`` are recomputed; rows keep their row ids.
+        Deletion vectors, change files, ``skipped`` and conflicts are as for ``delete``. Raises as ``delete``,
+        ConstraintViolationError, SchemaMismatchError, and CallError for a row for which an expression cannot be
+        computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
             return updating.update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
@@ -605,9 +616,9 @@ class DeltaTable:
         """Merge rows into the table: update or delete matching rows, and insert the others, in one commit.
 
         Add clauses to the returned builder, then call its ``execute``, which commits. ``source``: as for ``append``.
-        ``predicate``: when a source row matches a table row, as SQL text or built with ``col``. Columns are named
-        ``source.x`` and ``target.x``, or by the aliases; a name that only one side has needs neither. Other arguments:
-        as for ``update``. Cost: none before ``execute``.
+        ``predicate``: the condition for a source row to match a table row, as SQL text or built with ``col``. Refer to
+        columns as ``source.x`` and ``target.x``, or with the aliases; if only one side has a column of the name, the
+        prefix can be omitted. Other arguments: as for ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
         return merging.TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
@@ -616,8 +627,8 @@ class DeltaTable:
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
-        concurrently. Only the options ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1 PUT
-        for each file."""
+        concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1
+        PUT for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
@@ -626,28 +637,29 @@ class DeltaTable:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> snapshots.Snapshot:
-        """Commit staged files, from any process, as one version. The caller owns the files: they are kept if this
-        fails, or if a transaction over several tables that contains them is cancelled. Files are committed only once:
-        if any version has added one, FilesCommittedError has that version, so the same call is safe after a
-        CommitStateUnknownError. Raises VersionConflictError, MetadataChangedError if the table has other columns now,
-        and as Transaction.commit. Cost: 1 PUT, 1 GET for each version since (for more than 100, the live files)."""
+        """Commit staged files as one version; any process may have staged them. The caller owns the files: they are
+        kept if the call fails, or if a transaction over several tables that contains them is cancelled. Files are
+        committed only once: if a version has already added one of them, FilesCommittedError is raised and has that
+        version, so it is safe to repeat the call after a CommitStateUnknownError. Raises VersionConflictError,
+        MetadataChangedError if the table has other columns now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each
+        version since (for more than 100, the live files)."""
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
     def discard_staged(self, staged: Iterable[staging.StagedFiles]) -> list[Exception]:
-        """Delete staged files that will not be committed, best effort. Returns the failures.
+        """Try to delete staged files that will not be committed. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit with these files is unknown: nothing is deleted then. A later commit by another process is not detected.
-        Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. If another process commits these files later, this
+        is not detected. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
 
     def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Set table properties; values are text. Raises InvalidPropertyError, MetadataChangedError.
+        """Set table properties; values are strings. Raises InvalidPropertyError, MetadataChangedError.
 
-        ``delta.enableRowTracking`` gives row ids to the files that lack them, in separate commits before this one
+        Setting ``delta.enableRowTracking`` first assigns row ids to the files that lack them, in separate commits
         (``ROW TRACKING BACKFILL``). Cost: 1 commit; for row ids one more, and one for each 100,000 files.
         """
         row_id_backfill.prepare(self._handle, properties, user_metadata)
@@ -655,7 +667,7 @@ class DeltaTable:
             return table_properties.set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove table properties; absent ones are ignored."""
+        """Remove table properties; properties that are not set are ignored."""
         with self._handle.transaction() as transaction:
             return table_properties.unset_properties(transaction, list(keys), user_metadata)
 
@@ -678,13 +690,13 @@ class DeltaTable:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
     def enable_in_commit_timestamps(self) -> CommitResult:
-        """Enable in-commit timestamps from the next commit on, with the enablement pair if older commits have none. No
-        commit is made if they are already enabled (the result's ``skipped`` is true)."""
+        """Enable in-commit timestamps from the next commit on, with the two enablement properties if older commits have
+        no in-commit timestamps. No commit is made if they are already enabled (the result's ``skipped`` is true)."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, True)
 
     def disable_in_commit_timestamps(self) -> CommitResult:
-        """Disable in-commit timestamps and remove the enablement pair in the same commit."""
+        """Disable in-commit timestamps and remove the two enablement properties in the same commit."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, False)
 
@@ -697,10 +709,10 @@ class DeltaTable:
     ) -> CommitResult:
         """Add nullable columns: the fields of a pyarrow schema, a StructType or a list of StructField.
 
-        Names are paths: ``a.b`` is a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
-        lead into arrays and maps, and names with dots are in backticks. In existing rows the columns are null.
-        ``after``: for names of new columns, the column in the same struct that each follows; None means first. Raises
-        SchemaMismatchError, CallError, MetadataChangedError.
+        Names are paths: ``a.b`` adds a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
+        stand for the contents of arrays and maps, and names with dots must be in backticks. In existing rows the
+        columns are null. ``after``: a mapping from the name of a new column to the column in the same struct that it
+        follows; None means first. Raises SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
             return alterations.add_columns(transaction, columns, user_metadata, after)
@@ -708,7 +720,7 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Rename a column; no file is written. ``old`` is a path, ``new`` only the name.
+        """Rename a column; no file is written. ``old`` is a path, ``new`` is only a name.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
@@ -739,11 +751,12 @@ class DeltaTable:
     ) -> CommitResult:
         """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
-        Wider types need the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists them. None:
-        unchanged; no commit is made if nothing changes. ``sync_identity``: read an identity column, and move its
-        high-water mark past values that another writer gave it (Spark's SYNC IDENTITY). ``first``, ``after``: the
-        position among the columns of the table or of the struct; no file is written. Raises SchemaMismatchError,
-        MetadataChangedError, and ConcurrentAppendError for rows added while the column is read.
+        Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the wider types.
+        An argument that is None changes nothing; no commit is made if nothing changes. ``sync_identity``: read an
+        identity column, and move its high-water mark past values that another writer inserted (Spark's SYNC IDENTITY).
+        ``first``, ``after``: the new position among the columns of the table or the fields of the struct. No file is
+        written. Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows added while the
+        column is read.
         """
         if first and after is not None:
             raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
@@ -753,8 +766,9 @@ class DeltaTable:
             return alterations.set_column(transaction, column, *changes)
 
     def cluster_by(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Cluster the table by columns, given as paths (ALTER TABLE … CLUSTER BY); none: end the clustering. No file is
-        rewritten: ``optimize.compact`` orders rows by these columns. No commit is made if nothing changes.
+        """Cluster the table by columns, given as paths (ALTER TABLE … CLUSTER BY); without columns, the table is no
+        longer clustered. No file is rewritten: ``optimize.compact`` orders rows by these columns. No commit is made if
+        nothing changes.
 
         Raises SchemaMismatchError for a partitioned table, CallError for columns for which a file has no bounds,
         ConcurrentAppendError for files added meanwhile. Cost: as ``Snapshot.files`` with their statistics.
@@ -765,14 +779,14 @@ class DeltaTable:
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Set the table's name or description; None: unchanged. Raises MetadataChangedError."""
+        """Set the table's name or description; None leaves it unchanged. Raises MetadataChangedError."""
         with self._handle.transaction() as transaction:
             return alterations.set_table(transaction, name, description, user_metadata)
 
     def set_domain_metadata(
         self, domain: str, configuration: str | Mapping[str, Any], *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Store text, or a mapping as JSON, in the table under a custom name, to be read back from
+        """Store a string, or a mapping as JSON, as the metadata domain ``domain`` of the table; it can be read from
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
 
         Raises CallError for names that begin with ``delta.``, ConcurrentTransactionError.
@@ -781,16 +795,16 @@ class DeltaTable:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
     def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if it does not exist."""
+        """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if the domain does not exist."""
         with self._handle.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
     def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Add a table feature, and the features that it requires, to the protocol. Clients without the feature are
-        locked out.
+        """Add a table feature and the features that it requires to the protocol. Clients that do not support the
+        feature can then no longer use the table.
 
-        No commit is made if it is already listed. Raises InvalidPropertyError for a name that Delta does not have,
-        UnsupportedFeatureError, ProtocolChangedError.
+        No commit is made if the protocol already lists the feature. Raises InvalidPropertyError for a name that Delta
+        does not have, UnsupportedFeatureError, ProtocolChangedError.
         """
         with self._handle.transaction() as transaction:
             return table_features.add_feature(transaction, name, user_metadata)
@@ -798,10 +812,10 @@ class DeltaTable:
     def upgrade_protocol(
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``: clients
-        without one of these can no longer write the table, or with a reader version above 1, read it. Versions are
-        never lowered, and nothing is committed if the table already has all of these features. Use ``add_feature`` to
-        add a single one.
+        """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``. Clients that
+        do not support all of these features can no longer write the table, and with a reader version above 1 can no
+        longer read it. Versions are never lowered, and no commit is made if the table already has all of these
+        features. Use ``add_feature`` to add a single feature.
 
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
@@ -809,14 +823,16 @@ class DeltaTable:
             return table_features.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
     def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Drop a table feature, so that clients without it can use the table again: first the properties that enable
-        it, in a separate commit, then the feature. Dropping the feature clustering also drops the clustering columns,
-        and files with deletion vectors are rewritten before their feature is dropped, as by ``optimize.purge``.
+        """Drop a table feature, so that clients that do not support it can use the table again. The properties that
+        enable the feature are removed first, in a separate commit, and then the feature. Dropping the feature
+        clustering also removes the clustering columns. Before the feature deletionVectors is dropped, files with
+        deletion vectors are rewritten as by ``optimize.purge``.
 
         A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
-        table uses it; otherwise CallError says what uses it and what to do. Raises UnsupportedFeatureError,
-        ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, if an earlier commit was made
-        and stays. Cost: 2 commits; for reader features 1 GET for each commit of the log; as ``optimize.purge``.
+        table uses it; otherwise a CallError is raised that says what uses it and what to do. Raises
+        UnsupportedFeatureError, ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, if
+        one of the earlier commits was made and remains. Cost: 2 commits; for reader features 1 GET for each commit of
+        the log; as ``optimize.purge``.
         """
         return table_features.drop_feature(
             self.transaction, name, user_metadata, lambda: self.optimize.purge(user_metadata=user_metadata).commits
@@ -843,25 +859,27 @@ class DeltaTable:
         """Delete the files below the table root that no version within the retention needs. By default, only report
         them: pass ``dry_run=False`` to delete.
 
-        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter one is a CallError unless
-        ``enforce_retention_duration=False``; readers of versions within it then lose files. A file that no version
-        names always stays until it is a day old, because its commit may follow. All files that the version at the
-        cut-off or a later one names are kept, including files of change feeds; so are hidden files, links and other
-        tables. Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made.
-        Safe to interrupt: a second call continues. ``full=False`` lists no files and considers only files that commits
-        since the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories,
-        stay. ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``:
-        lets files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them
-        list. It receives a function that takes some bytes and a text unique to the attempt, the bytes for each task,
-        and a description of the work; it returns the function's results in task order. The log is read and written
-        here.
+        ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter retention raises CallError
+        unless ``enforce_retention_duration=False``; the versions that it no longer protects can then lose files. A file
+        that no version names is always kept until it is a day old, because it may not have been committed yet. All
+        files that the version at the cut-off or a later version names are kept, including change data files; hidden
+        files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the deletion; they
+        are not made if there are no files to delete. The call can be interrupted; a second call continues.
+        ``full=False`` does not list files and considers only files that commits since the last vacuum removed (Spark's
+        VACUUM LITE); files that no version ever named, and empty directories, are kept. ``progress``: called with the
+        number of deleted files and the number of files to delete. ``run_tasks``: runs the tasks that list and delete
+        files elsewhere, for example as Spark tasks; at most ``num_tasks`` tasks list files. It receives a function, the
+        bytes for each task, and a description of the work. It calls the function for each task with the task's bytes
+        and a string that is unique to the attempt, and returns the results in task order. The log is read and written
+        in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
         VersionNotFoundError if the log no longer has the commits since the last vacuum. Cost: as ``LogStore.walk``, the
         files of the latest version and of the version at the cut-off, 1 GET for each commit since, 1 DELETE for each
         file, 2 commits and 1 PUT. With ``full=False``, instead of the listing, 1 GET for each commit since the last
-        vacuum, 1 HEAD for each file that these removed, and 1 HEAD and 1 LIST for each directory with such files.
+        vacuum, 1 HEAD for each file that these commits removed, and 1 HEAD and 1 LIST for each directory with such
+        files.
         Spec: PROTOCOL.md#vacuum-protocol-check.
         """
         return vacuuming.vacuum(
@@ -885,11 +903,12 @@ class DeltaTable:
     ) -> restoring.RestoreResult:
         """Restore the rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
-        In-commit timestamps, the protocol and the versions of applications are kept. Files that no longer exist in the
+        In-commit timestamps, the protocol and application versions (txn) are kept. Files that no longer exist in the
         store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True`` restores the
-        table without their rows; ``dry_run=True`` only lists them. Conflicts with any concurrent change of rows, at
-        every isolation level: either the table is exactly as it was, or the commit fails. Raises VersionNotFoundError,
-        TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored file, 1 commit.
+        table without their rows; ``dry_run=True`` only lists them. It conflicts with any concurrent change of rows, at
+        every isolation level: either the table becomes exactly the earlier version, or the commit fails. Raises
+        VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored file, 1
+        commit.
         """
         if (version is None) == (timestamp is None):
             raise CallError("Pass either the version or the timestamp to restore.")
@@ -907,19 +926,20 @@ class DeltaTable:
     def compute_statistics(
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Compute missing file statistics, as ANALYZE TABLE … COMPUTE DELTA STATISTICS does, so that scans can skip
-        files. Returns the last commit; none is made if no file lacks statistics that can be computed.
+        """Compute missing file statistics, like ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans can skip files.
+        Returns the last commit; no commit is made if no file lacks statistics that can be computed.
 
-        Files without statistics, or without statistics of all columns selected by delta.dataSkippingStatsColumns (else
-        delta.dataSkippingNumIndexedCols) and by clustering, are added again with them, keeping their deletion vectors,
-        row ids and tags (dataChange=false). Statistics come from the footers. Columns that a footer does not cover are
-        read: floating-point columns, for NaN, and columns without statistics. A column that has no bounds in a file
-        because it contains NaN is read by every call. Rows are counted both by the log and by the files: RowCountError
-        if these differ. ``where``: as for ``optimize``, on partition columns.
+        Files that lack statistics, or statistics of a column selected by delta.dataSkippingStatsColumns (else
+        delta.dataSkippingNumIndexedCols) or by clustering, are added again with the statistics and dataChange=false,
+        and keep their deletion vectors, row ids and tags. The statistics are taken from the footers of the files. If a
+        footer is not sufficient for a column, the column is read: floating-point columns, which may contain NaN, and
+        columns without statistics. A column that has no bounds in a file because it contains NaN is read by every call.
+        If the numbers of rows in the log and in the files differ, RowCountError is raised. ``where``: as for
+        ``optimize``, on partition columns.
 
-        Never conflicts with appends; after ten conflicts with other changes of the same files, raises
+        It never conflicts with appends; after ten conflicts with other changes to the same files, it raises
         CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
-        StoreError. An interrupted run keeps the commits that it made. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
+        StoreError. The commits of an interrupted run remain. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
         for each such file, those of the columns that are read, and a commit for every 100,000 files.
         """
         return statistics.compute_statistics(self._handle, where, user_metadata)
@@ -929,8 +949,8 @@ class DeltaTable:
         partition, below ``_symlink_format_manifest``, with the locations of the partition's files. Manifests of
         partitions without files are deleted. Returns the paths of the manifests.
 
-        Later commits by deltalog do not update them. Raises CallError for a table with deletion vectors or column
-        mapping, which these engines would misread; UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
+        Later commits by deltalog do not update the manifests. Raises CallError for a table with deletion vectors or
+        column mapping, which these engines would misread; UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
         ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each obsolete one.
         """
         return manifests.write_manifests(self._handle)
@@ -938,18 +958,20 @@ class DeltaTable:
     def checkpoint(
         self, *, top_level: checkpoint_writer.TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS
     ) -> None:
-        """Write a checkpoint of the latest version now: a classic one, or if delta.checkpointPolicy is v2, a UUID-named
-        one in the format ``top_level``, with sidecars if there are more than ``sidecar_rows`` file actions.
+        """Write a checkpoint of the latest version now. It is a classic checkpoint, or, if delta.checkpointPolicy is
+        v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are more than ``sidecar_rows``
+        file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
         log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
-        """Write a log compaction: one file for a range of commits, which readers can read instead of the commits.
+        """Write a log compaction file for a range of commits, which readers can read instead of the commits.
 
-        Default: from the last checkpoint on. Returns the first and the last version; None if there are fewer than two.
-        Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
+        By default, the range begins after the last checkpoint. Returns the first and last version; None if there are
+        fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET
+        for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 
@@ -959,21 +981,21 @@ class DeltaTable:
         """Delete the log files that no version within the retention needs; with ``dry_run``, only report them.
 
         ``retention``: default delta.logRetentionDuration, 30 days. Keeps the newest checkpoint at or before the last
-        midnight UTC before the retention, and all later files. The report says which versions become unreachable, and
-        why each file is kept. Writing a checkpoint also runs the clean-up, unless delta.enableExpiredLogCleanup is
-        false. Cost: docs/log-files.md. Raises CallError, UnsupportedFeatureError, MissingInCommitTimestampError,
-        StoreError.
+        midnight UTC before the retention period, and all later files. The report says which versions become
+        unreachable, and why each file is kept. Writing a checkpoint also runs the clean-up, unless
+        delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md. Raises CallError, UnsupportedFeatureError,
+        MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 
     def flush(self) -> None:
-        """Wait for the derived files of this process's commits, which are written later on a remote store. Cost:
-        none."""
+        """Wait for files derived from this process's commits, which are written after the commits on a remote store.
+        Cost: none."""
         self._handle.flush()
 
 
 def handle_of(table: DeltaTable) -> table_handle.TableHandle:
-    """The handle of a table, for the modules that build on it."""
+    """The handle of a table, for modules that use DeltaTable internally."""
     return table._handle
 
 

@@ -42,10 +42,10 @@ _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 class DeltaTable:
     """A Delta table, from ``forPath`` or ``forName``.
 
-    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
-    latest version, or none. Spark's executors read and write rows.
+    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on top of
+    its latest version, or none. Spark's executors read and write rows.
 
-    It has the members of delta-spark's class, so that programs written for that class run.
+    Its methods have the names and parameters of delta-spark's class, so that programs written for delta-spark run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -66,8 +66,8 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``; they replace ``hadoopConf``: its settings for the store of this path are
-        refused, and the others are ignored. Raises TableNotFoundError, CallError. Cost: as
+        for ``Reader.storage_options``. Use them instead of ``hadoopConf``, whose settings for the store of this path
+        raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
         ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
@@ -85,7 +85,7 @@ class DeltaTable:
     def isDeltaTable(
         cls, sparkSession: SparkSession, identifier: Location, *, storage_options: Mapping[str, Any] | None = None
     ) -> bool:
-        """Whether there is a table at a path. Raises CallError. Cost: as ``forPath``."""
+        """Whether a table exists at a path. Raises CallError. Cost: as ``forPath``."""
         try:
             cls.forPath(sparkSession, identifier, storage_options=storage_options)
         except deltalog.TableNotFoundError:
@@ -213,7 +213,7 @@ class DeltaTable:
         """Merge a source into the table: change matched rows and insert others, in one commit.
 
         Add clauses to the returned builder, then call its ``execute``. ``condition``: whether a row of the source
-        matches a row of the table. Columns that both sides have must be qualified by aliases:
+        matches a row of the table. Columns that exist on both sides must be qualified with aliases:
         ``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``. Raises CallError. Cost: none before ``execute``.
         """
         return merge_of(self._spark, self._table, source, condition, self._alias)
@@ -221,7 +221,7 @@ class DeltaTable:
     # ------------------------------------------------------------------------------------- versions and files
 
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore an earlier version, in a new commit. Returns a row of metrics, as delta-spark names them. Raises and
+        """Restore an earlier version by a new commit. Returns a row of metrics, as delta-spark names them. Raises and
         costs as ``deltalog.DeltaTable.restore``."""
         return self._restored(self._table.restore(arguments.whole("version", version)))
 
@@ -367,7 +367,7 @@ def _check_moment(timestamp: Any) -> None:
 
 
 def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:
-    """The session's settings for VACUUM: whether the retention is checked, and whether it is full."""
+    """The session's settings for VACUUM: whether the retention is checked, and whether VACUUM is full or LITE."""
     checks = str(spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
     lite = str(spark.conf.get(_LITE, "false")).strip().lower() == "true"
     return checks, not lite

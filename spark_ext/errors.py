@@ -66,8 +66,8 @@ class ColumnKindError(_AlsoOfSpark, deltalog.UnsupportedFeatureError, Unsupporte
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise Spark's errors about the text or the columns of a call as errors of this module. ``what``: the call and its
-    table, for the message."""
+    """Convert Spark's errors about the SQL text or the columns of a call to errors of this module. ``what``: the call
+    and its table, for the message."""
     try:
         yield
     except deltalog.DeltaLogError:
@@ -83,8 +83,8 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark refused the arguments before any job. It does so with its key, type, value and attribute
-    errors."""
+    """Whether PySpark refused the arguments before it started a job: it then raises one of its key, type, value or
+    attribute errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 
 

@@ -1,8 +1,8 @@
 """Adds and drops table features.
 
-A writer-only feature can be dropped once the table has no trace of it. A reader feature also leaves traces in the log,
-which a client without the feature must not read under a protocol that does not list it. So it can be dropped only after
-log clean-up has deleted these traces.
+A writer-only feature can be dropped once the table has no trace of it. A reader feature also leaves traces in the log.
+Once the protocol no longer lists the feature, clients that do not support it would misread these traces. So a reader
+feature can be dropped only after log clean-up has deleted them.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
@@ -77,7 +77,7 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol of at least these versions. If the protocol has them already, nothing is committed."""
+    """Commit a protocol with at least these versions. If the protocol has them already, nothing is committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)
@@ -96,9 +96,9 @@ def drop_feature(
     from the protocol. In between, if the feature is deletionVectors, ``purge`` rewrites the files that have deletion
     vectors, and returns its commits.
 
-    While the table, or for reader features the log, has traces of the feature, the last commit is refused with a
-    CallError that says what to do. If the last commit fails after earlier ones have landed, FeatureDropIncompleteError
-    is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
+    As long as the table (or, for a reader feature, the log) has traces of the feature, the last commit is refused with
+    a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
+    FeatureDropIncompleteError is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
@@ -142,7 +142,7 @@ def _removed_from_protocol(
     obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
     if obstacle is not None:
         raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
-    # A concurrent commit may use the feature again, so any change of metadata or files is a conflict.
+    # A concurrent commit may use the feature again, so any change to metadata or files is a conflict.
     transaction.unset_properties(removal.unset_with_it)
     transaction.read_whole_table()
     if name == row_tracking.FEATURE:
@@ -193,9 +193,9 @@ class Removal:
     """How a feature is dropped.
 
     ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset, and a metadata
-    domain to remove, in the commit that drops the feature. ``obstacle``: returns why the table still needs the feature,
-    and what to do, as text; None if it does not. For reader features, no version in the log may have metadata for which
-    ``uses`` is true, and with ``vectors`` none may have a deletion vector.
+    domain to remove, in the commit that drops the feature. ``obstacle``: returns a message that says why the table
+    still needs the feature and what to do; None if it does not need it. For a reader feature, no version in the log may
+    have metadata for which ``uses`` is true or, with ``vectors``, a deletion vector.
     """
 
     properties: tuple[str, ...] = ()
@@ -293,7 +293,7 @@ def _v2_checkpoints(snapshot: Snapshot) -> str | None:
 def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
         return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
-    # A V2 checkpoint may have a classic name; only V2 has this column.
+    # A V2 checkpoint may have a classic file name, but only V2 checkpoints have this column.
     path = log_path(checkpoint.names[0])
     try:
         with contextlib.closing(reader.store.open_input(path)) as source, open_parquet(source) as file:

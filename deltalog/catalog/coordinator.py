@@ -11,7 +11,7 @@ The guarantees of a coordinator:
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
 - **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
-  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` by an undecided
+  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` with an undecided
   record. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
   the change may have taken effect, or may do so later.
@@ -49,7 +49,7 @@ class Coordinator(ABC):
     """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
     the database fails, and OperationTimeoutError if it does not respond.
 
-    Members: every method is one atomic transaction of the database.
+    Members: each method is one atomic transaction of the database.
     """
 
     url: str
@@ -67,8 +67,8 @@ class Coordinator(ABC):
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
-        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: its id or its URL, for the
-        message. Raises TimestampAheadError. Cost: none."""
+        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: the id or URL of the table, for
+        the message. Raises TimestampAheadError. Cost: none."""
         now_ms = self.clock_ms()
         if in_commit_timestamp_ms > now_ms + self.most_ahead_ms:
             raise TimestampAheadError(
@@ -91,23 +91,24 @@ class Coordinator(ABC):
     @property
     @abstractmethod
     def catalog_id(self) -> str:
-        """The id of this catalog, assigned at its creation. Managed tables have it as a property."""
+        """The id of this catalog, assigned at its creation. It is stored in the properties of every managed table."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. The coordinator remains usable, and opens new ones."""
+        """Close the connections. The coordinator remains usable and opens new connections when needed."""
 
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version`` and published. Returns False without effect if another table
-        has the name or id, or a URL that equals, contains or lies below this one."""
+        """Add a table whose latest version is ``version``, which is published. Returns False and changes nothing if
+        another table has the name or id, or a URL that equals, contains or lies below this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False without effect if the head is not at ``version``, if the table has
-        unpublished commits, which would be lost, or if ``marks`` is given and is not its last marking."""
+        """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
+        table has unpublished commits, which would be lost, or if ``marks`` is set and is not the number of the table's
+        last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
@@ -144,8 +145,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking. Returns False without effect if ``number`` does not follow the last one, or the table is not
-        registered."""
+        """Store a marking. Returns False and changes nothing if ``number`` does not follow the last number, or if the
+        table is not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
@@ -155,7 +156,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def insert(self, record: TransactionRecord) -> bool:
-        """Store a new transaction. Returns False if the id exists."""
+        """Store a new transaction. Returns False if the id already exists."""
 
     @abstractmethod
     def transaction(self, transaction_id: str) -> TransactionRecord | None:
@@ -163,7 +164,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Replace the record with the previous revision. Returns False if that is not the current one."""
+        """Replace the record of a transaction. Returns False if the revision of the stored record is not the one before
+        this one."""
 
     @abstractmethod
     def transactions(
@@ -173,8 +175,8 @@ class Coordinator(ABC):
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
-        without keys, ordered by (start, id). May include others: this default returns all decided ones, and a
-        coordinator that tracks parts overrides it."""
+        without keys, ordered by (start, id). May include others: the default returns all decided transactions;
+        coordinators that track parts override it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod

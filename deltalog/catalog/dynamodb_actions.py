@@ -17,7 +17,7 @@ _MOST_KEY_BYTES = (2048, 1024)
 
 
 def put(key: Key, item: Item, *, new: bool = False) -> Action:
-    """Write an item. ``new``: only if the key does not exist."""
+    """Write an item. ``new``: put the item only if the key does not exist."""
     action: dict[str, Any] = {"Item": {**key_attributes(key), **encoded(item)}}
     return {"Put": {**action, **(_condition({}, "attribute_not_exists(pk)") if new else {})}}
 

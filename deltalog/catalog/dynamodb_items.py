@@ -24,15 +24,15 @@ from deltalog.storage.dynamodb.client import ConditionsFailed, DynamoTable
 from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction
-# Items per request. DynamoDB allows 25 writes with a total of 16 MB, which would exceed the time limit of a request.
+# Items per request. DynamoDB allows 25 writes with a total of 16 MB, but such a request would exceed its time limit.
 _MOST_WRITES, _MOST_READS = 16, 100
 _RETRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A transaction whose conditions failed. ``found``: the existing items by action number, None if missing.
-    ``unsettled``: an earlier request got no response."""
+    """A TransactWriteItems request whose conditions failed. ``found``: the existing items by action number, None if
+    missing. ``unsettled``: an earlier request got no response."""
 
     found: Mapping[int, Item | None]
     unsettled: bool
@@ -51,7 +51,7 @@ class ItemTable:
         self._url = url
 
     def transact(self, actions: Sequence[Action], token: str) -> Refusal | None:
-        """Execute all actions or none. Returns None if they were done. Cost: 1 request, more while the service
+        """Execute all actions or none. Returns None if they were executed. Cost: 1 request, more while the service
         throttles."""
         named = [{kind: {**each, "TableName": self.table.name}} for action in actions for kind, each in action.items()]
         try:

@@ -39,7 +39,7 @@ def record_of(item: Item) -> TransactionRecord:
 
 
 def batches_of(item: Item | None) -> dict[str, int]:
-    """The batches of parts of a transaction, numbered in the order of insertion."""
+    """The batches of a transaction's parts, numbered in the order of insertion."""
     return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
@@ -68,7 +68,7 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition on a head that its last marking is the given one. Before the first marking, the attribute is
+    """The condition that the last marking of a head is the expected one. Before the first marking, the attribute is
     absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 
@@ -82,7 +82,7 @@ def record_key(transaction_id: str) -> Key:
 
 
 def sort_order(start_ms: int, transaction_id: str) -> str:
-    """The sort key of transactions in listings, by start."""
+    """The sort key under which a transaction is listed: transactions are ordered by start."""
     return f"{start_ms:016d} {transaction_id}"
 
 

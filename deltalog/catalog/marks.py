@@ -4,7 +4,7 @@ transaction, never both.
 A clean-up *marks* objects in the catalog, then checks which of them are in use, and deletes the others. A transaction
 that names or adds objects checks them against the markings, and the catalog accepts its change only if no marking was
 added since. So either the clean-up sees the use, or the transaction sees the marking. A deleted object may be added
-again after it was written again.
+again once it has been rewritten.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class KnownMarks:
         return known.last
 
     def _compared(self, table: str, paths: frozenset[str]) -> Marks:
-        """A consistent set of markings that the paths were checked against; another thread may refresh them at any
-        time. Raises ObjectBeingDeletedError."""
+        """The markings that the paths were checked against: one consistent state, because another thread may refresh
+        them at any time. Raises ObjectBeingDeletedError."""
         known = self._known
         if _deleting(known, paths) is not None:
             self.refresh()  # the clean-up may have ended by now
@@ -73,8 +73,9 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table. Deletes those older than MARKING_AGE_MS. A marking further ahead of the clock than that,
-    because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such marking."""
+    """The markings of a table. Deletes markings older than MARKING_AGE_MS. A marking whose time is further ahead of the
+    clock than MARKING_AGE_MS, because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such
+    marking."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():
@@ -89,9 +90,9 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that will be dropped or released. Raises ObjectBeingDeletedError if a clean-up may be
-    deleting its objects: if registered again, the table gets a new id, for which these markings are not checked. Cost:
-    that of ``live_marks``."""
+    """The last marking of a table that is about to be dropped or released. Raises ObjectBeingDeletedError if a clean-up
+    may be deleting its objects: if registered again, the table gets a new id, for which these markings are not checked.
+    Cost: that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
@@ -124,7 +125,7 @@ def ratify_added(
         except ObjectBeingDeletedError:
             head = coordinator.head(table_id)
             if head is not None and head.version >= commit.version:
-                return Ratification.MOVED  # possibly to this commit itself, if it was proposed before
+                return Ratification.MOVED  # possibly by this commit itself, if it was proposed before
             raise
         decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}))
         if decision is not Ratification.MARKED:

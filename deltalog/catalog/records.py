@@ -1,8 +1,8 @@
 """The records of tables and transactions in a catalog, and the calls allowed in each state. Pure.
 
 A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
-conflict or its idle timeout makes it ABORTED. Both are final. Times are arguments; if a clock goes back, a transaction
-never becomes younger.
+conflict or its idle timeout makes it ABORTED. Both are final. Times are passed as arguments; a transaction never
+becomes younger, even if a clock goes back.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -26,7 +26,7 @@ from deltalog.errors import (
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
-# The duration of a commit after which other processes treat its process as dead.
+# If a commit takes longer than this, other processes treat its process as dead.
 COMMIT_LEASE_MS = 60 * 1000
 # The prefix of vacuum ids; transaction ids are UUIDs.
 VACUUM_ID = "vacuum-"
@@ -45,7 +45,7 @@ class TransactionType(str, enum.Enum):
 
 
 class TransactionStatus(str, enum.Enum):
-    """The state of a transaction; see the module."""
+    """The state of a transaction; see the module docstring."""
 
     ACTIVE = "ACTIVE"
     COMMIT_IN_PROGRESS = "COMMIT_IN_PROGRESS"
@@ -83,7 +83,7 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: all reads are at one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
+    """SNAPSHOT: all reads see one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
     concurrent commit may conflict with the reads either, in any table."""
 
     SNAPSHOT = "SNAPSHOT"
@@ -95,9 +95,10 @@ class TransactionRecord:
     """A transaction as stored by the coordinator.
 
     ``pins``: the versions of the tables, by table id, at the transaction's instant; None before its first read.
-    ``versions``: if committed, its last version by table id. ``reason``: why it was aborted. ``revision`` counts the
-    changes of this record, which is replaced only if the revision is unchanged. ``idle_timeout_ms``: how long it may be
-    idle; None in records of earlier versions of deltalog. ``looks``: if aborted, the number of clean-up passes.
+    ``versions``: the last version that it committed to each table, by table id. ``reason``: why it was aborted.
+    ``revision`` counts the changes to this record, which is replaced only if the revision is unchanged.
+    ``idle_timeout_ms``: how long it may be idle; None in records of earlier versions of deltalog. ``looks``: if
+    aborted, the number of clean-up passes.
     """
 
     id: str
@@ -137,7 +138,7 @@ class RatifiedCommit:
 @dataclass(frozen=True, slots=True)
 class Head:
     """The latest version of a table. ``version``: the last ratified one. ``unpublished``: the commits up to ``version``
-    that the catalog does not know to be in ``_delta_log``, in ascending order without gaps."""
+    that are not recorded as published, in ascending order without gaps."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
@@ -311,7 +312,7 @@ def started(
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Set the last activity to now; unchanged if the clock went back."""
+    """Set the last activity to now; unchanged if the clock went backwards."""
     return _next(record, last_activity_ms=max(now_ms, record.last_activity_ms))
 
 
@@ -325,7 +326,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after other writers won every attempt of its commit."""
+    """Make a transaction active again after every attempt to commit it has lost to other writers."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 

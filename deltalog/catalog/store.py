@@ -1,6 +1,6 @@
-"""The store of a catalog-managed table. Its log has exactly the ratified commits, published or not.
+"""The store of a catalog-managed table. Its log consists of exactly the ratified commits, published or not.
 
-Code that reads logs works on it unchanged. ``deltalog.catalog.committer`` writes commits.
+Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -51,7 +51,7 @@ class ManagedStore(WrappedStore[LogStore]):
     """The store of a catalog-managed table. ``pin``: the last visible version, for reads at one instant; None for the
     latest.
 
-    It does not write commits. Additional cost: 1 coordinator call per listing, and per version that is not known yet.
+    It does not write commits. Additional cost: 1 coordinator call per listing and 1 per version that is not known yet.
     """
 
     def __init__(
@@ -162,13 +162,13 @@ class ManagedStore(WrappedStore[LogStore]):
         return [*names] if limit is None else sorted(names)[:limit]
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
-        """Raise CorruptTableError if a listing lacks the latest version although the catalog knows that it is
+        """Raise CorruptTableError if a listing lacks the latest version although the catalog has recorded it as
         published. Otherwise an older version would be read as the latest. Cost: none, or 1 coordinator call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
             return
         if self.refresh_head().version > head.version:
-            return  # log clean-up has deleted the commit meanwhile
+            return  # log clean-up has deleted the commit in the meantime
         raise CorruptTableError(
             f"{self.url}: the catalog {self.catalog} has published version {head.version}, but the log has no "
             f"{latest}: an older copy of the table is there, or files of its log were deleted. Restore {latest} and "
@@ -176,7 +176,7 @@ class ManagedStore(WrappedStore[LogStore]):
         )
 
     def _warn_of(self, later: Iterable[str]) -> None:
-        """Warn about commits in the log that the catalog does not know. Cost: usually none; 1 coordinator call if the
+        """Warn about commits in the log that are not in the catalog. Cost: usually none; 1 coordinator call if the
         listing has later commits, which may be newer than the known head."""
         versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
         last = max((version for version in versions if version is not None), default=-1)
@@ -226,8 +226,8 @@ class ManagedStore(WrappedStore[LogStore]):
         self.inner.put(path, data, durable=durable)
 
     def _check_derived(self, path: str) -> None:
-        """Check that a derived file such as a checkpoint covers only published commits, because readers without the
-        catalog see no others, and that no commit is written here. Raises StoreError."""
+        """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
+        commits, because readers without the catalog see no others. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

@@ -292,7 +292,8 @@ def resolve(
 ) -> None:
     """Explain which version TIMESTAMP AS OF selects: the clock, the candidates, the neighbours, the valid range.
 
-    An instant outside the history is explained, and refused with exit status 1 unless --before or --after allow it.
+    For an instant outside the history, the explanation is printed, and the exit status is 1 unless --before or --after
+    allow it.
     """
     from deltalog import TimestampOutOfRangeError
     from deltalog.cli import views

@@ -68,7 +68,7 @@ class Output:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """The number of items to show: ``limit`` (0: all) if set; otherwise all with JSON, or ``people``."""
+        """The number of items to show: ``limit`` (0: all) if set; otherwise all for JSON, and ``people`` for text."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None
@@ -116,7 +116,7 @@ def console_of(stream: Any) -> Console:
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    # Narrower tables would lose columns; wrapped lines of a wider table show everything.
+    # In narrower tables, columns would be cut off; the wrapped lines of a wider table show everything.
     console.width = max(console.width, _MIN_WIDTH)
     return console
 
@@ -131,7 +131,7 @@ def fits(table: Table) -> bool:
 
 
 def table_of(title: str | None = None) -> Table:
-    """An empty table in the house style."""
+    """An empty table in the style of all commands."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -273,7 +273,7 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-# Operations that delete the rows of removed files. Others rewrite files or record row counts.
+# Operations that delete the rows of removed files. Other operations rewrite files or record row counts.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 

@@ -77,7 +77,7 @@ def info(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _num_rows(snapshot: Snapshot) -> int | None:
-    """The number of rows by the statistics in the log; None if a file has no statistics."""
+    """The number of rows according to the statistics in the log; None if a file has no statistics."""
     return live_rows(snapshot.files())
 
 

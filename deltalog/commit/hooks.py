@@ -1,10 +1,10 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
-They derive files from what is known of the version, so the log must still have the version before it: otherwise the
-table was replaced at the moment of the commit, and readers of the new table would take these files for its own. Readers
-do not depend on the hooks, so a failing hook is logged and the commit stands. An interrupt (Ctrl-C) is raised; from
-Python 3.11 on, it carries a note that the commit is in the log. For a table on a remote store the hooks run in the
-background, so that the commit does not wait for their requests.
+The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
+before it. If it does not, the table was replaced during the commit, and readers of the new table would use these files
+as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged and the commit
+remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, it has a note that the commit is in the log. For a
+table on a remote store the hooks run in the background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -48,10 +48,11 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def errors_logged(fact: str, what: str) -> Iterator[None]:
-    """Log an error in the block instead of raising it, because the operation has already succeeded.
+    """Log an error raised in the ``with`` block instead of raising it, because the operation before it has already
+    succeeded.
 
-    ``fact``: what has succeeded, such as a commit; ``what``: what the block does. The log record has both. An interrupt
-    is raised, with both in a note.
+    ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step in the block. The log record
+    contains both. An interrupt is raised, with both in a note.
     """
     try:
         yield
@@ -66,8 +67,8 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: the commits after ``base`` up to and including this version's, ascending. ``is_followed``: whether it
+    """A version that was just committed. ``base``: the version on which its transaction began; None for version 0.
+    ``commits``: the commits after ``base``, ascending, including this version's. ``is_followed``: whether this version
     is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
 
     snapshot: LogSnapshot
@@ -77,18 +78,18 @@ class NewVersion:
     is_followed: Callable[[], bool] = lambda: True
 
 
-# Receives the same version based on a checkpoint that was written since, to continue from.
+# Receives a snapshot of the same version based on the new checkpoint; the handle continues from it.
 OnCheckpoint = Callable[[LogSnapshot], object]
 
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background,
-    after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
+    """Run the hooks of a version. If the store is remote and the environment allows it, the hooks run in the
+    background, after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
 
     Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than
-    delta.logRetentionDuration, that of ``clean_up``. In the background, no caller waits for it unless more than
-    background.MAX_WAITING commits are waiting.
+    delta.logRetentionDuration, that of ``clean_up``. No caller waits for hooks in the background unless more than
+    background.MAX_WAITING commits are queued.
     """
     store = version.snapshot.reader.store
     if store.is_remote and environment.background:
@@ -107,8 +108,8 @@ def wait_for_hooks(store: LogStore) -> None:
 
 
 def _is_in_place(version: NewVersion) -> bool:
-    """Whether the log is known to have this version after its base. If it is in another table's log instead, its tip
-    records that, and the next call of its handle reads that log."""
+    """Whether the log is known to have this version after its base. If the version was committed to another table's log
+    instead, its tip records that, and the next call on the table handle reads that log."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -128,7 +129,7 @@ def _is_in_place(version: NewVersion) -> bool:
 
 
 def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-    """Run the hooks and return the version to continue from."""
+    """Run the hooks and return the snapshot from which to continue."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, result)
@@ -144,8 +145,8 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
 
 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks in the background. The table may already be at later versions that are not based on the new
-    checkpoint; their hooks continue from it until they have caught up and the handle continues from it too."""
+    """Run the hooks in the background. The handle may already be at later versions, whose snapshots are not based on
+    the new checkpoint. Their hooks use snapshots based on it until the handle does so too."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot
@@ -160,7 +161,7 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
 
 
 def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
-    """Delete expired log files, at most once a day per table handle, because the cut-off is a midnight."""
+    """Delete expired log files, at most once a day per table handle, because the cut-off moves only at midnight."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
@@ -177,7 +178,7 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
     if totals is None:
         return
     data = checksums.encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
-    # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
+    # Readers check the .crc against the commit, so losing it in a crash does no harm, and no fsync delays the writer.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 
 

@@ -84,7 +84,8 @@ class TableBuilder:
         configuration: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Action:
-        """A metaData action. Arguments change the table's metadata from now on. ``schema`` may be a schema string."""
+        """A metaData action. The arguments also apply to all later metaData actions of the table. ``schema`` may be a
+        schema string."""
         if isinstance(schema, str):
             self._schema_string = schema
         elif schema is not None:
@@ -252,7 +253,7 @@ class TableBuilder:
         self.opened().checkpoint(**options)
 
     def split_checkpoint(self, version: int, parts: int, without: Collection[int] = ()) -> None:
-        """Replace a classic checkpoint by a multi-part one that lacks the parts ``without``, and delete
+        """Replace a classic checkpoint with a multi-part one that lacks the parts ``without``, and delete
         _last_checkpoint."""
         whole = self.log / f"{version:020d}.checkpoint.parquet"
         rows = pq.read_table(whole)

@@ -120,14 +120,14 @@ class Put(Step):
 
 @dataclass(frozen=True)
 class Refused(Step):
-    """The step must raise one of the engine's refusals."""
+    """The step must raise one of the exceptions with which the engine refuses an operation."""
 
     step: Step
 
 
 @dataclass(frozen=True)
 class MayRefuse(Step):
-    """The step must have its outcome or be refused."""
+    """The step must have its expected outcome or be refused."""
 
     step: Step
 
@@ -162,7 +162,7 @@ class Case:
 
     @property
     def writes(self) -> bool:
-        """Whether the engine changes the table, so that every run needs a copy of it."""
+        """Whether the case changes the table; every run then needs its own copy."""
         return any(isinstance(_inner(step), (Write, Create, Begin, Put)) for step in self.steps)
 
 

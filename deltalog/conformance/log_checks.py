@@ -28,7 +28,8 @@ _SLACK_MS = 5_000
 
 @dataclass(frozen=True)
 class LogView:
-    """The log of a table as files. ``began_ms``, ``ended_ms``: the time when the steps of the case began, and now."""
+    """The log of a table as files. ``began_ms``, ``ended_ms``: when the steps of the case began, and the current
+    time."""
 
     root: Path
     began_ms: int
@@ -84,7 +85,7 @@ def _check(name: str) -> Callable[[Check], Check]:
 
 
 def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """Run a check. Returns a message if it fails, otherwise None. ``version``: by default the latest."""
+    """Run a check. Returns a message if the check fails, otherwise None. ``version``: by default the latest."""
     return CHECKS[name](view, view.latest() if version is None else version, value)
 
 
@@ -265,8 +266,8 @@ def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str
 
 @_check("ict-agrees")
 def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, is that
-    of a commit."""
+    """The latest commit has an in-commit timestamp if and only if in-commit timestamps are on; the enablement pair, if
+    present, names a commit and its in-commit timestamp."""
     if _ict_active(view, version, True) is not None:
         return _no_ict(view, version, value)
     return _has_ict(view, version, value) or _pair_agrees(view, version, value)
@@ -274,7 +275,7 @@ def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-agrees")
 def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair names a commit and its in-commit timestamp, or is absent if they are off."""
+    """The enablement pair names a commit and its in-commit timestamp. Passes if in-commit timestamps are off."""
     named = view.configuration().get(PAIR_VERSION)
     if _ict_active(view, version, True) is not None:
         return None
@@ -290,7 +291,7 @@ def _ict_is(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-is-the-clock")
 def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamp of the commit lies within the time at which the case ran."""
+    """The in-commit timestamp of the commit lies between the start and the end of the case."""
     found = view.ict(version)
     if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
         return None
@@ -402,7 +403,7 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the latest version are ``value`` without the commits up to the newest checkpoint."""
+    """Without the commits up to the newest checkpoint, the rows of the latest version are still ``value``."""
     with _by_checkpoint(view) as snapshot:
         found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))

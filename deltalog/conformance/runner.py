@@ -45,7 +45,7 @@ def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str]
 
 
 def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
-    """Build the table in ``place``, run the steps and compare."""
+    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones."""
     root = build(case, place)
     try:
         _Run(engine, root).take(case.steps)

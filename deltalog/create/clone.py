@@ -1,9 +1,9 @@
 """Clones a version of a table: a shallow clone references the source's files, a deep clone copies them.
 
 A clone keeps columns with their ids and physical names, properties, table features, metadata domains, deletion vectors
-and row ids. It has its own id and history. If the source has in-commit timestamps, the clone has them from version 0,
-without the source's enablement pair, whose version is meaningless here. Row commit versions are 0. App transactions
-(txn) and catalog properties are not copied.
+and row ids. It has its own id and history. If the source has in-commit timestamps, the clone has them from version 0.
+The source's enablement pair is not copied, because its version is meaningless in the clone. Row commit versions are 0.
+App transactions (txn) and catalog properties are not copied.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-descriptor-schema, #in-commit-timestamps,
 #row-tracking, #column-mapping.
@@ -204,8 +204,8 @@ class _Copies:
         return msgspec.structs.replace(add, path=encode_path(path), deletion_vector=vector, data_change=True)
 
     def _placed_vector(self, vector: DeletionVector) -> DeletionVector:
-        """A vector file keeps a relative name; one with an absolute path gets a new name that a relative descriptor can
-        express."""
+        """A deletion vector file keeps a relative name; one with an absolute path gets a new name that a relative
+        descriptor can express."""
         needed = deletion_vectors.needed_bytes(vector)
         if vector.storage_type == "u":
             self._target(deletion_vectors.relative_path(vector), lambda path: path, needed, False)
@@ -230,8 +230,8 @@ class _Copies:
         return target
 
     def make(self, own: Callable[[Iterable[str]], None]) -> None:
-        """Copy the planned files, in parallel on remote stores. ``own`` is called with the log path of each copy.
-        Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
+        """Copy the planned files, in parallel on remote stores. ``own`` is called with the path of each copy, as
+        spelled in the log. Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
 
         def one(copy: _Copy) -> None:
             _copy(copy, self.target)

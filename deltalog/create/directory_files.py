@@ -145,8 +145,8 @@ def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str 
 def file_schema(footer: Any, path: str) -> StructType:
     """The columns of a Parquet file from its footer (pyarrow.parquet.FileMetaData), all nullable.
 
-    ``path``: the path of the file. Raises SchemaMismatchError for a type that Delta lacks, and for a column without a
-    type.
+    ``path``: the path of the file, for messages. Raises SchemaMismatchError for a type that Delta lacks, and for a
+    column without a type.
     """
     physical = iter([footer.schema.column(number).physical_type for number in range(footer.num_columns)])
     arrow = pa.schema([_with_instants(field, physical) for field in footer.schema.to_arrow_schema()])

@@ -44,8 +44,8 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 @dataclass(slots=True)
 class CheckpointExamination:
     """The check of one checkpoint. ``run`` sets ``is_usable``, ``size``, ``sidecars`` and ``missing`` (the required
-    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to the
-    checkpoint's."""
+    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to those of
+    the checkpoint."""
 
     reader: LogReader
     checkpoint: Checkpoint

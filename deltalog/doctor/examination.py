@@ -58,7 +58,8 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
 from deltalog.storage.remote import PARALLEL_GETS
 
-# Without deep, a check reads this many footers. On a remote store it looks for no other files either.
+# Without deep, a check reads this many footers. On a remote store, it does not check whether other data files exist
+# either.
 FOOTERS = 10_000
 _AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
 
@@ -66,7 +67,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """The default ``progress``: report nothing."""
+    """The default ``progress``, which reports nothing."""
 
 
 @dataclass
@@ -285,7 +286,8 @@ class Examination:
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
-        """Check protocol and metadata from this version on. Defects that a later version corrects become warnings."""
+        """Check the protocol and metadata as of this version. Defects that a later version corrects become
+        warnings."""
         now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
         rules = {finding.rule for finding in now}
         for finding in self._current:

@@ -50,8 +50,8 @@ _GROUPS = ("minValues", "maxValues", "nullCount")
 
 @dataclass(frozen=True)
 class Rules:
-    """What add actions are checked against: the protocol and metadata of their version, and the location of the
-    table."""
+    """The rules that add actions are checked against: the protocol and metadata of their version, and the location of
+    the table."""
 
     protocol: Protocol
     metadata: Metadata

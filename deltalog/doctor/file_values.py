@@ -41,7 +41,7 @@ def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def stored_type(stored: Mapping[str, pa.DataType], path: Sequence[str]) -> pa.DataType | None:
-    """The type in a file of a column, possibly nested in structs."""
+    """The type of a column, possibly nested in structs, in a data file."""
     kind = stored.get(path[0].lower())
     for name in path[1:]:
         if kind is None or not pa.types.is_struct(kind):
@@ -93,7 +93,7 @@ def contradictions(
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether values in a footer can be compared with the column's values, that is, widening did not change the kind of
+    """Whether values in a footer can be compared with the column's values: not if type widening changed the kind of
     type."""
     if stored is None:
         return False
@@ -103,7 +103,7 @@ def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
 
 
 def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
-    """Both values; ``actual`` twice if they differ only by rounding."""
+    """Both values, or ``actual`` twice if they differ only by rounding."""
     if own is None or actual is None:
         return own, actual
     largest = 1e-15 if isinstance(kind, DecimalType) else 1.2e-7

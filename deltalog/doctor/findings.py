@@ -48,7 +48,8 @@ def found(rule: str, message: str, version: int | None = None, path: str | None 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Numbers of items checked. ``live_files``: of the latest version; ``footers``, ``rows``: of data files."""
+    """Numbers of items checked. ``live_files``: those of the latest version; ``footers``, ``rows``: those of data
+    files."""
 
     commits: int = 0
     checkpoints: int = 0

@@ -130,7 +130,8 @@ def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
 
 
 def _nested(kind: DataType, prefix: str) -> Iterator[str]:
-    """The nested paths in a column that need an id. Types inside structs belong to the columns of the struct."""
+    """The nested paths in a column that need an id. Types inside structs are not included: they belong to the fields of
+    the struct."""
     if isinstance(kind, ArrayType):
         yield f"{prefix}.element"
         yield from _nested(kind.element_type, f"{prefix}.element")

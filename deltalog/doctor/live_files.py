@@ -57,7 +57,7 @@ class LiveFiles:
     place: Place
     packed: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[str, str] = field(default_factory=dict)
-    # Paths that differ from their normalized form, by that form.
+    # Paths that differ from their normalized form, keyed by that form.
     odd: dict[str, set[str]] = field(default_factory=dict)
     size_bytes: int = 0
     deleted: int = 0

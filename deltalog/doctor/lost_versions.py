@@ -41,8 +41,8 @@ class RemovedFiles:
     is_whole: bool = True
 
     def take(self, version: int, actions: Actions, live: LiveFiles, configuration: Mapping[str, str]) -> None:
-        """Add the files that a commit removes. ``live``: the live files before the commit. ``configuration``: table
-        properties, whose retention decides which tombstones have expired; these are ignored."""
+        """Add the files that a commit removes. ``live``: the live files before the commit. ``configuration``: the table
+        properties; tombstones that have expired according to their retention are ignored."""
         for remove in actions.removes:
             entry, time_ms = live.get(remove.path), remove.deletion_timestamp
             vector = vector_id(remove.deletion_vector)

@@ -207,7 +207,8 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
 
 
 class EarlierMetadata:
-    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES``."""
+    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES`` in
+    total."""
 
     MOST, MOST_BYTES = 1_000, 64 << 20
 
@@ -222,8 +223,9 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """The actions that a RESTORE commit may have restored: the action of the version that it names, or else all of
-        these actions, newest first. Empty if that version is older than all of them; None for other commits."""
+        """The actions that a RESTORE commit may have restored: the action from the version that the commit names or, if
+        it names none, every candidate, newest first. Empty if that version is older than all of them; None for other
+        commits."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")
@@ -244,8 +246,8 @@ def examine_change(
     restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
     """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
-    one are still live. ``restored``: for a restore, the candidates for the restored action. The columns are then
-    compared with these, because the live files after a restore were written under them."""
+    one are still live. ``restored``: for a restore, the metaData actions that it may have restored. The columns are
+    then compared with theirs, because the live files after a restore were written under them."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)

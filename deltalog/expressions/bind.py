@@ -1,8 +1,8 @@
 """Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
-A literal next to a column is read as a value of the column's type if that loses nothing; the result is then the same as
-that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that is not
-known to mean the same as in Spark is refused, and the error names it.
+A literal next to a column is read as a value of the column's type if that loses no information; the result is then the
+same as that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that
+is not known to mean the same as in Spark is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -267,7 +267,8 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """Refuse to compare a literal with a value if only one of them names an instant, unless the other is UTC."""
+        """Refuse to compare a literal with a value if only one of the two denotes an instant, unless the other one is
+        in UTC."""
         for node, other in ((left, right), (right, left)):
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
@@ -386,7 +387,8 @@ class Binder:
         raise CallError(f"{tree!r} is not an expression.")
 
     def _folded(self, tree: Expression) -> Expression:
-        """The expression as a literal if it consists of literals only, so that it can skip files; else unchanged."""
+        """The expression as a literal if it consists of literals only, so that data skipping can use it; otherwise
+        unchanged."""
         if self.is_inside:
             return tree
         if isinstance(tree, (Literal, Name)) and (not isinstance(tree, Name) or self._moment(tree) is None):
@@ -411,7 +413,7 @@ class Binder:
             self._check_quoted((literal.value,))
 
     def _check_quoted(self, texts: Sequence[str]) -> None:
-        """Raise CallError for a double-quoted string that users of other engines would mean as a column."""
+        """Raise CallError for a double-quoted string that users of other engines would intend as a column."""
         for each in texts:
             check_no_column(each, self.schema)
 
@@ -506,7 +508,7 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
 
 
 def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
-    """A date compared with a timestamp column means its first instant, in UTC."""
+    """A date that is compared with a timestamp column stands for its first instant, in UTC."""
     value = literal.value
     if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return literal
@@ -524,7 +526,8 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A Python float counts as the decimal that it is written as; a double in SQL turns the column into doubles.
+    # A Python float counts as the decimal that it is written as; a double in SQL causes the column to be cast to
+    # double.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 

@@ -1,9 +1,9 @@
 """Expressions bound to a schema: columns with their types, literals in the columns' types. Pure.
 
-``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that each leaf can be judged
-separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping understands; any
-other condition is a ``BoundValue``. Both have a node that evaluates them, so all conditions are evaluated in the same
-way. Conditions are equal if they say the same about the same columns.
+``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that data skipping can
+evaluate each leaf separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping
+understands; any other condition is a ``BoundValue``. Both have a node that evaluates them, so all conditions are
+evaluated in the same way. Conditions are equal if they test the same columns in the same way.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Column:
 
 @checked
 def col(name: str) -> Column:
-    """A column; ``a.b`` is the field b of the struct a. A name that contains dots is put in backticks: `` `a.b` ``.
+    """A column; ``a.b`` is the field b of the struct a. Put a name that contains dots in backticks: `` `a.b` ``.
 
     Raises CallError.
     """

@@ -78,8 +78,8 @@ def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType |
 
 
 def equal_to_column(expression: CompiledExpression, column: StructField) -> CompiledExpression:
-    """A condition: the column equals the expression, null being equal to null. Raises CallError for types that cannot
-    be compared."""
+    """The condition that the column equals the expression, where null equals null. Raises CallError for types that
+    cannot be compared."""
     path, char = (column.name,), char_length([column])
     # A value generated for a char(n) column is padded when it is stored.
     generated = expression._node if char is None else comparisons.as_char(expression._node, char)

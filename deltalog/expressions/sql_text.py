@@ -1,7 +1,7 @@
-"""Writes trees as SQL text in Spark's dialect: for the log, for messages, and for other processes. Pure.
+"""Writes trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
 
-``sql.parse`` reads the text. A literal is written even if its text would be read as another value: callers that rely on
-the text parse it, bind it, and compare.
+``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. Callers that rely
+on the text parse and bind it again and compare the result.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def shown(where: Expression | str) -> str:
 
 
 def to_sql(tree: Expression, most: int | None = None) -> str:
-    """An expression as text; at most ``most`` values of a list are written, followed by dots."""
+    """An expression as text; if a list has more than ``most`` values, only the first ``most`` are written, followed by
+    dots."""
 
     def text(part: Expression) -> str:
         return to_sql(part, most)
@@ -73,7 +74,7 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
         return _name(tree)
     if isinstance(tree, Literal):
         return _literal(tree)
-    if isinstance(tree, (And, Or)):  # not through ``text``, which would double the depth of a long chain
+    if isinstance(tree, (And, Or)):  # does not call ``text``, which would double the recursion depth for a long chain
         return f"({to_sql(tree.left, most)} {'AND' if isinstance(tree, And) else 'OR'} {to_sql(tree.right, most)})"
     if isinstance(tree, Not):
         return f"(NOT {text(tree.operand)})"
@@ -171,5 +172,5 @@ def _value(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"DOUBLE('{value}')"
     if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value.adjusted()) <= _MOST_DIGITS:
-        return f"{value:f}"  # with an exponent it would be a double
+        return f"{value:f}"  # with an exponent, Spark would parse it as a double
     return str(value)

@@ -1,4 +1,5 @@
-"""The file actions of a version, live files and tombstones: read from the log on first use, then cached."""
+"""The file actions of a version, that is, its live files and tombstones. They are read from the log on first use, and
+then cached."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ else:
         file_lists="deltalog.log.file_list",
     )
 
-# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
+# The maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -50,8 +51,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint that was just written. ``totals``: of its live files; None if they were not counted.
-    ``tombstones``: schema TOMBSTONES; None for more than FEW_FILES."""
+    """A checkpoint that was just written. ``totals``: the totals of its live files; None if they were not counted.
+    ``tombstones``: its tombstones (schema TOMBSTONES); None if there are more than FEW_FILES."""
 
     checkpoint: Checkpoint
     totals: table_totals.Totals | None
@@ -60,7 +61,7 @@ class NewCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Live files in memory: ``files`` (schema FILES) of an earlier version, and the commits since then."""
+    """Live files in memory: the ``files`` (schema FILES) of an earlier version, and the commits ``since`` then."""
 
     files: pa.Table
     since: tuple[CommitActions, ...] = ()
@@ -69,19 +70,19 @@ class LoadedFiles:
 class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
-    A table handle holds the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` pass its contents
-    on to the next snapshot, so that the next version reads only new files. Filling a cache changes no result: an older
-    snapshot keeps its own. Threads may share it.
+    A table handle keeps the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` create the cache
+    of the next snapshot with its contents, so that only new log files are read for the next version. Filling a cache
+    does not change the results of any snapshot. Threads may share it.
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
-    contradict. ``totals``: of the live files, if known. ``commits``: the commits of the segment, if read. ``loaded``:
-    the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory. ``unusable``:
-    unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for the ``.crc``
-    of a version that was just committed.
+    contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if read.
+    ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory.
+    ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files to
+    list in the ``.crc`` of a version that was just committed.
     """
 
-    # Reads replace attributes by equivalent ones, and another thread may do so at any moment: a method reads each
-    # attribute only once.
+    # Reading replaces attributes with equivalent values, and another thread may do so at any moment. So a method reads
+    # each attribute only once.
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class FileCache:
         self._unusable = unusable
         self._checksum = checksum
         self._listed = listed
-        #: Whether reading found a commit of the segment gone: the log was cleaned up after it was listed.
+        #: Whether a commit of the segment was missing when it was read, because log clean-up ran after the listing.
         self.is_outdated = False
 
     # ------------------------------------------------------------------------------------------- live files
@@ -118,7 +119,7 @@ class FileCache:
         """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        A call without ``columns`` caches its result; a call with ``columns`` reads anew.
+        The result is cached only without ``columns``.
         """
         if columns is None:
             return self._all_files()
@@ -134,7 +135,7 @@ class FileCache:
         if loaded is None:
             files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
             if self._listed is not None and not self._listed.names_paths_of(files):
-                self._listed = None  # it came from a .crc, and the log takes precedence
+                self._listed = None  # the list came from a .crc, and the log takes precedence
         elif loaded.since:
             files = live_files(loaded.files, loaded.since)
         else:
@@ -148,12 +149,12 @@ class FileCache:
         columns: Sequence[str] = tuple(FILES.names),
         leaves: Sequence[file_statistics.Leaf] | None = None,
     ) -> list[Piece]:
-        """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that a large table is never
-        whole in memory.
+        """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that the file list of a
+        large table is never in memory as a whole.
 
-        ``convert`` receives ``columns``, always path and deletion_vector, and with ``leaves`` the column from which
-        ``statistics_of_files`` reads their statistics; a requested ``stats`` column may then be missing, and
-        ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
+        ``convert`` receives ``columns``, in any case path and deletion_vector, and if ``leaves`` is passed, also the
+        column from which ``statistics_of_files`` reads their statistics. In that case, a requested ``stats`` column may
+        be missing, and ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -169,9 +170,9 @@ class FileCache:
     ) -> Iterator[Piece]:
         """Like ``file_pieces``, but as an iterator.
 
-        Raises InvalidCheckpointError, possibly after all pieces: also if the checkpoint lacks files according to its
-        own count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an
-        older checkpoint or the commits.
+        Raises InvalidCheckpointError, possibly after the last piece, also if the checkpoint lacks files according to
+        its own count or to the ``.crc``. In that case, read again from the cache that ``without_checkpoint`` returns,
+        which uses an older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -198,9 +199,10 @@ class FileCache:
                 yield from in_order(_slices(after().files, convert))
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
-        """Raise InvalidCheckpointError if the ``.crc`` states more files than each of two counts: the live files
-        (``found``), and the sum of the files in the checkpoint (``read``) and in the commits, which is how writers
-        count. The two counts differ if a commit removes a file that is not live or adds one that is."""
+        """Raise InvalidCheckpointError if the number of files in the ``.crc`` exceeds both of two counts: the live
+        files (``found``), and the files in the checkpoint (``read``) plus the net number of files added by the commits,
+        which is how writers count. The two counts differ if a commit removes a file that is not live or adds one that
+        already is."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
@@ -218,7 +220,7 @@ class FileCache:
 
     @Lazy
     def _counted(self) -> table_totals.Totals:
-        """The totals counted from the files; they take precedence over a ``.crc``."""
+        """The totals computed from the files; they take precedence over a ``.crc``."""
         return table_totals.totals_of(self.files())
 
     @property
@@ -229,13 +231,14 @@ class FileCache:
 
     @property
     def listed(self) -> file_lists.FileList | None:
-        """The live files for the version's ``.crc``, if known without reading. Cost: none."""
+        """The live files to list in the version's ``.crc``, if known without reading the log. Cost: none."""
         return self._listed
 
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The tombstones not expired at ``cutoff_ms``, with the columns of deltalog.log.file_tables.TOMBSTONES.
+        """The tombstones that have not expired at ``cutoff_ms``, with the columns of
+        deltalog.log.file_tables.TOMBSTONES.
 
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
@@ -266,7 +269,7 @@ class FileCache:
             yield after().tombstones(cutoff_ms).select(schema.names)
 
     def _tail(self) -> AbstractContextManager[Callable[[], Tail]]:
-        """The changes of the commits after the checkpoint; a remote store reads them concurrently with the
+        """The changes made by the commits after the checkpoint; on a remote store they are read concurrently with the
         checkpoint."""
         is_apart = self._reader.store.is_remote and self.segment.checkpoint is not None and self._commits is None
         return meanwhile(lambda: tail(self.commits()), is_apart)
@@ -299,8 +302,8 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- succession
 
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
-        """The cache of the next version, created by ``commit``. ``new``: paths that it adds and that no commit added
-        before. Cost: none."""
+        """The cache of the next version, created by ``commit``. ``new``: the paths that this commit is the first to
+        add. Cost: none."""
         totals = table_totals.totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(
             self._reader,
@@ -316,7 +319,8 @@ class FileCache:
         )
 
     def _listed_after(self, commit: CommitActions, totals: table_totals.Totals | None) -> file_lists.FileList | None:
-        """The list for the next version: from the commit alone if it adds all files, else from the previous list."""
+        """The file list of the next version: from the commit alone if it adds all live files, else from the previous
+        list."""
         if totals is None or totals.num_files > file_lists.MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
@@ -325,7 +329,8 @@ class FileCache:
         return None if before is None else before.after(commit)
 
     def _known_list(self) -> file_lists.FileList | None:
-        """The list from the previous commit, else from the files in memory, else from the version's ``.crc``."""
+        """The file list of this version: as left by the last commit, else from the files in memory, else from the
+        version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:
@@ -336,8 +341,8 @@ class FileCache:
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty if no files are
-        in memory."""
+        """The paths from ``maybe_again`` that are not live according to the files in memory; empty if no files are in
+        memory."""
         loaded = self._loaded
         wanted = [] if loaded is None else table_totals.maybe_again(commit)
         if loaded is None or not wanted:
@@ -350,8 +355,8 @@ class FileCache:
         return set(wanted) - live
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
-        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions stay in memory, so that
-        the next checkpoint need not read them again."""
+        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions are kept in memory, so
+        that the next checkpoint need not read them again."""
         known = self._commits
         if known is None or known.runs:
             return None
@@ -397,8 +402,8 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable: based
-        on an older checkpoint or on the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
+        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable. It
+        uses an older checkpoint or the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

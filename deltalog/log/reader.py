@@ -1,4 +1,5 @@
-"""Reads log files from a store: listings, commits, the first bytes of commits, and checksums; opens checkpoints."""
+"""Reads log files from a store: lists the log, reads commits (whole or their first bytes) and checksums, and opens
+checkpoints."""
 
 from __future__ import annotations
 
@@ -54,27 +55,29 @@ else:
     )
 
 HEAD_BYTES = 4096
-# The number of versions that surely fit into one page of a listing, with commits, checksums and some checkpoints.
+# A number of versions that certainly fit into one page of a listing, with their commits, checksums and some
+# checkpoints.
 _VERSIONS_IN_PAGE = 450
-# With fewer versions, listing the directory is faster than probing single names.
+# In a log with fewer versions, listing the directory is faster than probing single names.
 _SHORT = 1_000
 # How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
-# How many commits to hold as bytes at a time.
+# The maximum number of commits whose bytes are in memory at the same time.
 _COMMITS_AT_ONCE = 8192
 
-# Called with versions and the bytes of their commits.
+# Called with versions and the bytes of their commit files.
 OnCommits = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
 class LogReader:
-    """Reads the log of one table. A handle has one, and its snapshots and transactions share it.
+    """Reads the log of one table. A table handle has one reader, which its snapshots and transactions share.
 
-    ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table in which the log
-    may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
-    ``authority``: who decides which commits there are; ``store`` shows exactly these. ``last_cleanup_ms``: the midnight
-    before the last log clean-up after a commit through this reader, in milliseconds since 1970; None before the first.
+    ``files``: gives access to the files that the log names. ``allowed_paths``: locations outside the table in which the
+    log may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
+    ``authority``: who decides which commits the table has; ``store`` returns exactly those. ``last_cleanup_ms``: the
+    midnight before the last log clean-up that a commit through this reader started, in milliseconds since 1970; None
+    before the first clean-up.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths, None, self.authority)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """List the log from a version on. ``stat``: include sizes and times of commit files. Cost: 1 LIST per 1,000
+        """List the log from a version on. ``stat``: include the sizes and times of commit files. Cost: 1 LIST per 1,000
         names; a store that lists in pages runs them concurrently after the first ones, with up to half as many more."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(version, None, stat), stat)
@@ -104,16 +107,17 @@ class LogReader:
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
 
     def list_range(self, first: int, last: int, *, stat: bool = False) -> Listing:
-        """List the log from ``first`` to at least ``last``, which exists. ``stat``: as for ``list_from``. Cost: on a
-        store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else 1 LIST."""
+        """List the log from ``first`` to at least ``last``, a version that exists. ``stat``: as for ``list_from``.
+        Cost: on a store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else
+        1 LIST."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(first, last, stat), stat)
         return self.list_from(first, stat=stat)
 
     def list_after(self, version: int, limit: int, interval: int) -> Listing:
-        """List the log after a version, with sizes and times of commits; on a remote store including that version.
-        ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local disk 1 HEAD for each of
-        the next commits, for one more, and for each expected checkpoint, up to ``limit`` commits."""
+        """List the log after a version, with sizes and times of commits. On a remote store, the listing includes that
+        version. ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local disk 1 HEAD
+        for each of the next commits, for one more, and for each expected checkpoint, up to ``limit`` commits."""
         if self.store.is_remote:
             return self.list_from(version, stat=True)
         metas: dict[int, FileMeta] = {}
@@ -126,12 +130,12 @@ class LogReader:
         return Listing(tuple(metas), tuple(checkpoints), frozenset(), metas=metas)
 
     def list_before(self, version: int, interval: int) -> Listing | None:
-        """The part of the log that ends at a version and begins at a checkpoint or at version 0; None if none is found
+        """The part of the log from the last checkpoint (or version 0) to a version; None if no checkpoint is found
         nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
-        not where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read
-        in part. Other stores: none, the result is None.
+        not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
+        listed in part. On other stores none; the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -144,7 +148,7 @@ class LogReader:
         return listing if listing.checkpoints or listing.commits[:1] == (0,) else None
 
     def list_first(self) -> Listing:
-        """The first names of the log. Cost: 1 LIST."""
+        """The first page of the log's listing. Cost: 1 LIST."""
         names = self.store.list_names(LOG_DIRECTORY, version_prefix(0), limit=LIST_PAGE)
         return parse_names(names)
 
@@ -154,13 +158,13 @@ class LogReader:
         return _listing(meta for found, _ in parts for meta in found if meta.name < end)
 
     def _list_parts(self, first: int, last: int | None, stat: bool) -> list[FileMeta]:
-        """The log files of the versions ``first`` to ``last`` (None: all later ones), listed in concurrent parts. If
-        ``last`` is unknown, each round has half as many parts as all rounds before it."""
+        """The log files of the versions ``first`` to ``last`` (None: all later versions), listed in concurrent parts.
+        If ``last`` is unknown, each round lists half as many parts as all earlier rounds together."""
         metas = self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat, limit=LIST_PAGE)
         if len(metas) < LIST_PAGE:
             return metas
         start = _listing(metas).last
-        if start is None:  # the page has other files only
+        if start is None:  # the page contains only other files
             return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
         metas = [meta for meta in metas if meta.name < version_prefix(start)]
         done = 1
@@ -174,8 +178,8 @@ class LogReader:
         return metas
 
     def _list_part(self, stat: bool, start: int) -> tuple[list[FileMeta], int | None]:
-        """The log files of _VERSIONS_IN_PAGE versions, and the version at which the next ones begin, beyond any gap;
-        None if there are none."""
+        """The log files of _VERSIONS_IN_PAGE versions, and the first later version in the log, even after a gap; None
+        if there is no later version."""
         end = version_prefix(start + _VERSIONS_IN_PAGE)
         found: list[FileMeta] = []
         name = version_prefix(start)
@@ -190,9 +194,9 @@ class LogReader:
             name = page[-1].name + "\0"  # the next possible name
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """Like ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending.
-        None if there is no checkpoint at any of them: the table's checkpoint interval then differs from the expected
-        one, and listing the directory takes less time than probing all commits since version 0."""
+        """Like ``list_before``, but by probing single names. ``starts``: possible versions of a checkpoint, descending.
+        None if none of these versions has a checkpoint, because the table's checkpoint interval then differs from the
+        expected one, and listing the directory takes less time than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -207,9 +211,10 @@ class LogReader:
         return None
 
     def list_latest(self) -> Listing:
-        """List the log from the checkpoint in the hint on, or whole if the hint is missing or wrong; on a remote store
-        with sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the hint is wrong)."""
-        stat = self.store.is_remote  # a remote listing includes them at no extra cost
+        """List the log from the checkpoint in the hint on, or the whole log if the hint is missing or wrong. On a
+        remote store, the listing has sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the hint is
+        wrong)."""
+        stat = self.store.is_remote  # a remote listing includes sizes and times at no extra cost
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
         except ObjectNotFoundError:
@@ -227,8 +232,8 @@ class LogReader:
         unusable: Collection[Checkpoint] = (),
         failure: InvalidCheckpointError | None = None,
     ) -> Segment:
-        """The segment of a version (None: the latest) without the ``unusable`` checkpoints. Lists the whole log if
-        ``listing`` does not reach back far enough.
+        """The log segment of a version (None: the latest), ignoring the ``unusable`` checkpoints. Lists the whole log
+        if ``listing`` does not reach back far enough.
 
         ``failure``: the error that made a checkpoint unusable; raised if the version cannot be rebuilt without it.
         Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
@@ -273,9 +278,9 @@ class LogReader:
             raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
     def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
-        """The commits of a segment. A compaction replaces its commits, as one commit of its last version; if it cannot
-        be read, its commits are read. ``on_commits``: called with versions and the bytes of their commits as they are
-        read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        """The commits of a segment. A compaction is read as one commit of its last version, instead of the commits that
+        it covers; if it cannot be read, those commits are read. ``on_commits``: called with versions and their commits'
+        bytes as they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
@@ -302,8 +307,8 @@ class LogReader:
             return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a commit; None if it has none. The first bytes suffice if commitInfo is the first action,
-        which in-commit timestamps require.
+        """The commitInfo of a commit; None if it has none. The first bytes of the file are enough if commitInfo is the
+        first action, as in-commit timestamps require.
 
         Raises InvalidCommitError, MissingVersionError. Cost: 1 GET of 4 KiB; 1 more of the whole file if commitInfo is
         longer or not first.
@@ -391,8 +396,8 @@ class LogReader:
 
     def checksum_state(self, version: int) -> tuple[State, checksums.VersionChecksum, int | None] | None:
         """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
-        (milliseconds). None if the file cannot be read, lacks part of the state, or belongs to another commit. Raises
-        InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
+        (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to another commit.
+        Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
         commit."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)

@@ -1,4 +1,4 @@
-"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up.
+"""Log maintenance on request: writes a checkpoint or a log compaction file, or cleans up the log.
 
 Spec: PROTOCOL.md#checkpoints-1, #log-compaction-files, #metadata-cleanup.
 """
@@ -19,7 +19,7 @@ _NO_TIME = datetime.timedelta(0)
 
 def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
     """Write a checkpoint of the latest version. Waits for checkpoints that this process's commits are still writing,
-    since the last one written sets the hint."""
+    because the checkpoint written last sets the hint."""
     handle.flush()
     snapshot, environment = handle.writable(for_change=False), handle.environment
     written = write_checkpoint(
@@ -33,7 +33,8 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
-    """Write a log compaction file. Returns its first and last version; None if there are fewer than two commits."""
+    """Write a log compaction file. Returns the first and last version of the file; None if there are fewer than two
+    commits."""
     snapshot = handle.writable(for_change=False)
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version
@@ -49,6 +50,6 @@ def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timed
     """Delete log files that no version within the retention needs."""
     if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
         raise CallError(f"retention must be a datetime.timedelta >= 0, such as timedelta(days=7); got {retention!r}.")
-    handle.flush()  # include log files still being written
+    handle.flush()  # so that log files that are still being written are included
     retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
     return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

@@ -40,7 +40,7 @@ _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "
 
 @checked
 class Scan:
-    """A lazy read; every method that returns rows reads again. Created by ``Snapshot.scan``."""
+    """A lazy read of rows; every method that returns rows reads the files again. Created by ``Snapshot.scan``."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Scan:
         *,
         is_time_travel: bool = False,
     ) -> None:
-        """Not for users. ``is_time_travel``: the caller named the version or its time."""
+        """Not for users. ``is_time_travel``: whether the caller chose the version by number or time."""
         if variants not in ("binary", "json"):
             raise CallError(f"variants must be 'binary' or 'json', not {variants!r}.")
         self._snapshot = snapshot
@@ -79,7 +79,8 @@ class Scan:
         self.where = self._bound()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without ``where``, which is bound again: the functions that evaluate it cannot be pickled."""
+        """The state without ``where``, which is bound again after unpickling, because the functions that evaluate it
+        cannot be pickled."""
         return {**self.__dict__, "where": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -91,9 +92,9 @@ class Scan:
 
     @cached_property
     def origin(self) -> str | None:
-        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``; also in the
-        schema metadata of the Arrow data. None for a version that the caller named by number or time: writes computed
-        from it are not checked against later commits, as in delta-spark."""
+        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``. It is also
+        in the schema metadata of the Arrow data. None for a version that the caller chose by number or time, because
+        writes computed from its rows are not checked against later commits, as in delta-spark."""
         snapshot = self._snapshot
         if self._is_time_travel:
             return None
@@ -126,9 +127,8 @@ class Scan:
         return FileLayout(schema, self._snapshot.metadata.partition_columns, self._mapping, self._tracking)
 
     def files(self) -> pa.Table:
-        """The files to read, with the columns of ``Snapshot.files``: those that may contain a row that ``where`` keeps.
-
-        Files are skipped by partition values and statistics. Cost: as ``Snapshot.files``; with ``where``, only the
+        """The files to read, with the columns of ``Snapshot.files``. Files whose partition values or statistics show
+        that ``where`` matches none of their rows are skipped. Cost: as ``Snapshot.files``; with ``where``, only the
         statistics of its columns are parsed, and only the remaining files are in memory.
         """
         return self._snapshot.cache.files() if self.where is None else self._pruned(FILES.names)
@@ -156,12 +156,13 @@ class Scan:
         return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file in the order of ``files``. Threads read some files ahead, and on a remote store open
-        up to 32 more.
+        """The rows, file by file in the order of ``files``. Threads read some files ahead of the caller, and on a
+        remote store open up to 32 more.
 
-        Memory is bounded by batches and what opening a file reads, whatever the size of the files. Raises
-        InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, and CallError if ``where`` cannot be evaluated
-        for a row. Cost: as ``files``, and the GETs of each file's columns; nothing is read before the first batch.
+        Memory depends on the size of batches and on what is read when a file is opened, not on the size of the files.
+        Raises InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, and CallError if ``where`` cannot be
+        evaluated for a row. Cost: as ``files``, and the GETs of each file's columns; nothing is read before the first
+        batch.
         """
         rows = _rows(self._pruned(_FILE_COLUMNS))
         layout = self._layout(self._read_schema())
@@ -179,7 +180,7 @@ class Scan:
             yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
-        """The requested columns, followed by the columns that only ``where`` uses."""
+        """The requested columns, followed by columns that are used only in ``where``."""
         if self.where is None:
             return self.schema
         needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))
@@ -203,7 +204,7 @@ class Scan:
 
 
 def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:
-    """The fields of each DataFile, converted 1000 at a time."""
+    """The fields of each DataFile, converted in batches of 1000 files."""
     for batch in files.to_batches(max_chunksize=1000):
         for row in batch.to_pylist():
             vector = row["deletion_vector"]

@@ -17,7 +17,7 @@ SLOW_STATUSES = (429, 503)
 
 
 class Turn:
-    """The permission to send one request; see ``RequestLimit``."""
+    """Permission to send one request; see ``RequestLimit``."""
 
     def __init__(self, limit: RequestLimit, size_bytes: int, burst: int) -> None:
         self._limit = limit
@@ -50,8 +50,9 @@ class RequestLimit:
 
     @contextlib.contextmanager
     def request(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> Iterator[Turn]:
-        """Wait for a turn and hold it during the block. ``size_bytes``: the size of the requested range, 0 if unknown.
-        ``is_slow``: whether an error of the block means that the store throttled the request."""
+        """Wait for a turn and hold it during the ``with`` block. ``size_bytes``: the size of the requested range, 0 if
+        unknown. ``is_slow``: returns whether an error raised in the block means that the store throttled the
+        request."""
         waiting = self._ask(size_bytes)
         try:
             turn = waiting.result()
@@ -64,7 +65,7 @@ class RequestLimit:
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
         """Like ``request``, for coroutines."""
-        import asyncio  # here: importing it takes a tenth of a second, and most clients use no coroutines
+        import asyncio  # imported here because that takes 0.1 s and most clients use no coroutines
 
         waiting = self._ask(size_bytes)
         try:
@@ -92,7 +93,7 @@ class RequestLimit:
             self._end(turn, was_answered)
 
     def _ask(self, size_bytes: int) -> Future[Turn]:
-        if self._process != os.getpid():  # a forked child has no requests yet
+        if self._process != os.getpid():  # a forked child process has no requests yet
             self._begin_process()
         asked: Future[Turn] = Future()
         with self._lock:
@@ -101,7 +102,8 @@ class RequestLimit:
         return asked
 
     def _give_up(self, waiting: Future[Turn]) -> None:
-        """Return the turn of a caller that was interrupted while it waited, possibly just after it was admitted."""
+        """Return the turn of a caller that was interrupted while it was waiting, possibly just after it was
+        admitted."""
         if not waiting.cancel() and not waiting.cancelled():
             self._end(waiting.result(), was_answered=False)
 

@@ -1,4 +1,4 @@
-"""Tests for the guarantees of a Coordinator about transactions and their parts. See ``coordinator_tests``."""
+"""Tests for a Coordinator's guarantees about transactions and their parts. See ``coordinator_tests``."""
 
 from __future__ import annotations
 
@@ -144,7 +144,8 @@ class CoordinatorTransactionTests(CoordinatorCases):
     def test_pages_show_each_transaction_once_whatever_else_happens(
         self, coordinator: Coordinator, another: Coordinator
     ) -> None:
-        """Transactions that existed when the listing began are listed, even while others start and end."""
+        """Transactions that existed when the listing began are listed, even if other transactions start and end during
+        the listing."""
 
         def page(last: TransactionRecord | None) -> list[TransactionRecord]:
             return coordinator.transactions(StatusFilter.ALL.statuses, last.key if last else None, 9)

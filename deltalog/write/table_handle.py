@@ -1,4 +1,4 @@
-"""A table handle: the latest known version, and the transactions that begin on it."""
+"""A table handle: keeps the latest known version of a table, and begins transactions on it."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ else:
 
 T = TypeVar("T")
 
-# How long a remote table's latest known version is assumed to be current.
+# How long the latest known version of a remote table is assumed to be current.
 _WARM_MS = 10_000
-# Held only while a handle moves to another version.
+# This lock is held only while a handle moves to another version.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -75,11 +75,12 @@ class TableHandle:
         self.latest = latest
         # Snapshots in use, by version; cleared if the table is replaced.
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
-        # Staged files whose commit may still land, by path: they are not deleted until the commit is settled.
+        # Staged files whose commit may still succeed, keyed by path. They are not deleted until the outcome of the
+        # commit is known.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        # A version, and the start time of the last log check that showed it to be the latest.
+        # A version, and the start time of the last log check that showed this version to be the latest.
         self._proven: tuple[Snapshot, int] | None = None
-        self._lost: Snapshot | None = None  # a version that is gone, already reported by an error
+        self._lost: Snapshot | None = None  # a lost version that an error has already reported
         self._fresh_ms = 0  # when ``latest`` was last known to be current; 0 on a local store
         self._mark_fresh()
 
@@ -90,15 +91,15 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so the
-        absence of the next commit proves it, unless the table was removed or replaced; the HEAD of the known commit
-        shows that. If clean-up has deleted commits of the known version, it is read again. Otherwise the cost of
-        ``load_after`` in addition, or of ``load_latest``."""
+        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so if the
+        next commit is absent, the known version is the latest, unless the table was deleted or replaced, which the HEAD
+        of the known commit detects. If clean-up has deleted commits of the known version, that version is read again.
+        If there is a new version, the cost of ``load_after`` or ``load_latest`` in addition."""
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
         """Like ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
-        another table; the handle then has moved to the new table, which the next call changes."""
+        another table. The handle has then moved to the new table, so that the next call changes the new table."""
         before = self.latest
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
@@ -107,7 +108,7 @@ class TableHandle:
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether the previously known version is known to be in its log."""
+        """The latest version, and whether its log is known to contain the previously known version."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
@@ -120,8 +121,8 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # If the known commit is still there, the newer commits belong to the same table: a deleted table does
-                # not come back.
+                # If the known commit is still in the log, the newer commits belong to the same table, because a deleted
+                # table is never restored in place.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None
@@ -130,24 +131,24 @@ class TableHandle:
         with _MOVING:
             if newer is None:
                 self._shared = weakref.WeakValueDictionary()
-            # If another thread has moved the handle meanwhile, only a later version moves it again.
+            # If another thread has moved the handle in the meantime, only a later version moves it again.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest = snapshot
         self._mark_fresh(snapshot, began_ms)
         return snapshot, is_same
 
     def recent(self) -> tuple[Snapshot, int | None]:
-        """The latest version, for a call that changes the table; on a remote store up to _WARM_MS old. The second item
-        is the start time of the log check that has just shown it to be the latest; None if the log was not checked.
-        Cost: none without a check, else as ``refresh_for_change``."""
+        """The latest version, for a call that changes the table. On a remote store, it may be up to _WARM_MS out of
+        date. The second item is the start time of the log check that has just shown this version to be the latest; None
+        if the log was not checked. Cost: none without a check, else as ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
         latest = self.refresh_for_change()
         return latest, self._proven_ms(latest)
 
     def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
-        """The latest version, a specific version, or the version that was current at a point in time. As
-        ``DeltaTable.snapshot``, with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
+        """The latest version, a specific version, or the version that was current at a point in time. Like
+        ``DeltaTable.snapshot``, with a time in milliseconds since 1970. ``for_change``: as ``refresh_for_change``."""
         if version is not None and timestamp_ms is not None:
             raise CallError("Pass a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
@@ -164,8 +165,8 @@ class TableHandle:
         return Snapshot(self._snapshot(histories.LogHistory(self.reader, latest.log), version), is_time_travel=True)
 
     def _snapshot(self, history: histories.LogHistory, version: int) -> LogSnapshot:
-        """The snapshot of a version; shared, with its cached data, while it is in use. Raises and costs as
-        ``LogHistory.snapshot``."""
+        """The snapshot of a version. While a snapshot is in use, all callers share it and its cached data. Raises and
+        costs as ``LogHistory.snapshot``."""
         shared = self._shared
         found = shared.get(version)
         if found is not None and found.cache.is_outdated:
@@ -187,7 +188,7 @@ class TableHandle:
         def early() -> list[past_commits.CommitEntry] | None:
             try:
                 return histories.LogHistory(self.reader, known.log).recent_entries(limit)
-            except DeltaLogError:  # raised again below, unless a later version does not have the error
+            except DeltaLogError:  # raised again below if a later version has the same error
                 return None
 
         fresh, entries = both(self.refresh, early, side_by_side=True)
@@ -198,17 +199,17 @@ class TableHandle:
         )
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, checked to be writable. ``for_change``: as ``refresh_for_change``. Raises
-        UnsupportedFeatureError."""
+        """The latest version, after a check that this client can write the table. ``for_change``: as
+        ``refresh_for_change``. Raises UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
-        """Move to a version of this table that this handle's reader has read; an older one is ignored.
+        """Move to a version of this table that this handle's reader has read; an older version is ignored.
 
-        ``replaced``: the snapshot of the same version without its new checkpoint. The call is ignored if the handle has
-        moved on from it.
+        ``replaced``: the snapshot of the same version without its new checkpoint. If the handle has already moved to
+        another snapshot, the call is ignored.
         """
         if replaced is not None:
             with _MOVING:
@@ -227,12 +228,12 @@ class TableHandle:
 
     def mark_lost(self) -> None:
         """Record that the latest known version is no longer in the log and that a call has reported it. The next call
-        reads the log, and changes the table found there."""
+        reads the log again, and works on the table that it finds."""
         self._lost = self.latest
         self.expire()
 
     def expire(self) -> None:
-        """Make the next ``recent`` read the log."""
+        """Make the next call of ``recent`` read the log."""
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
@@ -291,9 +292,9 @@ class TableHandle:
     def transaction_for(
         self, data: Any, expected_version: int | None, may_be_blind: bool = False
     ) -> transactions.Transaction:
-        """A transaction for new rows. If a scan of this table read them (``Scan.origin``), the read is declared.
-
-        ``may_be_blind``: only rows are added. If they depend on no version, the transaction is a blind append.
+        """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
+        declares that read. ``may_be_blind``: whether the transaction only adds rows; if they depend on no version, it
+        is a blind append.
         """
         origin = row_origins.origin_in(data)
         if may_be_blind and origin is None and expected_version is None:
@@ -305,8 +306,9 @@ class TableHandle:
         return transaction
 
     def _blind_append(self) -> transactions.Transaction:
-        """A transaction on a ``recent`` version: the commit attempt detects later commits, so no request looks for them
-        before. Only identity columns need the latest version, because new values continue after its last ones."""
+        """A transaction on a ``recent`` version. No request checks for later commits in advance, because the commit
+        attempt detects them. Only identity columns need the latest version, because new values continue from its
+        high-water marks."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
@@ -323,8 +325,9 @@ class TableHandle:
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
-        """A transaction that must commit directly after ``parent``, or after as many winning commits as the attempts of
-        ``environment`` allow; else VersionConflictError. ``proven_ms``: as returned by ``recent``."""
+        """A transaction that must commit directly after ``parent``, or after as many winning commits as the number of
+        attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as returned by
+        ``recent``."""
         return transactions.Transaction(
             self.reader,
             self.committer,
@@ -337,8 +340,8 @@ class TableHandle:
         )
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
-        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with later commits.
-        Cost: as ``refresh``, and 1 GET for each version in between."""
+        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with the commits
+        after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
         return transactions.Transaction(
             self.reader,
@@ -375,8 +378,8 @@ class TableHandle:
     def _own_origins(
         self, latest: Snapshot, reads: Iterable[row_origins.Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """The ``reads`` that concern this table: for each, the version as this handle numbers it, the txnId of its
-        commit, and the condition."""
+        """Those of the ``reads`` that refer to this table, each as the version in this handle's numbering, the txnId of
+        its commit, and the condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [
@@ -394,7 +397,7 @@ class TableHandle:
             raise conflicts.commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """An environment with one commit attempt, directly after this version."""
+        """An environment that allows one commit attempt, directly after this version."""
         if isinstance(version, bool) or not isinstance(version, int):
             raise CallError(
                 f"expected_version must be an integer, the version that must be the latest; got {version!r}."

@@ -1,8 +1,9 @@
-"""The rules of a table for its rows: constraints to check, and columns to fill in. Pure.
+"""The rules of a table for its rows: the constraints to check, and the columns to fill in. Pure.
 
 CHECK constraints, column invariants and generated columns are checked on every new row. Absent columns are generated or
-get their default, identity columns get their values, and char(n) and varchar(n) are padded and limited to their length.
-A condition must be true: null is a violation, as PROTOCOL.md defines for both constraints and invariants.
+get their default value, identity columns get their values, and the lengths of char(n) and varchar(n) columns are
+enforced, with padding for char(n). A condition must be true; null is a violation, as PROTOCOL.md defines for both
+constraints and invariants.
 Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
 """
 
@@ -39,13 +40,13 @@ else:
         expression_types="deltalog.expressions.functions.types",
     )
 
-_MAX_SHOWN = 100  # characters of an expression or a value in a message
+_MAX_SHOWN = 100  # maximum number of characters of an expression or value in a message
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition on every row, and its name in messages.
+    """A condition that every row must satisfy, and its name in messages.
 
     ``generates``: the column that must equal the expression ``text``; empty if ``text`` is the condition itself.
     """
@@ -58,20 +59,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of a table for new rows, also for engines that write rows themselves:
-    ``Transaction.row_writer.rules()`` returns them. An object without rules is false."""
+    """The rules of a table for new rows. Engines that write rows themselves get them from
+    ``Transaction.row_writer.rules()``. An object without rules is falsy."""
 
     #: The URL of the table, for messages.
     table: str = ""
     #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
-    #: The expression that fills in an absent column, by column: a default or a generation expression.
+    #: The expression that fills in a column if it is absent, keyed by column: a default or a generation expression.
     fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
     #: The generator of identity values; None without identity columns, or if the rows already have the values.
     identities: identity_values.IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. ``fillings`` account for that.
+    #: Partition columns in which an empty value is stored as null. ``fillings`` take that into account.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -79,12 +80,12 @@ class TableRules:
 
     @property
     def filled(self) -> frozenset[str]:
-        """The columns that get values if the data lacks them."""
+        """The columns that are filled in if the data lacks them."""
         return frozenset(self.fillings) | (frozenset() if self.identities is None else self.identities.names)
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
-        """A value that is equal for rules that accept the same rows."""
+        """A value that is equal for rules that check the same conditions and lengths."""
         return frozenset((check.name, check.text) for check in self.checks), self.lengths
 
     @property
@@ -95,13 +96,14 @@ class TableRules:
         return list({**found, **dict.fromkeys(self.lengths), **dict.fromkeys(identities)})
 
     def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
-        """Fill in ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all rules.
-        ``rows`` must have the table's types. ``is_new``: the rows are new to the table, so identity columns get values.
-        Raises ConstraintViolationError, SchemaMismatchError for values in a GENERATED ALWAYS identity column."""
+        """Fill in the ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all
+        rules. ``rows`` must have the types of the table's columns. ``is_new``: whether the rows are new to the table;
+        if so, identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values in a
+        GENERATED ALWAYS identity column."""
         if is_new and self.identities is not None:
             rows = self._identified(rows, self.identities, absent)
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
-        # Defaults come before generated columns, which may use them.
+        # Defaults come before generated columns, whose expressions may use them.
         for name, expression in self.fillings.items():
             if name in absent:
                 rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
@@ -125,14 +127,14 @@ class TableRules:
         return rows
 
     def check(self, rows: pa.Table) -> None:
-        """Raise ConstraintViolationError unless every row passes."""
+        """Raise ConstraintViolationError unless every row satisfies the rules."""
         for name, length in self.lengths.items():
             self._check_length(_whole(rows, name), name, length)
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """Like ``check``, for several Arrow tables, without lengths. The error counts all rows that violate the first
-        violated condition."""
+        """Like ``check``, for several Arrow tables, without checking lengths. The error contains the number of all rows
+        that violate the first violated condition."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):
@@ -219,7 +221,8 @@ _RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. ``clock_ms``: returns CURRENT_TIMESTAMP for constraints and defaults, in ms since 1970.
+    """The rules of a table. ``clock_ms``: returns the value of CURRENT_TIMESTAMP for constraints and defaults, in
+    milliseconds since 1970.
 
     Raises UnsupportedFeatureError for an unsupported expression, with the column or constraint.
     """
@@ -253,8 +256,8 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
 
 
 def constraint(name: str, text: str, schema: StructType, now: datetime.datetime) -> Check:
-    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError if the expression is not supported
-    or not a condition."""
+    """A CHECK constraint. ``now``: the time to use as CURRENT_TIMESTAMP. Raises CallError if the expression is not
+    supported or not a condition."""
     condition = _condition(text, schema, f"The constraint {name} ({_short(text)})", now)
     return Check(f"the CHECK constraint {name}", text, condition)
 

@@ -1,4 +1,5 @@
-"""What the example needs, checked before anything is written: the flights, PySpark, Java, and an empty directory."""
+"""Checks the requirements of the example before anything is written: the flights, PySpark, Java, and an empty
+directory."""
 
 from __future__ import annotations
 

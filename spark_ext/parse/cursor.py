@@ -125,7 +125,8 @@ class Cursor:
         return self.at
 
     def expression(self, what: str, *stops: str) -> str:
-        """Like ``until``, for an expression that must not be empty or have a subquery. ``what``: its name in errors."""
+        """Like ``until``, for an expression that must not be empty or contain a subquery. ``what``: its name in
+        errors."""
         start = self.at
         text = self.until(*stops)
         if not text:

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 import deltalog
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-# Paths in a log that need no resolving: relative, without escapes, without "." and "..".
+# Paths in a log that need not be resolved: relative, without escapes, without "." and "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
 _FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
@@ -33,7 +33,7 @@ class Change:
 
 
 def value(values: Mapping[str, str], name: str) -> str | None:
-    """A partition value by column name. Writers may have spelled the name in another case."""
+    """The partition value of a column. Writers may have spelled the column name in another case."""
     if name in values:
         return values[name]
     return next((text for key, text in values.items() if key.lower() == name.lower()), None)
@@ -57,8 +57,8 @@ class Entry(NamedTuple):
     dropped: BitMap64 | None = None
     kept: BitMap64 | None = None
     change: Change | None = None
-    #: The file's own size on a local disk, otherwise the size in the log; None if the file is missing or not a regular
-    #: file.
+    #: The file's actual size on a local disk, otherwise its size in the log; None if the file is missing or not a
+    #: regular file.
     size_bytes: int | None = None
     modified_ms: int = 0
     #: Row tracking: the base row id and the default row commit version, for rows that do not store their own.
@@ -148,7 +148,7 @@ def _located(
 def values_of(column: Any) -> Iterator[Mapping[str, str]]:
     """The partition values of each file. Files with equal values share one object."""
     keys = pc.unique(column.keys).to_pylist()
-    # Of a repeated key the last value applies, as in JSON.
+    # If a key is repeated, its last value applies, as in JSON.
     texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
     known: dict[tuple[str | None, ...], Mapping[str, str]] = {}
     for row in zip(*texts, strict=True) if keys else [()] * len(column):

@@ -1,8 +1,8 @@
 """Passes the names and sizes of many files to Spark, so that it does not look them up.
 
-Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. It trusts a log of files in
-``_spark_metadata`` instead, the format of its streaming file sink, whose paths may be anywhere. For a scan such a log
-is written to a temporary directory outside the table.
+Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. If a directory has a
+``_spark_metadata`` log, the format of the streaming file sink, Spark trusts the list of files in it, whose paths may be
+anywhere. For a scan such a log is written to a temporary directory outside the table.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """A scan of ``columns`` of the files, which must be distinct. ``reader``: returns a reader with the given options;
-    ``discovers``: whether Spark discovers partition values in the directory names.
+    """A scan of ``columns`` of the files; every file must be listed only once. ``reader``: returns a reader with the
+    given options; ``discovers``: whether Spark discovers partition values in the directory names.
 
     None if Spark cannot read this process's temporary directory, or ignores such logs. Raises InvalidDataFileError for
     a missing or empty file. Cost: no Spark job, and no store call per file.
@@ -87,7 +87,7 @@ def scan(
         # returning no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
-        # Derived DataFrames refer to the plan, so the directory lives as long as any of them.
+        # Derived DataFrames refer to the plan, so the directory is kept as long as any of them exists.
         weakref.finalize(vars(found)["_plan"], scratch.remove)
         kept = True
         return guarded

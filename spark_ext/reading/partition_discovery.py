@@ -24,14 +24,15 @@ _VALUES = {
     "boolean": re.compile(r"true|false"),
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-# Types whose values Spark parses in directory names with the session time zone, or not at all. They are read as text.
+# Types whose values in directory names Spark parses in the session time zone, or cannot parse. They are read as text.
 _AS_TEXT = frozenset(["timestamp", "timestamp_ntz", "float", "double"])
 
 Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The fields of ``partition_fields`` with the types in which Spark discovers them, some as text."""
+    """The fields of ``partition_fields`` with the types in which Spark discovers them; some are discovered as
+    strings."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
@@ -47,7 +48,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Ent
         return {}, list(entries)
     taken = {layout.physical_name(field).lower() for field in layout.schema.fields}
     found: dict[Tree | None, list[Entry]] = {None: []}
-    known: dict[tuple[str, int], list[Entry]] = {}  # by directory and id of the values
+    known: dict[tuple[str, int], list[Entry]] = {}  # keyed by directory and the id of the values
     for entry in entries:
         key = (entry.path.rpartition("/")[0], id(entry.values))
         its = known.get(key)

@@ -66,7 +66,7 @@ def predicate(
 ) -> deltalog.Predicate | None:
     """A predicate that is true or unknown for every row that satisfies all ``conditions`` (SQL text in Spark's dialect,
     or sqlglot trees of it); None if it would keep every file. ``alias``: a qualifier of the table's columns; with
-    ``only_qualified`` unqualified columns are not the table's. Cost: none."""
+    ``only_qualified``, unqualified columns belong to other tables. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
@@ -103,7 +103,8 @@ def exact_predicate(
 
 def is_repeatable(expressions: Iterable[Any]) -> bool:
     """Whether expressions have the same value for the same rows whenever a session evaluates them. This holds for SQL
-    text of columns, literals, comparisons and arithmetic. None stands for no expression. Cost: none."""
+    text of columns, literals, comparisons and arithmetic. An expression may be None, which means that there is none.
+    Cost: none."""
     for each in expressions:
         if each is None:
             continue

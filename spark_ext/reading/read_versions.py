@@ -1,6 +1,6 @@
-"""Determines which versions of which tables a DataFrame was read from.
+"""Determines the tables, and their versions, from which a DataFrame was read.
 
-``load`` marks a DataFrame by a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
+``load`` marks a DataFrame with a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
 DataFrame has the markers of all its sources, through views and caches, in classic Spark and over Connect.
 """
 
@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# An origin, as deltalog encodes it, and a condition that all rows in use satisfy (or None).
+# An origin, as deltalog encodes it, and a condition that all of the rows used satisfy (or None).
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns by which sessions
+# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns that sessions use to
 # redact plans match words, numbers or long runs of letters and digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
@@ -41,7 +41,7 @@ _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repar
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# A constant, which lacks the signs that columns and function calls have.
+# A constant: text without the characters that occur in columns and function calls.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -153,7 +153,7 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether a file relation has none of these markers above it."""
+        """Whether there is a file relation without any of these markers above it."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
@@ -202,9 +202,9 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
         try:
             value = _VALUES[kind][1](text)
         except ValueError:
-            continue  # a date that Python cannot hold, such as one of year 0
+            continue  # a date that Python cannot represent, such as in year 0
         if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
-            continue  # a cast to another value, or to NULL
+            continue  # the cast changes the value, or returns NULL
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)

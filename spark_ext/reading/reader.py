@@ -53,7 +53,7 @@ _OPTIONS["readchangedata"] = _FEED  # its older name in delta-spark
 
 
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
-# Methods of Spark's reader that Reader lacks, and what to do instead.
+# Methods of Spark's reader that Reader lacks, and their alternatives.
 _ELSEWHERE = {
     "schema": "a Delta table has its own schema; select columns after load(path)",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
@@ -107,8 +107,8 @@ class Reader:
     Options: ``versionAsOf`` (a number) or ``timestampAsOf`` (a string or an aware datetime), with
     ``canReturnEarliestCommit`` and ``canReturnLastCommit`` for times before the first and after the last commit; or
     ``readChangeFeed`` with ``startingVersion`` or ``startingTimestamp``, ``endingVersion`` or ``endingTimestamp``, and
-    ``allowOutOfRange``. ``allowedPaths``: as for ``DeltaTable.open``. Names are case-insensitive; an unknown name is an
-    error.
+    ``allowOutOfRange``. ``allowedPaths``: as for ``DeltaTable.open``. Option names are case-insensitive; an unknown
+    option is an error.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -150,7 +150,7 @@ class Reader:
 
     def where(self, condition: str | deltalog.Predicate) -> Reader:
         """Keep only rows that satisfy a condition: SQL text as for ``DataFrame.where``, or a predicate built with
-        ``deltalog.col``. Several calls combine with AND.
+        ``deltalog.col``. The conditions of several calls are combined with AND.
 
         Before Spark plans its scan, ``load`` skips the files whose partition values and statistics rule out such rows;
         Spark evaluates the condition on the rows of the other files. Comparisons of a column with a literal, ``IN``,
@@ -207,8 +207,8 @@ class Reader:
 
     def partitions(self, path: Location) -> DataFrame:
         """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
-        the number of rows. It comes from the log where ``count`` does; otherwise Spark counts. Raises CallError if a
-        partition column is called ``num_records``."""
+        the number of rows. It comes from the log under the same conditions as in ``count``; otherwise Spark counts.
+        Raises CallError if a partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -266,8 +266,8 @@ def resolve(
     allowed_paths: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
 ) -> deltalog.Snapshot:
-    """The Snapshot of a table: the latest, or the one at ``version``, at ``timestamp`` (as for ``timestampAsOf``), at
-    ``at_ms``, or at the suffix ``@v…`` or ``@…`` of the path. ``can_return_earliest_commit`` and
+    """The Snapshot of a table: the latest, or the one selected by ``version``, ``timestamp`` (as for
+    ``timestampAsOf``), ``at_ms``, or an ``@v…`` or ``@…`` suffix of the path. ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"
@@ -318,12 +318,12 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """A match of the path and the version after ``@``; None if the path has no such suffix or is a directory as a
-    whole."""
+    """A regex match with the path and the version after ``@``; None if the path has no such suffix, or a directory has
+    the whole path as its name."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
-    # On S3 one request cannot tell whether a directory exists, so there the suffix is always a version.
+    # On S3, a single request cannot determine whether a directory exists, so the suffix always selects a version.
     if not paths.is_address(url) and not stores.bucket_of(url) and os.path.isdir(paths.checked_root(url, None)):
         return None
     return _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
@@ -412,7 +412,7 @@ def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
-    """A DataFrame of all rows of the files that data skipping by ``where`` keeps. The caller must filter the rows by it
-    too."""
+    """A DataFrame of all rows of the files that data skipping with ``where`` keeps. The caller must also filter the
+    rows with ``where``."""
     found = scan(spark, Layout.of(snapshot), file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot))
     return marked(found, snapshot, where)

@@ -1,7 +1,8 @@
 """Native Spark scans of a table's files, joined with data from the log.
 
-A broadcast join on the full path adds the log's data on a file to its rows. Another one, on file and row number, drops
-deleted rows or selects the rows of a change. Filters and column pruning are pushed down through both.
+A broadcast join on the full path adds the log's data about a file to the file's rows. Another broadcast join, on file
+and row number, drops deleted rows or selects the rows of a change. Filters and column pruning are pushed down through
+both joins.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from spark_ext.session.stores import Storage
 
 # In a scan with positions: the file of a row, as one of ``paths.file_keys``, and its row number in the file.
 FILE, ROW = "__deltalog_file", "__deltalog_row"
-# What a change does with a row: the number of the clause that applies to it, or STAYS.
+# The outcome of a change for a row: the number of the clause that applies to the row, or STAYS.
 OUTCOME, STAYS = "__deltalog_outcome", -1
 _FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
 _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
@@ -42,14 +43,14 @@ _BITS_OF = "__deltalog_bits_of"
 # Positions are broadcast as bitmaps of this many rows, which takes little more than a bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# Reader options that override session settings which would change the rows of a table.
+# Reader options that override session settings that could change the rows read from a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet source by its class name. By its short name a session can select its V2 source
+# Spark's Parquet source by its class name. With the short name, a session can select the V2 source
 # (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 # Above this number of paths, Spark looks them up in a job with one task per path.
@@ -145,7 +146,7 @@ class _Part:
         self._spark = spark
         self._extra = extra
         self._layout = layout
-        self._stored = schema  # as files hold ``layout.data_fields``
+        self._stored = schema  # ``layout.data_fields`` as the files store them
         self._entries = entries
         self._storage = storage
         first = entries[0]
@@ -204,8 +205,8 @@ class _Part:
         found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
-            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable like joined values;
-            # the table's nullability is declared later.
+            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable, as joined values
+            # are; the table's nullability is applied later.
             literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
             constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
             found = found.select("*", *constants)
@@ -242,7 +243,8 @@ class _Part:
     # --- scans
 
     def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """A scan of files under one Hive directory. Keys that are not columns are read as text and dropped."""
+        """A scan of files under one Hive directory. Directory keys that are not columns are read as strings and
+        dropped."""
         shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
@@ -266,7 +268,7 @@ class _Part:
         entries: Sequence[Entry],
         columns: Sequence[Column | str],
     ) -> DataFrame:
-        """Columns of the files of entries. With a tree, Spark discovers partition values."""
+        """Columns of the files of entries. If there is a directory tree, Spark discovers the partition values."""
         files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:
@@ -301,8 +303,8 @@ class _Part:
     def _with_log_data(
         self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
     ) -> DataFrame:
-        """The rows joined with the log's data on their files and the partition values of ``fields``. Several entries of
-        one file repeat its rows."""
+        """The rows joined with the log's data on their files and the partition values of ``fields``. If a file has
+        several entries, its rows are repeated."""
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
@@ -426,7 +428,8 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which for a table on a disk may have only pyarrow, so it must not capture this package.
+        # Runs in a worker, which may lack this package if the table is on a disk, so it must not capture anything but
+        # pyarrow.
         import pyarrow
         import pyarrow.parquet
 

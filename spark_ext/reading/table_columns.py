@@ -49,7 +49,7 @@ def named(name: str) -> Column:
 
 
 def typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log (a text column) cast to its type. The query fails for a value that cannot be
+    """A partition value from the log (a string column), cast to its type. The query fails for a value that cannot be
     cast."""
     kind = field.dataType.simpleString()
     # The meaning of "timestamp" depends on the session (spark.sql.timestampType).
@@ -132,7 +132,7 @@ def _must_be_rebuilt(have: Any, want: Any) -> bool:
 
 
 def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:
-    # The last argument is never reached. It is not nullable, which makes the column NOT NULL for Spark.
+    # The last argument is never evaluated. It is not nullable, so that Spark considers the column NOT NULL.
     found_null = F.raise_error(F.lit(f"DELTALOG: column {name} is NOT NULL, but a data file has a NULL in it"))
     return F.coalesce(column, found_null, _some_value(data_type))
 

@@ -55,7 +55,7 @@ class ChangedFiles:
 
     @contextlib.contextmanager
     def removed_on_errors(self) -> Iterator[None]:
-        """Remove the files if the block fails, unless a commit may name them."""
+        """Remove the files if the block fails, unless a commit may refer to them."""
         try:
             yield
         except BaseException as error:
@@ -67,9 +67,9 @@ class ChangedFiles:
             raise
 
     def new_rows(self, rows: DataFrame, carried: Sequence[str], is_inserted: bool) -> DataFrame:
-        """Rows with new values, in the table's types, as files hold them: filled in and checked by the table's rules.
-        ``carried``: further columns of the rows, kept unchanged. ``is_inserted``: inserted rows, not updated ones.
-        Raises SchemaMismatchError."""
+        """Rows with new values, in the table's types, as files store them: missing values are filled in, and the
+        table's constraints are checked. ``carried``: further columns of the rows, kept unchanged. ``is_inserted``:
+        whether the rows are inserted rather than updated. Raises SchemaMismatchError."""
         with explained_casts(self.url):
             data = stored_schema(from_spark(rows.drop(*carried).schema))
         found = list(problems(self.schema, data, False, ""))
@@ -82,7 +82,7 @@ class ChangedFiles:
         )
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
-        """Existing rows of the table as files hold them, without checks."""
+        """Existing rows of the table as files store them, without checks."""
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
         return file_rows.old_rows(frame, self._files, self._is_native, carried)
 
@@ -138,7 +138,7 @@ class ChangedFiles:
         return adds
 
     def check_count(self, found: int | None, written: int | None) -> None:
-        """Raise RowCountError if the two numbers differ. None: not known."""
+        """Raise RowCountError if the number of rows found and the number written differ. None: unknown."""
         if found is None or written is None or found == written:
             return
         raise deltalog.errors.RowCountError(

@@ -59,8 +59,8 @@ class Rows:
         alias: str | None,
         where: deltalog.Predicate | None,
     ) -> Rows:
-        """The rows of the files that can have a row for which ``where`` is true. Cost: as ``Transaction.find_files``,
-        and a read of the deletion vectors of these files."""
+        """The rows of all files that can contain a row for which ``where`` is true. Cost: as
+        ``Transaction.find_files``, and a read of the deletion vectors of these files."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(where)
@@ -74,7 +74,7 @@ class Rows:
         return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
-        """An empty frame with the columns of ``read``, to resolve expressions."""
+        """An empty DataFrame with the columns of ``read``, to resolve expressions."""
         return self._qualified(scan(self.spark, self.layout, (), self.storage))
 
     def _qualified(self, frame: DataFrame) -> DataFrame:
@@ -85,8 +85,8 @@ class Rows:
         return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
-        """Whether a second query can select the rows that conditions found. It can if the conditions certainly select
-        the same rows again, and the session reports the digest that verifies this."""
+        """Whether a second query can select the same rows that the conditions selected in the first one. It can if the
+        conditions certainly select the same rows again, and the session reports the digest that verifies this."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
@@ -107,7 +107,8 @@ class Removal:
     rows: Rows
     found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
-    #: A condition that selects these rows in their files, much cheaper than their positions; None if no condition can.
+    #: A condition that selects these rows in their files, which is much cheaper than selecting them by position; None
+    #: if no condition can.
     again: Column | None = None
     #: The digest of the rows.
     digest: int = 0
@@ -130,7 +131,7 @@ class Removal:
         return sum(map(len, self.positions.values())), self.digest
 
     def removed(self, with_ids: bool = False) -> DataFrame:
-        """The removed rows. ``with_ids``: with the ``tracked`` columns."""
+        """The removed rows. ``with_ids``: whether to include the ``tracked`` columns."""
         if self.again is not None and not (with_ids and self.tracked):
             return self._read([*self.found.whole, *self.found.partly]).where(self.again)
         chosen = [self.rows.entries[number] for number in self.found.whole]
@@ -330,7 +331,7 @@ class _Change:
                 )
 
     def _reads(self) -> Sequence[Read]:
-        """What subqueries of the condition read."""
+        """The reads of subqueries in the condition."""
         if self.condition is None or "select" not in text_of(self.condition).lower():
             return ()
         frame = frame_of(self.spark, self.table.snapshot())

@@ -93,9 +93,9 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 class _Found:
     """The rows of the table that change."""
 
-    #: All these rows.
+    #: The removal of all these rows from their files.
     removal: Removal
-    #: Their positions, by clause and file.
+    #: The positions of these rows, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
     #: The positions, by file, of the rows that a source row matches; None if no clause needed them.
     matched: Mapping[int, BitMap64] | None
@@ -103,7 +103,7 @@ class _Found:
     digests: Mapping[int, int]
 
     def marks(self, *numbers: int) -> tuple[int, int]:
-        """The number and the digest of the rows of these clauses."""
+        """The number and the digest of the rows to which these clauses apply."""
         return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
@@ -259,7 +259,8 @@ class _Plan:
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
         """Rows of the table (with copies, left-joined with the source) with OUTCOME: the number of the clause that
-        applies. If there are clauses for rows not matched by the source, with the columns of ``_alone``."""
+        applies. If there are clauses for rows not matched by the source, the rows also have the columns of
+        ``_alone``."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
         if self.asked.clauses_of("not matched by source"):
@@ -271,7 +272,7 @@ class _Plan:
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
         """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
-        the source. Copies, ``outcome``, ``carried`` and the new ``values`` of outcomes are kept."""
+        the source. The result keeps the copies, ``outcome``, ``carried`` and the new ``values`` of outcomes."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -325,12 +326,12 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether the conditions select the rows a second time. Selecting them by their positions would take two more
-        joins. The digest verifies that they are the same rows."""
+        """Whether the conditions are evaluated a second time to select the rows. Selecting them by their positions
+        would take two more joins. The digest verifies that they are the same rows."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The new rows of a clause, as files hold them, for exactly the rows that were found. ``is_again``: the
+        """The new rows of a clause, as files store them, for exactly the rows that were found. ``is_again``: the
         conditions select them again, and they have MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
@@ -351,7 +352,7 @@ class _Plan:
         return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
-        """All rows of the rewritten files, changed and unchanged, as files hold them; None as
+        """All rows of the rewritten files, both changed and unchanged, as files store them; None in the same cases as
         ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {
@@ -371,7 +372,7 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # An inner join drops a row whose source row has disappeared since, which the row count detects.
+            # If a source row has disappeared since, the inner join drops its match, and the row count shows that.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -386,7 +387,7 @@ class _Plan:
         return rows.select("*", *copies)
 
     def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
-        """The rows that a clause inserts, as files hold them."""
+        """The rows that a clause inserts, as files store them."""
         others, tracked = self.source, found.removal.tracked
         files = range(len(self.rows.entries)) if found.matched is None else found.matched
         if files:
@@ -401,7 +402,7 @@ class _Plan:
         return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
 
     def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
-        """The rows that a clause inserts for rows of the source, as files hold them."""
+        """The rows that a clause inserts for rows of the source, as files store them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
         new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
@@ -494,8 +495,8 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
 def _evolve(
     transaction: deltalog.Transaction, given: deltalog.schema.StructType, asked: Merge, alias: str | None
 ) -> None:
-    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing ones keep
-    their types, to which values are cast, unless type widening applies."""
+    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing columns
+    keep their types, to which values are cast, unless type widening applies."""
     schema, paths = transaction.schema, set[Path]()
     for clause in asked.clauses:
         if clause.action == "delete" or clause.group == "not matched by source":
@@ -525,8 +526,8 @@ def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> de
 def _where(
     snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
 ) -> deltalog.Predicate | None:
-    """A predicate for all rows of the table on which the merge depends; None if it is the whole table. ``bounds``: a
-    predicate for the rows that a source row can match."""
+    """A predicate for all rows of the table on which the merge depends; None if it depends on the whole table.
+    ``bounds``: a predicate for the rows that a source row can match."""
     parts = []
     if alias is not None and isinstance(asked.condition, str):
         on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
@@ -566,7 +567,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
 
 
 def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
-    """A predicate that the table's ``columns`` are within the bounds of the source's keys."""
+    """A predicate that is true if the table's ``columns`` are within the bounds of the source's keys."""
     parts = []
     for own, (low, high) in zip(columns, bounds, strict=True):
         if low is not None:

@@ -1,4 +1,4 @@
-"""All rows of the files that are rewritten, changed and unchanged, from one scan.
+"""All rows of the rewritten files, both changed and unchanged, from one scan.
 
 New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as from a
 separate scan.
@@ -30,7 +30,7 @@ def from_one_scan(
     is_marked: bool = False,
     computed: Collection[int] = (),
 ) -> DataFrame | None:
-    """The rows as files hold them. None if one scan is not enough: the table has rules for its rows or gets new
+    """The rows as files store them. None if one scan is not enough: the table has rules for its rows or gets new
     columns, or a new value has a nested NOT NULL.
 
     ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values by outcome (except STAYS); None for an

@@ -23,9 +23,9 @@ from spark_ext.reading.scan import FILE, OUTCOME, ROW
 from spark_ext.session import paths
 from spark_ext.session.jobs import cancelled_with_its_caller
 
-# The rows in a bitmap of bitmap_construct_agg.
+# The number of rows that a bitmap of bitmap_construct_agg covers.
 _ROWS = 32_768
-# The column with ``mark``, in rows that conditions select a second time.
+# The name of the column with ``mark``, in rows that the conditions select a second time.
 MARK = "__deltalog_mark"
 
 
@@ -58,7 +58,7 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
 
 
 def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None = None) -> Found:
-    """Like ``positions``, by OUTCOME. ``faults``: an aggregate that counts the rows which cannot be changed."""
+    """Like ``positions``, for each OUTCOME. ``faults``: an aggregate that counts the rows that cannot be changed."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")

@@ -46,7 +46,7 @@ def returned(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The number of tasks that the session runs at a time. Cost: over Spark Connect one small job."""
+    """The number of tasks that the session runs in parallel. Cost: over Spark Connect one small job."""
     if is_connect(spark):
         return len(spark.range(1_000).selectExpr("spark_partition_id() AS id").distinct().collect())
     return int(spark.sparkContext.defaultParallelism)

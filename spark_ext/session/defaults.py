@@ -30,7 +30,7 @@ _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
-# The minimum protocol versions of a new table. Settings up to these have no effect.
+# The minimum protocol versions of a new table. Settings up to these versions have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
 # delta-spark's partition size in an optimized write.
 _OPTIMIZED_DEFAULT = "512m"
@@ -68,7 +68,7 @@ class _Settings(Mapping[str, str]):
             )
 
     def __iter__(self) -> Iterator[str]:
-        # Only the names are used, since this command redacts values that look like secrets.
+        # Only the names in the result are used, since SET redacts values that look like secrets.
         return iter([row[0] for row in self._spark.sql("SET").collect()])
 
     def __len__(self) -> int:

@@ -51,7 +51,7 @@ def is_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The path or the address of a location; the root of an open table."""
+    """The path or the address of a location; for an open table, its root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 
@@ -141,7 +141,7 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The value in a Hive directory name. Hive only escapes ASCII characters."""
+    """The unescaped value of a Hive directory name. Hive escapes only ASCII characters."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
@@ -149,7 +149,7 @@ def hidden_from_spark(name: str) -> bool:
     """Whether Spark silently skips a file of this name, or cannot open it.
 
     Spark skips names that begin with ``_`` or ``.`` (it lists ``_metadata`` but does not scan it). On a local disk, a
-    colon leads to an invalid name of the checksum file.
+    colon makes the name of the checksum file invalid.
     """
     if name.startswith("_") and "=" not in name:
         return True

@@ -43,7 +43,7 @@ def convert(context: Context, cursor: Cursor) -> DataFrame:
 
 
 def is_clone(cursor: Cursor) -> bool:
-    """Whether CLONE, SHALLOW CLONE or DEEP CLONE is next."""
+    """Whether the next keywords are CLONE, SHALLOW CLONE or DEEP CLONE."""
     return cursor.word() == "clone" or (cursor.word() in ("shallow", "deep") and cursor.word(1) == "clone")
 
 

@@ -1,4 +1,4 @@
-"""SQL over tables by path and by name, with time travel, for Spark without an extension.
+"""SQL on tables given by path or name, with time travel, for Spark without an extension.
 
 References ``deltalog.`path``` and names of tables in the session's catalog are replaced by arguments ``{tN}`` of
 ``spark.sql``, which are DataFrames over these tables. Spark gets the rest of the statement unchanged.
@@ -30,8 +30,8 @@ from spark_ext.statements.context import Context
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# What to call instead of a refused statement. {0}: path or address of the table; {1}, {2}: the calls that save and load
-# it.
+# The calls to use instead of refused statements. {0}: path or address of the table; {1}, {2}: the calls that save and
+# load it.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
@@ -64,7 +64,7 @@ _STATEMENTS = {
     "generate": copies.generate,
     "convert": copies.convert,
 }
-# Statements about one table, ``Statement.subject_at``.
+# Statements about one table, whose name is at ``Statement.subject_at``.
 _ABOUT_ONE_TABLE = ("describe", "desc", "show", "drop", "truncate", "reorg")
 # Statements whose target was already parsed as a Reference.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -94,8 +94,8 @@ def sql(
     tables if the query reads such tables; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE …
     CLONE, ANALYZE TABLE … COMPUTE DELTA STATISTICS, which do the same as the methods of ``DeltaTable``, ``write`` and
     ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused.
-    A statement without such a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a bare row
-    count comes from the log where ``Reader.count`` answers from it.
+    A statement without such a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a query
+    that only counts rows is answered from the log under the same conditions as ``Reader.count``.
 
     ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
     timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
@@ -176,7 +176,7 @@ def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[s
             except deltalog.TableNotFoundError as error:
                 if isinstance(error.__cause__, deltalog.errors.EntityNotFoundError):
                     continue
-                raise  # the name is registered, but its table is gone
+                raise  # the name is registered, but its table no longer exists
             return table if each == name else catalog + name
     return None
 
@@ -263,7 +263,7 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
 
 
 def _check(spark: SparkSession, statement: Statement) -> None:
-    """Raise CallError for a statement that Spark would try to run on a deltalog table, and could not."""
+    """Raise CallError for a statement that Spark would try, and fail, to run on a deltalog table."""
     head, second = statement.words(statement.start, statement.start + 2)
     for reference in statement.references:
         if reference.is_target:

@@ -72,7 +72,7 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
-    """Whether deltalog creates the table, because it has a path or a name that the catalog knows, or because USING
+    """Whether deltalog creates the table: a path identifies it, its name belongs to the deltalog catalog, or USING
     selects deltalog."""
     start = cursor.at
     cursor.skip("using", "as", *QUERY_STARTS - {"("})

@@ -1,4 +1,4 @@
-"""Parses the options of ``format("deltalog")``, which Spark passes as text; finds the last recorded batch of a
+"""Parses the options of ``format("deltalog")``, which Spark passes as strings; finds the last recorded batch of a
 stream."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRITING = (
     "queryName",
 )
 _SHARED = ("path", "storageOptions", "allowedPaths")
-# Options of delta-spark that are not supported, and what to do instead.
+# Options of delta-spark that are not supported, and their alternatives.
 _REFUSED = {
     "ignorefiledeletion": "use ignoreDeletes, or skipChangeCommits",
     "excluderegex": "filter the rows of the stream",
@@ -56,7 +56,7 @@ class TableOptions:
     url: str
     allowed_paths: tuple[str, ...] = ()
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: Whether ``storage`` has the caller's options, not settings of the session.
+    #: Whether ``storage`` comes from the caller, not from the session's settings.
     is_given: bool = True
 
     def open(self) -> deltalog.DeltaTable:
@@ -72,11 +72,11 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class DefaultStorage:
-    """The default storage options of streams. Its repr omits them, since they can hold secrets."""
+    """The default storage options of streams. The repr omits the options, since they can contain secrets."""
 
     #: The options of ``register``.
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: The session's S3A settings at that time.
+    #: The session's S3A settings when ``register`` was called.
     session: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def options_for(self, url: str) -> Mapping[str, Any]:
@@ -159,8 +159,8 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The last batch of an application that the table has recorded. ``what`` and ``option``: how messages call the
-    application and its id.
+    """The last batch of an application that the table has recorded. ``what`` and ``option``: the names of the
+    application and of its id in messages.
 
     Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier one comes from another
     stream, whose rows would be lost.
@@ -195,7 +195,7 @@ def timestamp_ms(text: str, time_zone: str) -> int:
 
 
 def _six_digits(iso: str) -> str:
-    """Pad or cut fractions of a second to six digits, as Python before 3.11 needs."""
+    """Pad or truncate fractions of a second to six digits, as Python before 3.11 requires."""
     return re.sub(r"\.(\d{1,6})\d*", lambda match: "." + match[1].ljust(6, "0"), iso)
 
 

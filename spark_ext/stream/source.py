@@ -2,7 +2,7 @@
 with deltalog into Arrow.
 
 Offsets, files and errors come from ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version that
-tells a Python source where a batch begins.
+passes the start offset of a batch to a Python source.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class FilesOfTask(InputPartition):
 
 
 class _Reader(DataSourceStreamReader):
-    """Plans batches in one process of the driver as long as the query runs; ``read`` runs in tasks."""
+    """Plans batches in a single driver process for as long as the query runs; ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": None, "_schema": self._schema}  # tasks get the rest from their partition
+        return {"_options": None, "_schema": self._schema}  # tasks get everything else from their partition
 
     @cached_property
     def _stream(self) -> deltalog.TableStream:
@@ -100,8 +100,8 @@ class StreamSource(_Reader):
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch. Spark asks for it before it passes the offset of the checkpoint, from which the
-        batch may begin later."""
+        """The end of the next batch. Spark calls this before it passes the checkpoint's offset, so the batch may begin
+        at a later offset than this method assumes."""
         return self._stream.latest_offset(self._first).to_json()
 
 
@@ -120,7 +120,7 @@ if limits is not None:
             return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Let the query end at the present latest offset."""
+            """Make the query end at the current latest offset."""
             self._until = self._stream.latest_offset()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Assignments:
 def targets(
     given: Mapping[str, Expression], schema: deltalog.schema.StructType, alias: str | None
 ) -> dict[Path, Column]:
-    """The assignments of ``given``, by path. ``alias``: a qualifier that names may have. Raises CallError."""
+    """The assignments in ``given``, keyed by path. ``alias``: a qualifier that names may have. Raises CallError."""
     if not isinstance(given, Mapping) or not given:
         raise deltalog.CallError("set must be a non-empty dict from column names to new values.")
     found: dict[Path, Column] = {}
@@ -114,9 +114,8 @@ def _parts(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NewValues:
-    """The new values of a statement, or of one of its outcomes, as extra columns of a frame.
-
-    ``named`` adds them to the frame under names with ``number``; then their types are known, and ``value_of`` casts
+    """The new values of a statement, or of one of its outcomes, as extra columns of a DataFrame. ``named`` adds them to
+    the DataFrame under names that contain ``number``; then their types are known, and ``value_of`` casts
     them.
     """
 
@@ -238,7 +237,7 @@ def refuse(problems: Sequence[str], url: str) -> None:
 
 @contextlib.contextmanager
 def explained_casts(url: str) -> Iterator[None]:
-    """Raise Spark's error for an unsupported cast, such as from numbers to dates, as SchemaMismatchError."""
+    """Convert Spark's error for an unsupported cast, such as from numbers to dates, to SchemaMismatchError."""
     try:
         yield
     except AnalysisException as error:

@@ -31,7 +31,7 @@ class Value:
     data_type: Any
 
     def child(self, name: str) -> Value | None:
-        """A struct field, by name without case; None if there is no such field or the value is not a struct."""
+        """A struct field, found by name, ignoring case; None if there is no such field or the value is not a struct."""
         if not isinstance(self.data_type, spark_types.StructType):
             return None
         found = _found(self.data_type, name)
@@ -218,7 +218,7 @@ def is_same(have: Any, want: Any) -> bool:
 
 
 def _found(struct: Any, name: str) -> Any:
-    """A field by exact name, otherwise by name without case."""
+    """The field with exactly this name, otherwise the field whose name differs only in case."""
     exact = [each for each in struct.fields if each.name == name]
     alike = exact or [each for each in struct.fields if each.name.lower() == name.lower()]
     return alike[0] if alike else None

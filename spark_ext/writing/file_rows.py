@@ -1,4 +1,4 @@
-"""Rows as data files hold them: in the table's columns and types, with absent values filled in, and checked.
+"""Rows as data files store them: with the table's columns and types, missing values filled in, and constraints checked.
 
 The columns are expressions, which Spark evaluates when it writes.
 """
@@ -33,8 +33,8 @@ def new_rows(
     carried: Sequence[str] = (),
     is_inserted: bool = True,
 ) -> DataFrame:
-    """New rows as files hold them: cast to the table's columns, absent columns filled in, and checked by the table's
-    rules and by the condition of ``replacement``.
+    """New rows as files store them: cast to the table's columns, missing columns filled in, and checked against the
+    table's rules and the condition of ``replacement``.
 
     ``data``: the schema of the rows, without ``carried``. ``is_native``: as ``Job.is_native``. ``carried``: columns
     that follow unchanged. ``is_inserted``: false for updated rows, in which a NOT NULL field of a null struct may stay
@@ -73,7 +73,7 @@ def new_rows(
 def old_rows(
     rows: DataFrame, files: NewFiles, is_native: bool, carried: Sequence[str] = (), is_inserted: bool = False
 ) -> DataFrame:
-    """Rows that already have the table's columns, in the form in which files hold them. Arguments: as for
+    """Rows that already have the table's columns, in the form in which files store them. Arguments: as for
     ``new_rows``."""
     partition_columns = files.partition_columns
     columns = (
@@ -140,7 +140,7 @@ def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """A value cast to the table's type. Struct fields are matched by name; absent ones are null."""
+    """A value cast to the table's type. Struct fields are matched by name; missing fields are null."""
     if _fits(have, want):
         return column
     if isinstance(want, deltalog.schema.StructType):

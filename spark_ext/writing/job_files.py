@@ -22,7 +22,7 @@ import deltalog
 from spark_ext.reading.bounded_footers import schema_of
 from spark_ext.session import paths
 
-# After a failed job, its directory is removed again and again until no task recreates it. These are the interval of the
+# The directory of a failed job is removed repeatedly until no task recreates it. These are the interval of the
 # checks, the number of successive checks that must not find the directory, and the maximum number of checks.
 _CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
 

@@ -40,14 +40,14 @@ class LocalJob:
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
         return self._directory.path
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.engine.AddFile]:
-        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
-        Parquet writer.
+        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: options of
+        Spark's Parquet writer.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
         file in threads.
@@ -64,7 +64,7 @@ class LocalJob:
         )
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
+        """Remove the files that the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
         self._directory.remove(stragglers)
 
     def _run(self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count) -> int | None:

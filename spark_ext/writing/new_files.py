@@ -26,7 +26,7 @@ class NewFiles:
     def in_transaction(
         cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     ) -> NewFiles:
-        """The files of a transaction whose schema is settled."""
+        """The new files of a transaction, whose schema must already be final."""
         partition_columns = list(transaction.metadata.partition_columns)
         return cls(transaction, transaction.schema, partition_columns, extra_columns)
 

@@ -1,4 +1,4 @@
-"""Counts the rows that a job writes, independently of the files that it leaves."""
+"""Counts the rows that a job writes, independently of the files that it creates."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class RowCount:
         return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. There the server counts
-        the rows in the files of ``directory``; without a directory the number is not known."""
+        """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. In that case, the server
+        counts the rows in the files of ``directory``; without a directory, the number is unknown."""
         metrics = self._metrics()
         if not metrics:
             if directory is None:
@@ -63,8 +63,8 @@ class RowCount:
         return int(metrics[_ROWS])
 
     def marked(self) -> tuple[int, int]:
-        """The number of rows with a mark, and the XOR of their marks. Call it after the job, if Spark reports counts.
-        Raises StoreError as ``rows``."""
+        """The number of rows with a mark, and the XOR of their marks. Call this after the job, and only if Spark
+        reports counts. Raises StoreError as ``rows``."""
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
@@ -107,7 +107,7 @@ class SumOfCounts:
         self._counts = counts
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The rows unchanged, since the counts observe them already."""
+        """The unchanged rows, since the parts already count them."""
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:

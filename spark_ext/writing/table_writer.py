@@ -24,11 +24,11 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 
 
 class TableWriter:
-    """Set options, then call the method that writes, as one commit or none.
+    """Set options, then call a method that writes, which makes one commit or none.
 
     The options are the same as for ``Writer``, without the options that methods replace (``replaceWhere``,
-    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: where to create a table by name. The methods that write
-    return a WriteResult and raise as ``Writer.save``.
+    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location of a new table that is created by name. The
+    methods that write return a WriteResult and raise as ``Writer.save``.
     """
 
     def __init__(self, df: DataFrame, table: Location) -> None:
@@ -81,7 +81,7 @@ class TableWriter:
         return self._create("CREATE TABLE", mode="error")
 
     def replace(self) -> WriteResult:
-        """Replace the rows, schema, partition columns and properties of the table. Earlier versions stay readable.
+        """Replace the rows, schema, partition columns and properties of the table. Earlier versions can still be read.
         Raises TableNotFoundError."""
         return self._create("REPLACE TABLE", must_exist=True)
 
@@ -106,7 +106,7 @@ class TableWriter:
         return self._change("overwrite", partitionOverwriteMode=True)
 
     def _create(self, statement: str, mode: str = "overwrite", must_exist: bool = False) -> WriteResult:
-        # Static, whatever the session's setting, since the whole table is replaced.
+        # A static overwrite, whatever the session's setting, since the whole table is replaced.
         replaces = {"overwriteSchema": True, "partitionOverwriteMode": False} if mode == "overwrite" else {}
         return self._save(must_exist, replaces, mode=mode, statement=statement)
 

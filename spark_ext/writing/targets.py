@@ -87,7 +87,8 @@ class PathTarget:
 
 
 class NamedTarget:
-    """A table by its name in a catalog. If it is created, at ``url``, the catalog manages it."""
+    """A table by its name in a catalog. If the write creates it, it is created at ``url`` and managed by the
+    catalog."""
 
     def __init__(self, catalog: str, name: str, url: str) -> None:
         self._catalog, self._name, self._url = catalog, name, url
@@ -98,7 +99,7 @@ class NamedTarget:
         return self._url
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if the catalog does not have the name."""
+        """The table; None if the name is not in the catalog."""
         try:
             return paths.open_table(spark, f"catalog:{self._catalog}#{self._name}", storage=storage)
         except deltalog.TableNotFoundError:

@@ -1,8 +1,8 @@
 """A Spark job whose tasks write data files with deltalog, to any store that deltalog supports.
 
-Tasks return the add actions of their files. Spark returns the result of one attempt per task, whatever was retried or
-ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The executors need
-deltalog with the extra of the store.
+Tasks return the add actions of their files. Spark returns the result of one attempt per task, even if tasks were
+retried or ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The
+executors need deltalog with the extra for the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SETTINGS = {
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
 }
 
-# In Spark's messages about failed tasks.
+# Text in Spark's messages about failed tasks.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
 # The interval and the maximum number of searches for files of stragglers.
@@ -50,7 +50,7 @@ class TaskJob:
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
         return self._url
 
     def write(
@@ -98,8 +98,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Raise errors of deltalog in tasks as errors of deltalog here. ``work``: a verb for what tasks do with the files;
-    ``outcome``: a sentence on what the failure means for the table."""
+    """Raise deltalog's errors from tasks as deltalog's errors on the driver. ``work``: a verb that says what the tasks
+    do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
     try:
         yield
     except ImportError as error:
@@ -128,7 +128,7 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a task runs. It captures nothing of spark_ext, so that executors need only deltalog."""
+    """The function that a task runs. It captures nothing from spark_ext, so that executors need only deltalog."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json

@@ -75,7 +75,7 @@ class WriteRequest:
         return _MODE_NAMES[self.mode]
 
     def with_defaults_of(self, spark: SparkSession) -> WriteRequest:
-        """A copy with the session's settings as defaults of the options. Raises CallError."""
+        """A copy with the session's settings as defaults for the options. Raises CallError."""
         defaults = SessionDefaults.of(spark)
         return replace(self, defaults=defaults, options=defaults.options(self.mode, self.options))
 

@@ -23,7 +23,7 @@ from spark_ext.writing.write_options import WriteRequest, as_text, column_names,
 
 _LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
-# Methods of Spark's writer that Writer lacks, and what to do instead.
+# Methods of Spark's writer that Writer lacks, and their alternatives.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
@@ -38,7 +38,7 @@ def write(df: DataFrame) -> Writer:
 class Writer:
     """Set mode, partition columns and options, then call ``save``. As in Spark the default mode is ``error``.
 
-    Options (case-insensitive; an unknown one is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
+    Options (case-insensitive; an unknown option is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
     ``txnAppId`` with ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and table properties
     ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
     ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer
@@ -96,9 +96,9 @@ class Writer:
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def save(self, path: Location) -> WriteResult:
-        """Write the rows to the table at ``path`` as one commit, creating the table if there is none. ``path`` may also
-        be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part of the
-        transaction.
+        """Write the rows to the table at ``path`` as one commit, creating the table if it does not exist. ``path`` may
+        also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part
+        of the transaction.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of deltalog,
         and Spark's own if its job fails; in all these cases nothing was committed, and the files are removed, best
@@ -118,7 +118,7 @@ class Writer:
         """Write the rows to a table of the session's catalog, matching columns and struct fields by position instead of
         by name.
 
-        ``overwrite``: replace the rows of the table; by default, if the mode is ``overwrite``. Raises
+        ``overwrite``: whether to replace the rows of the table; by default only if the mode is ``overwrite``. Raises
         TableNotFoundError, SchemaMismatchError if the number of columns differs or a struct has the table's fields in
         another order, and as ``save``.
         """
@@ -139,7 +139,7 @@ class Writer:
                 f"{tableName} has {len(names)} columns ({', '.join(names)}) and the data has {len(self._df.columns)}. "
                 "insertInto matches columns by position; saveAsTable matches them by name."
             )
-        # The table is open already, so its store needs no options.
+        # The table is already open, so its store needs no options.
         request = self._request.having(mode="overwrite" if replaces else "append", storage={})
         rows = at_their_positions(self._df.toDF(*names), schema.fields, table.url)
         return save(rows, request, PathTarget(table), must_exist=True)

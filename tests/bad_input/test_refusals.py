@@ -87,7 +87,7 @@ def unchanged(*roots: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refused(kind: type[DeltaLogError], *parts: str) -> Iterator[None]:
-    """Check that exactly this error is raised, with each of these strings in its message."""
+    """Check that the block raises an error of exactly this class, with each of these strings in its message."""
     with pytest.raises(DeltaLogError) as caught:
         yield
     assert type(caught.value) is kind, repr(caught.value)
@@ -134,7 +134,7 @@ def test_a_damaged_commit_file(damage: str, version: int, root: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_commit_file_that_is_damaged_under_an_open_table(damage: str, root: Path) -> None:
-    """The state is still known from the version's checksum, but reads and writes of rows are refused."""
+    """The version's checksum still provides protocol and metadata, but reading or writing rows is refused."""
     change, says = DAMAGES[damage]
     file = commit_file(root, 2)
     file.write_bytes(change(file.read_bytes()))
@@ -361,7 +361,7 @@ FULL = """
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize(("verb", "limit"), [("append", 20_000), ("properties", 5_000), ("metadata", 50_000)])
 def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
-    """A data file, or the commit file itself, would exceed the limit on file sizes."""
+    """The data file or the commit file would exceed the limit on file sizes."""
     with unchanged(root):
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(FULL), str(root), verb, str(limit)],
@@ -377,7 +377,7 @@ def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
 
 @contextlib.contextmanager
 def not_root() -> Iterator[None]:
-    """Act as the user nobody during the block, since permissions do not restrict root."""
+    """Run the block as the user nobody, because file permissions do not restrict root."""
     if os.geteuid() != 0:
         yield
         return

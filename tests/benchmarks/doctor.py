@@ -1,7 +1,8 @@
-"""The check of long logs and of many files: ``python -m tests.benchmarks.doctor [--commits N] [--files N]``.
+"""Benchmark of the doctor's check on long logs and on many files: ``python -m tests.benchmarks.doctor [--commits N]
+[--files N]``.
 
 Each table is checked in a separate process; its wall time, CPU time and peak memory are printed. Data files are hard
-links to a few Parquet files, so that existence, sizes and footers are real.
+links to a few Parquet files, so the files exist with real sizes and footers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow as pa
 from deltalog import DeltaTable, check
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-_LINKS = 30_000  # of one file: file systems have a limit
+_LINKS = 30_000  # hard links to one file: file systems limit their number
 _ADDS = 50_000  # in one commit
 
 
@@ -52,7 +53,8 @@ def _commit(path: Path, version: int, time_ms: int, lines: list[str]) -> None:
 
 
 def build(path: Path, commits: int, adds: int) -> None:
-    """A table of two commits and ``commits`` more, each with ``adds`` add actions, and a checkpoint at its end."""
+    """A table with two initial commits, ``commits`` more with ``adds`` add actions each, and a checkpoint at the
+    end."""
     add, start_ms = _first(path)
     number = 0
     for version in range(2, commits + 2):
@@ -62,7 +64,8 @@ def build(path: Path, commits: int, adds: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Check a table in a separate process. Returns seconds, MiB, what was examined, and the findings."""
+    """Check a table in a separate process. Returns its seconds, its peak memory in MiB, the counts of what it examined,
+    and the findings."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.doctor", "--child", str(path)],
         capture_output=True, text=True, check=True,

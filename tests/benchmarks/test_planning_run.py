@@ -1,4 +1,4 @@
-"""The benchmark of planning runs on small tables, and the systems find the files that arithmetic predicts."""
+"""The benchmark of planning runs on small tables, and the systems find the expected files."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def _read(data: bytes) -> pa.Table:
 
 
 def _damage_footer(data: bytes, random: Random) -> bytes:
-    """Wrong lengths, types, counts, codecs and offsets: the footer is a Thrift struct before the last 8 bytes."""
+    """Write wrong lengths, types, counts, codecs and offsets into the footer, which is a Thrift struct before the last
+    8 bytes."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     draw = random.random()
     if draw < 0.8:
@@ -131,7 +132,7 @@ def _change_child(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _wider(values: pa.Array) -> pa.Array:
-    """The same values in an equivalent type."""
+    """The same values in a similar type."""
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
@@ -143,7 +144,7 @@ def _change_rows(table: pa.Table, random: Random) -> pa.Table:
         return table
     try:
         rows = mutate_tree(table.to_pylist(), random)
-    except ValueError:  # duplicate field names or invalid text, by an earlier change
+    except ValueError:  # duplicate field names or invalid strings from an earlier change
         return table
     for schema in (table.schema, None):
         try:

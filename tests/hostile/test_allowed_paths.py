@@ -1,4 +1,4 @@
-"""Absolute paths in a log are allowed inside the table and inside the locations that the caller named, as shallow
+"""Absolute paths in a log are allowed inside the table and inside the locations that the caller allows, as shallow
 clones need."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Make = Callable[[str], LogStore]
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Create stores at places of one disk or service, by name."""
+    """Create stores at named directories of one disk or service."""
     if request.param == "local":
         return lambda place: LocalStore(tmp_path / "a dir" / place)
     series = uuid.uuid4()
@@ -41,7 +41,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def absolute(store: LogStore, path: str) -> str:
-    """A file's absolute URI as engines write it."""
+    """A file's absolute URI in the form that engines write."""
     scheme, separator, rest = store.url.rpartition("://")
     return (
         f"{scheme}{separator}{quote(rest)}/{encode_path(path)}"
@@ -51,7 +51,7 @@ def absolute(store: LogStore, path: str) -> str:
 
 
 def clone_of(store: LogStore, *paths: str, **more: Any) -> None:
-    """A table whose files lie elsewhere."""
+    """A table whose data files are outside its directory."""
     put_commit(
         store, 0, info_action(), protocol_action(), metadata_action(), *(add_action(path, **more) for path in paths)
     )

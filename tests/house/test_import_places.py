@@ -1,5 +1,5 @@
-"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. An exception that is no longer needed fails
-the test.
+"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. The test fails if a listed exception is no
+longer needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/views.py": START,
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
-    "spark_ext/stream/registration.py": "PySpark 3.5 lacks what it imports",
+    "spark_ext/stream/registration.py": "PySpark 3.5 lacks the names that it imports",
 }
 TYPE_IMPORTS = {
     "deltalog/__init__.py": "public names are imported at their first use",

@@ -64,7 +64,7 @@ def main(engine: str, table: str, number: int, directory: Path) -> None:
             acknowledged.write(f"{_tag(number, count)}\n")
             acknowledged.flush()
             if engine == "deltalog":
-                time.sleep(pause.uniform(0.3, 1.0))  # so that delta-spark, which is slower, wins versions too
+                time.sleep(pause.uniform(0.3, 1.0))  # so that the slower delta-spark also wins versions
 
 
 def _ids(number: int, count: int) -> list[int]:

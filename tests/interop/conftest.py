@@ -1,4 +1,4 @@
-"""One delta-spark JVM for all tests of this directory."""
+"""One delta-spark JVM for all tests in this directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# The tests' own support package is imported as `tests.support.spark`, whatever directory pytest is started in.
+# The tests import their support package as `tests.support.spark`, whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[2])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -16,7 +16,7 @@ if _ROOT not in sys.path:
 from tests.support.spark import DeltaSpark, delta_session, stop_sessions  # noqa: E402
 from tests.support.spark.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
 
-# A table takes long to examine. Together these shapes cover the others.
+# Checking a table takes a long time. These shapes together cover what the others test.
 USUAL = {
     ("delta-spark", "ict_disabled_enabled_again"),
     ("deltalog", "ict_partitioned"), ("deltalog", "ict_late_checkpointed"),
@@ -25,7 +25,8 @@ USUAL = {
 
 @pytest.fixture(scope="session")
 def delta() -> Iterator[DeltaSpark]:
-    # Many small queries, each run once: compiling them, and starting jobs for ten files, is most of the time.
+    # The tests run many small queries once each, and spend most of the time compiling them and starting jobs for ten
+    # files.
     conf = {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",

@@ -30,7 +30,7 @@ def spark(delta: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def plain(values: list[Any]) -> list[Any]:
-    """Values as text that distinguishes NaN, the sign of zero, and types."""
+    """The values as strings that distinguish NaN, the sign of zero, and types."""
     return [repr(bytes(v)) if isinstance(v, bytearray) else repr(v) for v in values]
 
 

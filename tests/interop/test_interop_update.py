@@ -33,7 +33,7 @@ STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
     ("properties", "partition_by"),
     [
         *(pytest.param(properties, ("p",), id=f"{name}-partitioned") for name, properties in MODES.items()),
-        # Without partitions one case is enough: no mode depends on them.
+        # Without partitions, one case is enough: the modes do not depend on partitioning.
         pytest.param(MODES["moved, ids"], (), id="moved, ids-plain"),
     ],
 )

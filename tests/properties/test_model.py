@@ -1,6 +1,6 @@
-"""The library and a model of 60 lines take the same steps, and agree on every version.
+"""The library and a 60-line model take the same steps, and must agree on every version.
 
-A usual run takes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 runs more.
+A normal run takes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 runs more.
 """
 
 from __future__ import annotations

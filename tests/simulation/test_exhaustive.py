@@ -1,7 +1,7 @@
-"""Two writers append at once: every interleaving with few switches between them, and every single fault with even
-fewer.
+"""Two writers append concurrently: every interleaving with few switches between them, and every single fault with even
+fewer switches.
 
-A usual run lets the writers switch three times, and once around a fault; ``--long`` four times, and twice.
+In a usual run there are up to three switches, or one with a fault; with ``--long``, up to four, or two with a fault.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def test_every_interleaving_without_faults_with_few_switches(table, capsys, is_l
 
 @pytest.fixture(scope="module")
 def one_fault_and_switch():
-    """By table: the results of every single fault with up to one switch."""
+    """A function from a table to the results of every single fault with up to one switch."""
     return functools.cache(lambda table: explore(table, faults=1, max_switches=1))
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one_fault_and_switch):
-    """The soak does it with any number of switches: about 32,000 schedules for each table."""
+    """The soak command runs this with any number of switches: about 32,000 schedules per table."""
     totals, bad = explore(table, faults=1, max_switches=2) if is_long else one_fault_and_switch(table)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, one fault: {totals.line()}", end="")
@@ -43,7 +43,7 @@ def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one
 
 
 def test_all_lists_of_choices_are_tried_once():
-    """Two choices of three options, then one more of two options if the first choice was 1."""
+    """Two choices among three options, then one among two options if the first choice was 1."""
     seen = list[tuple[int, int, int | None]]()
     given: list[int] | None = []
     while given is not None:
@@ -60,7 +60,7 @@ def test_a_broken_writer_is_found(monkeypatch):
 
     monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
-    assert bad and "I5" in bad[0]  # it mistakes its commit, whose answer was lost, for a rival's
+    assert bad and "I5" in bad[0]  # the writer takes its own commit, whose response was lost, for another writer's
 
 
 def test_parts_for_several_processes_are_all_of_it(one_fault_and_switch):

@@ -1,6 +1,6 @@
-"""Every store call of every operation fails in every second way, for one of three combinations of tables and settings.
-
-``--long`` takes all three and every way, ``python -m tests.support.simulation.soak`` all that exist.
+"""Every store call of every operation fails with every second kind of fault, for one of three combinations of tables
+and settings. ``--long`` runs all three with every kind of fault, ``python -m tests.support.simulation.soak`` all
+existing combinations.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ VERBS_WITHOUT_A_ROW = {
     "create_transaction",
     "drop_feature",  # makes two commits, but an operation here makes one
     "create_for_blobs",  # the same as create, with fixed columns
-    "discard_staged",  # deletes files that nobody reads
+    "discard_staged",  # deletes staged files, which no version refers to
     "open_blob",  # takes a snapshot, and reads one file
     "advance",  # registers a snapshot, without a store call
     "check",  # reads only
     "stream",  # reads only
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
-    "flush",  # waits for calls that others have started
-    "vacuum",  # two commits; tests/unit/maintenance/vacuum/test_vacuum.py and test_vacuum_lite.py kill it at each call
+    "flush",  # waits for calls that other operations have started
+    "vacuum",  # two commits; test_vacuum.py and test_vacuum_lite.py (tests/unit/maintenance) kill it at each call
 }
 
 
 def test_every_verb_of_a_table_is_swept():
-    """A new public method needs a row in OPERATIONS, or a reason here why it has none."""
+    """A new public method needs a row in OPERATIONS, or an entry here with the reason why it has no row."""
     swept = {name for operation in OPERATIONS for name in _names(operation.run)}
     members = {name: value for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items()}
     verbs = {name for name, value in members.items() if not name.startswith("_") and _is_verb(value)}

@@ -1,8 +1,6 @@
-"""Concurrent real processes: 8 that commit 50 times each, and 32 that race for one key, with every kind of mutual
-exclusion.
-
-DELTALOG_KEY_ROUNDS=500 races as often on S3 as on local disk; DELTALOG_WRITER_COMMITS=50 commits as often there and
-through DynamoDB, where each commit takes a lease.
+"""Concurrent real processes: 8 that commit 50 times each, and 32 that race to create one key, with every kind of mutual
+exclusion. DELTALOG_KEY_ROUNDS=500 runs as many races on S3 as on a local disk; DELTALOG_WRITER_COMMITS=50 makes as many
+commits on S3 and through DynamoDB, where each commit takes a lease.
 """
 
 from __future__ import annotations

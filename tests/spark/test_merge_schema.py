@@ -12,7 +12,8 @@ import spark_ext
 from tests.spark.tables import action, rows, versions
 
 WIDENING = {"delta.enableTypeWidening": "true"}
-# (the table's type, the data's type): which pairs delta-spark widens when it merges schemas, and which it does not.
+# (the table's type, the data's type): the pairs that delta-spark widens when it merges schemas, and those that it does
+# not widen.
 WIDENED = [
     ("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("float", "double"), ("date", "timestamp_ntz"),
     ("decimal(5,2)", "decimal(10,4)"),

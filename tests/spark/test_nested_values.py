@@ -1,4 +1,5 @@
-"""New values of structs, lists and maps, with missing or extra fields, or other orders, cases or types."""
+"""New values of structs, lists and maps: with missing or extra fields, or with fields in another order, case or
+type."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, 
 
 
 def test_a_field_that_only_a_clause_names_is_added(spark: Any, table: str) -> None:
-    """Existing types stay, and values are cast to them."""
+    """Existing types are kept, and values are cast to them."""
     target = made(spark, table, "SELECT 1L AS id, 1 AS n, named_struct('a', 1) AS s")
     source = spark.sql("SELECT 1L AS id, 7L AS n, named_struct('z', 5, 'other', 6) AS s, 'unused' AS more")
     merge = merging(target, source).withSchemaEvolution()

@@ -1,4 +1,5 @@
-"""DELETE and UPDATE on Spark's executors, compared with copies of the tables that deltalog itself changes."""
+"""DELETE and UPDATE on Spark's executors; the results are compared with copies of the tables that deltalog changes
+itself."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ STATEMENTS: tuple[tuple[dict[str, str] | None, str | None], ...] = (
     (None, "n IS NULL"),
     (None, None),
 )
-# A deletion, an update, rows that change their partition, fields, and a deletion after these.
+# A deletion, an update, an update that moves rows to another partition, an update of struct fields, and a final
+# deletion.
 USUAL_STATEMENTS = tuple(STATEMENTS[number] for number in (0, 1, 2, 4, 7))
 COUNTED = (
     *("numDeletedRows", "numUpdatedRows", "numCopiedRows", "numRemovedFiles"),

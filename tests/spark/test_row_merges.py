@@ -1,4 +1,4 @@
-"""MERGE on Spark's executors, compared with copies of the tables that deltalog itself merges into."""
+"""MERGE on Spark's executors; the results are compared with copies of the tables that deltalog merges into itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def metrics(table: str) -> dict[str, int]:
     return {name: int(value) for name, value in info["operationMetrics"].items()}
 
 
-# The rows of the source, and the clauses written for the builders of both engines.
+# The rows of the source, and clauses that the merge builders of both engines accept.
 Step = tuple[tuple[int, int, int], Callable[[Any], Any], Callable[[Any], Any]]
 STEPS: Mapping[str, Step] = {
     "upsert": (
@@ -149,7 +149,7 @@ def test_several_matches_of_one_row_are_refused(spark: Any, table: str) -> None:
 
 def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = simple(spark, table)
-    monkeypatch.setattr(row_positions, "outcomes", None)  # no job searches for rows of the table
+    monkeypatch.setattr(row_positions, "outcomes", None)  # fails if a job searches for matched rows of the table
     source = spark.sql("SELECT id, -id AS n FROM range(4, 9, 1, 2)").alias("s")
     result = target.merge(source, F.expr("t.id = s.id")).whenNotMatchedInsertAll().execute()
     assert (result.num_rows, result.num_removed_files) == (3, 0)
@@ -161,7 +161,7 @@ def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: py
 def test_keys_of_the_source_and_conditions_leave_out_files(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = simple(spark, table)  # a file of 0, 1, 2 and one of 3, 4, 5
+    target = simple(spark, table)  # one file with ids 0 to 2, and one with ids 3 to 5
     left_out: list[int] = []
     of = Rows.of
 
@@ -227,12 +227,12 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     source = spark.sql("SELECT 1L AS id, 2L AS n").alias("s")
     with pytest.raises(deltalog.CallError, match=what):
         wrong(target.merge(source, "t.id = s.id")).execute()
-    with pytest.raises(deltalog.CallError, match="DataFrame of Spark, not dict"):
+    with pytest.raises(deltalog.CallError, match="a Spark DataFrame, not dict"):
         target.merge({"id": [1]}, "t.id = s.id")
     assert versions(table) == [0]
 
 
-# Clauses that are wrong for any rows, and their errors.
+# Clauses that are invalid whatever the rows, and their errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
@@ -271,7 +271,7 @@ def test_clauses_for_rows_without_a_source_see_the_table_alone(
     spark: Any, table: str, properties: dict[str, str], matched: str
 ) -> None:
     """A name that occurs on both sides refers to the table's column. The condition and the value are not evaluated for
-    matched rows, for which they would fail."""
+    matched rows, on which they would fail."""
     target = simple(spark, table, **properties)
     result = spark_ext.sql(
         spark,

@@ -1,5 +1,5 @@
 """Session settings as defaults of write options: options take precedence over the settings that delta-spark's writer
-takes from its session. tests/interop/test_interop_session_defaults.py compares them with delta-spark."""
+reads from its session. tests/interop/test_interop_session_defaults.py compares them with delta-spark."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def read(spark: Any, **options: Any) -> spark_ext.Reader:
 
 @pytest.fixture(scope="module")
 def travelled(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Versions 0 (no row) and 1 (one row), a day apart in 2026, with in-commit timestamps."""
+    """A table with versions 0 (no row) and 1 (one row), a day apart in 2026, with in-commit timestamps."""
     path = str(tmp_path_factory.mktemp("travelled") / "table")
     history(path, ONE.schema, [None, ONE], [1_767_225_600_000, 1_767_312_000_500])
     return path
@@ -439,11 +439,11 @@ def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
 def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
     root = Path(spark_ext.__file__).parent
     for source in root.glob("*.py"):
-        if source.name == "conformance.py":  # the adapter of the conformance kit, which drives delta-spark too
+        if source.name == "conformance.py":  # the adapter of the conformance kit, which also runs delta-spark
             continue
         text = source.read_text(encoding="utf-8")
         words = ["py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext"]
-        if source.name == "bytes_job.py":  # this module describes its jobs in classic sessions
+        if source.name == "bytes_job.py":  # sets the description of jobs with sparkContext in classic sessions
             words.remove("sparkContext")
         assert not any(word in text for word in words), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

@@ -1,9 +1,9 @@
-"""The tests of the suites with a JVM that a usual run contains, by verb and feature.
+"""The tests that a usual run contains from the suites with a JVM, by verb and feature.
 
 The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
 
-An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply inside a module or a
-test; a case named here always runs.
+An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply within a listed module or
+test; a case that is listed by its own id always runs.
 """
 
 from __future__ import annotations
@@ -232,18 +232,18 @@ ENTRIES = frozenset(entry for entries in USUAL_RUN.values() for entry in entries
 
 
 def is_limited(node_id: str) -> bool:
-    """Whether a test belongs to a suite that a usual run contains only in part."""
+    """Whether a test belongs to a suite of which a usual run contains only a part."""
     return node_id.startswith(tuple(f"{suite}/" for suite in SUITES))
 
 
 def entry_of(node_id: str) -> str | None:
-    """The entry to which a test belongs."""
+    """The entry that covers a test."""
     module, test = node_id.partition("::")[0], node_id.partition("[")[0]
     return next((each for each in (node_id, test, module) if each in ENTRIES), None)
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """Entries for the modules of these tests that do not match any of the tests."""
+    """Entries for these tests' modules that match none of the tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

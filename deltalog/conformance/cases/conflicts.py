@@ -155,7 +155,7 @@ def _appends() -> Iterator[Case]:
 
 def _deletes() -> Iterator[Case]:
     delete = Write("delete", where="id = 1", begun=True)
-    about = "A delete from a file that another writer removed: refused, or without effect"
+    about = "A delete from a file that another writer removed: refused, or has no effect"
     steps: tuple[Step, ...] = (*_WON, MayRefuse(delete), Rows([{"id": 2}, {"id": 3}]))
     yield _case("delete-removed", about, raced(_removed), *steps)
 
@@ -200,7 +200,7 @@ def _deletes() -> Iterator[Case]:
         MayRefuse(delete),
         Log("rows-one-of", value=[[*ids(3), {"id": 50}], [{"id": 0}, {"id": 2}, {"id": 3}, {"id": 50}]]),
     )
-    about = "A delete and an overwrite: the new rows stay"
+    about = "A delete and an overwrite: the new rows are kept"
     yield _case("delete-overwrite", about, raced(_overwritten), *_WON, MayRefuse(delete), Rows([{"id": 60}]))
 
     def vector(table: TableBuilder, one: Action, two: Action) -> list[Action]:
@@ -271,7 +271,7 @@ def _metadata() -> Iterator[Case]:
     def column(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.metadata(pa.schema([("id", pa.int64()), ("v", pa.string())]))]
 
-    about = "A property change and a new column: the column stays"
+    about = "A property change and a new column: the column is kept"
     rows = [{**row, "v": None} for row in ids(3)]
     yield _case(
         "property-column", about, raced(column), *_WON, MayRefuse(change), Rows(rows), section="change-metadata"

@@ -81,26 +81,26 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     reference = {"basis": REFERENCE}
     yield (
         "by-file-times",
-        "After they were turned off, file times are used for all versions",
+        "After in-commit timestamps were turned off, file times are used for all versions",
         off,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(1), at_ms=minute(1441.5)), Rows(ids(4), at_ms=minute(1444))],
     )
     yield (
         "own-timestamp-before",
-        "After they were turned off, an earlier in-commit timestamp is before all file times",
+        "After in-commit timestamps were turned off, an earlier in-commit timestamp is before all file times",
         off,
         [Refused(Rows(ids(2), at_ms=minute(2)))],
         reference,
     )
     yield (
         "history",
-        "The history shows file times after they were turned off",
+        "The history shows file times after in-commit timestamps were turned off",
         off,
         [History({version: minute(1440 + version) for version in (0, 3, 4)})],
     )
     yield (
         "before-was-on",
-        "A version from the time when they were on is read by its number",
+        "A version from the time when in-commit timestamps were on is read by its number",
         off,
         [Rows(ids(2), version=2)],
     )
@@ -113,7 +113,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "stale-pair",
-        "Enablement properties left behind when they were turned off are ignored",
+        "Enablement properties left behind when in-commit timestamps were turned off are ignored",
         stale,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(0), at_ms=minute(1440))],
     )
@@ -160,7 +160,7 @@ def _again(table: TableBuilder) -> None:
 
 
 def _pairs() -> Iterator[tuple[object, ...]]:
-    """Enablement properties that are invalid or contradict the log. They do not affect reading rows."""
+    """Enablement properties that are invalid or contradict the log. These properties do not affect reading rows."""
     stamp = str(ENABLED)
     wrong: list[tuple[str, str, tuple[str | None, str | None], str]] = [
         ("no-timestamp", "has a version but no timestamp", ("3", None), "ict-half-enablement-pair"),
@@ -184,7 +184,7 @@ def _pairs() -> Iterator[tuple[object, ...]]:
             {"rule": rule},
         )
         refused = [Refused(Rows(ids(4), at_ms=minute(11)))]
-        if name != "after-latest":  # the reference implementation answers for times before the pair's time
+        if name != "after-latest":  # the reference implementation also resolves times before the enablement timestamp
             refused.append(Refused(Rows(ids(1), at_ms=minute(1))))
         yield (
             f"{name}-time",

@@ -145,7 +145,11 @@ def _partitions() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(schema, ["p", "q"]), *files)
 
     yield _case(
-        "partition-two-columns", "Two partition columns, around another column", pair, Rows(two), section=section
+        "partition-two-columns",
+        "Two partition columns, one on each side of another column",
+        pair,
+        Rows(two),
+        section=section,
     )
 
     def contradicting(table: TableBuilder) -> None:

@@ -70,7 +70,8 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Java converts a decimal to the nearest number. Arrow does not always, except by way of text.
+        # Java converts a decimal to the nearest number. Arrow does so in all cases only if the decimal is first cast to
+        # a string.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 
@@ -200,7 +201,7 @@ _ZONE_TEXT = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
 
 
 def _text_to_timestamp(values: Any) -> Any:
-    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; UTC without a zone."""
+    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; without a zone, they are in UTC."""
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, rf"{_TIMESTAMP_TEXT}{_ZONE_TEXT}\z"))):
         raise pa.ArrowInvalid("a string is not a timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")

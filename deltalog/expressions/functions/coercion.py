@@ -32,7 +32,8 @@ from deltalog.protocol.timestamps import parse_iso
 
 
 def common(what: str, *nodes: Node) -> Any:
-    """The nodes, with string literals read as the type of the others, followed by the type that holds all of them."""
+    """The nodes, with string literals read as the type of the other nodes, followed by the type that holds all of
+    them."""
     kinds = {node.data_type for node in nodes if node.data_type != VOID}
     typed = kinds - {STRING}
     if STRING in kinds and typed:

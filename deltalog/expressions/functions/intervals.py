@@ -142,7 +142,7 @@ def _between(left: Node, right: Node) -> Node:
 
 
 def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
-    """Shift by months, to the last day of the month if that month is shorter. Like the function ADD_MONTHS, for
+    """Shift by months; if the resulting month is too short, to its last day. Like the function ADD_MONTHS, for
     dates."""
     check_type(name, node, *TEMPORAL)
     if not fits(months, YEAR_MONTH):

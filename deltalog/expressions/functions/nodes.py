@@ -25,7 +25,7 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression reads, by path of names, and the number of rows."""
+    """The leaf columns that an expression reads, keyed by path (a tuple of field names), and the number of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
@@ -71,8 +71,8 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if a row
-    has no value; only nodes with ``can_fail`` do so."""
+    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if the
+    value of a row cannot be computed; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]
@@ -139,7 +139,8 @@ def steps_of(*nodes: Node) -> int:
 
 
 def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
-    """The values of a node for the chosen rows only; for other rows they are unused and must not fail."""
+    """The values of a node, evaluated for the chosen rows only; the values of other rows are unused and must not cause
+    errors."""
     if not node.can_fail:
         return node.run(rows)
     mask = pc.fill_null(rows.array(chosen), False)

@@ -1,4 +1,4 @@
-"""The functions by SQL name. Pure."""
+"""The functions, keyed by SQL name. Pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _cast_to(data_type: DataType) -> tuple[int, int, Callable[..., Node]]:
 
 _ALL_PARTS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _CLOCK = (TIMESTAMP, TIMESTAMP_NTZ)
-# The minimum and maximum number of arguments, and the function that builds the node.
+# For each function: the minimum and maximum number of arguments, and the Python function that builds the node.
 _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "year": (1, 1, part(pc.year, *_ALL_PARTS)),
     "month": (1, 1, part(pc.month, *_ALL_PARTS)),

@@ -1,4 +1,4 @@
-"""Rows of a checkpoint's Parquet files, as actions and as columns of FILES or TOMBSTONES. Pure.
+"""Converts rows of a checkpoint's Parquet files to actions, and to tables with columns of FILES or TOMBSTONES. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema.
 """
@@ -26,8 +26,8 @@ _PARSED = "stats_parsed"
 class Wanted:
     """The projection for reading file actions.
 
-    ``action``: the kind of action. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: the columns whose statistics
-    are read; None: only the statistics in ``schema``, if any.
+    ``action``: the kind of action. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: the table columns whose
+    statistics are read; None to read statistics only if ``schema`` has ``stats``.
     """
 
     action: Literal["add", "remove"]
@@ -36,7 +36,7 @@ class Wanted:
 
     @property
     def text_schema(self) -> pa.Schema:
-        """The columns of the result if statistics are text."""
+        """The columns of the result if statistics are stored as JSON text."""
         if self.leaves is None or "stats" in self.schema.names:
             return self.schema
         return self.schema.append(pa.field("stats", pa.string()))
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:
-    """The ``columns`` that exist, in whole or in part, in a file with the leaves ``paths``."""
+    """Those of the ``columns`` that exist, at least in part, in a file whose leaves have the dotted ``paths``."""
     above = {path[:end] for path in paths for end in _prefixes(path)}
     return [column for column in columns if column in above]
 
@@ -73,7 +73,7 @@ def _prefixes(path: str) -> Iterator[int]:
 
 
 def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The actions of the kinds ``keys``, as pairs of kind and JSON body, without nulls."""
+    """The actions of the kinds ``keys``, as pairs of kind and JSON body; null fields are omitted."""
     for key in keys:
         if key not in table.schema.names:
             continue
@@ -130,7 +130,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows with a path. Most checkpoints have few other rows, so zero-copy slices mostly suffice."""
+    """The rows that have a path. In most checkpoints few rows do not, so zero-copy slices usually suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

@@ -21,7 +21,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The bits of a range number; fewer if there are many columns.
+#: The number of bits of a range number; it is lower if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -55,7 +55,7 @@ def _is_nested(data_type: DataType) -> bool:
 
 
 def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
-    """A column as one comparable array: NaN is greater than all other numbers."""
+    """A column as one array of comparable values: NaN is greater than all other numbers."""
     values = rows.column(path[0])
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for name in path[1:]:
@@ -76,10 +76,10 @@ def quantiles(sample: Any, ranges: int) -> Any:
 
 
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
-    """For each value, the number of ``bounds`` less than or equal to it; 0 for nulls.
+    """For each value, the number of ``bounds`` that are less than or equal to it; 0 for nulls.
 
-    ``bounds``: in order, fewer than 2 ** ``bits``. A binary search over all values at once, which takes as much memory
-    and time as ``bits`` columns.
+    ``bounds``: sorted, and fewer than 2 ** ``bits``. A vectorized binary search, which takes as much memory and time as
+    ``bits`` columns.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))
@@ -93,7 +93,7 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The Z-order curve of some columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
+    """The Z-order curve of columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
     interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of a column with few
     ranges are scaled up, so that the first bits of the order divide this column too."""
 

@@ -1,4 +1,4 @@
-"""The verb that merges the rows of a source into a table.
+"""The verb merge, which merges the rows of a source into a table.
 
 Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-columns.
 """
@@ -78,8 +78,8 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A compiled merge. ``schema``: the table's schema after it; ``sides.target`` has the schema before it. ``marks``:
-    the high-water marks of identity columns before it."""
+    """A compiled merge. ``schema``: the table's schema after the merge; ``sides.target`` has the schema before the
+    merge. ``marks``: the high-water marks of identity columns before the merge."""
 
     sides: Sides
     rules: TableRules
@@ -141,21 +141,21 @@ class _Plan:
         return any_of(parts)
 
     def find_rows(self, transaction: Transaction) -> Found:
-        """Find the rows that change, and declare the reads. Memory: as ``TargetScan``."""
+        """Find the rows that change, and record what was read for conflict detection. Memory: as ``TargetScan``."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(as_bound(self._where()))
         scan = TargetScan(self.sides)
         scan.add(matched_rows.scan_files(snapshot, files, self.sides.columns))
         found = scan.result(rewrite.has_vectors(transaction), files)
-        pa.default_memory_pool().release_unused()  # memory of the joins, before changed rows are read
+        pa.default_memory_pool().release_unused()  # return the memory of the joins before changed rows are read
         return found
 
     # ------------------------------------------------------------------------------------------- staging
 
     def stage(self, transaction: Transaction, found: Found) -> dict[str, int]:
-        """Stage the removal of old rows and the files of new ones. Returns the operation metrics, in delta-spark's
-        names. Raises RowCountError if the number of rows written differs from the number found."""
+        """Stage the removal of the old rows and the files with the new rows. Returns the operation metrics, with
+        delta-spark's names. Raises RowCountError if the number of rows written differs from the number found."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         if found.deletion.is_empty:
@@ -240,7 +240,7 @@ class _Plan:
         return matched_rows.with_row_ids(new, old, others, self.commit_versions)
 
     def _inserted_rows(self, found: Found) -> Iterator[pa.RecordBatch]:
-        """The rows to insert. Every call generates the same values in identity columns."""
+        """The rows to insert. Each call generates the same values for identity columns."""
         if self.rules.identities is not None:
             self.rules.identities.reset_to(self.marks)
         rows = self.sides.source.rows.rows
@@ -291,7 +291,7 @@ class _Plan:
 
 
 def as_bound(where: Expression | None) -> Predicate | None:
-    """A condition as ``find_files`` takes it."""
+    """A condition in the form that ``find_files`` accepts."""
     assert where is None or isinstance(where, Predicate)
     return where
 

@@ -1,4 +1,5 @@
-"""The source of a merge, read once: in memory, or spilled to temporary files with its keys in hash partitions."""
+"""The source of a merge, which is read once into memory, or spilled to temporary files with its keys in hash
+partitions."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
 from deltalog.write.data_files import conformed
 from deltalog.write.input_streams import as_reader, read_once
 
-#: Size from which the rows of a source are written to a temporary file.
+#: The size from which the rows of a source are written to a temporary file.
 SPILL_BYTES = 128 << 20
-#: Size from which keys are written to temporary files by hash partition and joined one partition at a time.
+#: The size from which keys are written to temporary files by hash partition and joined one partition at a time.
 KEY_BYTES = 32 << 20
-_CHUNK_BYTES = 8 << 20  # written to the temporary file at once
+_CHUNK_BYTES = 8 << 20  # bytes written to the temporary file at once
 _CHUNK_ROWS = 1 << 18
 _MOST_PARTITIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of a source. ``is_spilled``: whether they are in a temporary file."""
+    """The rows of a source. ``is_spilled``: whether the rows are in a temporary file."""
 
     rows: pa.Table
     is_spilled: bool
@@ -80,8 +81,8 @@ class PreparedSource:
     def prepare(
         cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None
     ) -> PreparedSource:
-        """``condition``: true for the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError if a
-        key cannot be evaluated for a row, StoreError if the temporary directory is full."""
+        """``condition``: a condition that is true for the rows that may match. Memory: KEY_BYTES plus some batches.
+        Raises CallError if a key cannot be evaluated for a row, StoreError if the temporary directory is full."""
         rows = ChunkedRows.from_table(relation.flat_table(source.rows))
         values = [KeyValues(pa.array([], key.kind)) for key in keys]
         held: list[pa.Table] = []
@@ -99,7 +100,7 @@ class PreparedSource:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
         prepared = SourceKeys.from_table(pa.concat_tables(held)) if partitions is None else partitions
-        pa.default_memory_pool().release_unused()  # memory of hash tables, several times the keys
+        pa.default_memory_pool().release_unused()  # return the hash tables' memory, several times the keys' size
         return cls(rows, prepared, values)
 
     @property
@@ -130,7 +131,7 @@ def _without_numbers(keys: pa.Table) -> dict[str, Any]:
 
 
 def _count(num_bytes: float) -> int:
-    """The number of partitions, a power of two, for keys of this size."""
+    """The number of partitions (a power of two) for keys of this size."""
     count = 2
     while count * KEY_BYTES < num_bytes and count < _MOST_PARTITIONS:
         count *= 2

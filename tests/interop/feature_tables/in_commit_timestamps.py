@@ -1,4 +1,4 @@
-"""In-commit timestamps: from the start, from a later version on, and off again."""
+"""In-commit timestamps: enabled from the start, enabled later, and disabled again."""
 
 from __future__ import annotations
 

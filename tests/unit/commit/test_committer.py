@@ -1,4 +1,4 @@
-"""A committer writes one version and reports the outcome; the commit loop settles unknown outcomes."""
+"""A committer writes one version and reports the outcome; the commit loop resolves unknown outcomes."""
 
 from __future__ import annotations
 

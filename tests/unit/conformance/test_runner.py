@@ -1,4 +1,5 @@
-"""The kit's runner: outcomes, engines that fail in every way, processes, the command, the plugin, files."""
+"""The kit's runner: outcomes, engines that fail in every way, processes, the command, the pytest plugin, exported
+files."""
 
 from __future__ import annotations
 
@@ -207,7 +208,7 @@ def test_the_matrix_counts_by_area() -> None:
 
 
 def test_exported_cases_need_nothing_else(tmp_path: Path) -> None:
-    """The exported tables equal the tables that the cases build, and both forms have the same rows."""
+    """The exported tables equal those that the cases build, and both forms of export have the same rows."""
     chosen = [LATE["ict-late-exact-enablement"], LATE["ict-late-before-first"]]
     assert export_cases(tmp_path / "out", chosen) == 2
     index = json.loads((tmp_path / "out/index.json").read_text())

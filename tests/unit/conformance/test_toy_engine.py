@@ -1,4 +1,4 @@
-"""An adapter for a toy reader, written from the documentation alone: which cases it passes and which it fails."""
+"""An adapter for a toy reader, written from the documentation alone, passes and fails the expected cases."""
 
 from __future__ import annotations
 

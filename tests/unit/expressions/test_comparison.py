@@ -1,4 +1,4 @@
-"""IN and NOT IN with any number of values: one lookup for all gives the same result as a comparison with each value."""
+"""IN and NOT IN with any number of values: a single lookup gives the same result as a comparison with each value."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_scalars_of_arrow_numpy_and_pandas_are_values(name: str, given: Any, sam
             assert type(found.value) is type(expected.value)
 
 
-WRONG: dict[str, Any] = {"number": 5, "null": None}  # values of types that the signatures exclude
+WRONG: dict[str, Any] = {"number": 5, "null": None}  # values whose types the signatures do not allow
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""SQL text as tokens: with limits, in time proportional to the length; and double quotes, which enclose strings, not
-column names."""
+"""Tokenizing SQL text takes time proportional to its length and has limits; double quotes enclose strings, not column
+names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a commit: what it takes from the actions, and which of the commit's claims it does not trust."""
+"""A commit's summary: the values it takes from the actions, and which of the commit's claims it does not trust."""
 
 from __future__ import annotations
 

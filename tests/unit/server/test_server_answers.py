@@ -1,4 +1,4 @@
-"""What responses say, and what is only in the server's log; the health check; tokens and lengths."""
+"""What responses contain, and what is only in the server's log; the health check; tokens and lengths."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_what_callers_send_is_one_line_of_the_log(broken: tuple[Served, Path, Pa
 
 
 def test_a_token_is_accepted_whatever_was_asked(tmp_path: Path) -> None:
-    """The longest predicate that AWS's model allows, of three-byte letters, and paths of 1,000 bytes."""
+    """The longest predicate that AWS's service model allows, in three-byte characters, and paths of 1,000 bytes."""
     towns = [f"{'漢' * 25}{number}" for number in range(6)]
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     schema = pa.schema([("id", pa.int64()), ("town", pa.string()), ("part", pa.string())])

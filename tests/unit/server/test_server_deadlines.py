@@ -20,7 +20,7 @@ TABLE = {"DatabaseName": "bank", "TableName": "t"}
 
 
 class Endless(TransactionManager):
-    """A call that reads its table again and again, like a call on a very long log or a slow store."""
+    """A call that reads its table repeatedly, like a call on a very long log or a slow store."""
 
     def get_table_objects(self, name: str, *_: Any, **__: Any) -> ObjectPage:
         while True:
@@ -97,7 +97,7 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
-    """Reads also end in threads that read for the call, and leave the same state as any store failure."""
+    """Reads also end in threads that read on behalf of the call, and leave the same state as any store failure."""
     manager = create(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]

@@ -1,4 +1,4 @@
-"""What a transaction sees, and what it conflicts with."""
+"""What a transaction reads, and what it conflicts with."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_log_files_are_not_written_before_the_commit(manager):
     store = manager._tables.plain_store(manager.table(A).url)
     before = set(store.paths()) if hasattr(store, "paths") else set(store._objects)
     with manager.transaction() as transaction:
-        for number in range(12):  # beyond the version at which a checkpoint is due
+        for number in range(12):  # more commits than the checkpoint interval
             transaction.table(A).append(rows((number, 1)))
         written = set(store._objects) - before
         assert len(written) == 12 and not any(path.startswith("_delta_log") for path in written)
@@ -322,8 +322,8 @@ def test_row_ids_are_given_out_after_those_of_the_others(manager, clock, vectors
 
 
 def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own(manager, clock):
-    """The deletion vector belongs to a file that the transaction itself added: the file is named twice, but its rows
-    get ids only once."""
+    """The deletion vector belongs to a file that the transaction itself added: the commit names the file twice, but
+    assigns row ids to its rows only once."""
     tracked(manager, **{"delta.enableDeletionVectors": "true"})
     transaction = manager.transaction()
     transaction.table(C).append(rows((10, 1), (11, 1), (12, 1)))
@@ -334,7 +334,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """The new file of the moved rows contains their ids."""
+    """The new file with the rewritten rows contains their row ids."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()
@@ -377,7 +377,7 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     with pytest.raises(TransactionContentionError):
         transaction.commit()
     assert content(transaction.table(A)) == [(1, 100), (2, 50), (4, 8)]
-    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not see it
+    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not read it
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 

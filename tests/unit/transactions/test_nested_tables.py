@@ -1,4 +1,4 @@
-"""Nested table roots are refused; a file in another table, or one that is not a data file, is never deleted."""
+"""Nested table roots are refused; a file that is in another table or is not a data file is never deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = ["{root}", "{root}/", "file://{root}", "{link}", "{root}/x/.."]
 
 @pytest.fixture
 def places(tmp_path):
-    """Names of places by their relation to the table at ``root``."""
+    """Directories, named by their relation to the table at ``root``."""
     lake = tmp_path / "lake"
     (lake / "t").mkdir(parents=True)
     (tmp_path / "link").symlink_to(lake / "t")
@@ -119,7 +119,7 @@ def files_of(directory):
 
 @pytest.mark.parametrize("inner", ["in the catalog", "dropped from it", "never in it"])
 def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, tmp_path, inner):
-    """Catalogs of earlier versions may have both an outer and an inner table."""
+    """Catalogs of earlier versions may contain both an outer and an inner table."""
     catalog = MemoryCoordinator()
     manager = manager_of(catalog)
     root = places["root"]

@@ -1,5 +1,5 @@
-"""A transaction over several tables waits for at most as many successive requests, to stores and to the coordinator, as
-a transaction over a single table."""
+"""A transaction over several tables waits for no more successive requests, to stores and to the coordinator, than a
+transaction over a single table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows of other types than the table's: no value is lost, wrapped or truncated; what fits is cast, the rest refused."""
+"""Rows whose types differ from the table's: values that fit are cast, others are refused; no value is lost, wrapped or
+truncated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity columns in row operations: every row gets a value, and no value occurs twice, also with concurrent
+"""Identity columns in row operations: every row gets a value, and no value occurs twice, even with concurrent
 writers."""
 
 from __future__ import annotations

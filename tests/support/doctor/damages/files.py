@@ -1,4 +1,4 @@
-"""Damages to data files and to the actions that name them."""
+"""Functions that damage data files and the actions that name them."""
 
 from __future__ import annotations
 
