@@ -78,7 +78,10 @@ def text_of(where: bound.Bound | None, schema: StructType) -> str | None:
     if where is None or bound.number_of_values(where) > _MAX_VALUES_IN_TEXT:
         return None
     try:
-        text = sql_text.to_sql(where.expression)
+        expression = where.expression
+        text = sql_text.to_sql(expression)
+        if sql_text.is_plain(expression):
+            return text
         return text if binding.bind(sql.parse(text), schema) == where else None
     except (DeltaLogError, RecursionError):
         return None

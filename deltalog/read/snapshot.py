@@ -250,8 +250,9 @@ class Snapshot:
         ``variants="json"`` returns variants as JSON text; otherwise they are structs of metadata and value, which
         ``variant_to_python`` converts. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
-        now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
-        where = sql.at_one_instant(where, now)
+        if isinstance(where, str):
+            now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
+            where = sql.at_one_instant(where, now)
         return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
 
 
