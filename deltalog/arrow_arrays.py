@@ -14,7 +14,8 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltalog.lazy_arrow import pc
 
 _EPOCH = datetime.date(1970, 1, 1)
 STRINGS_MAP = pa.map_(pa.string(), pa.string())

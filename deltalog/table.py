@@ -8,59 +8,106 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_handle
-from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
-from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.arguments import checked, safe_repr
-from deltalog.commit.prepared import IsolationLevel
 from deltalog.commit_result import CommitResult
-from deltalog.create.clone import cloned
-from deltalog.create.convert import converted
-from deltalog.create.new_table import create, creation
-from deltalog.doctor import examination
-from deltalog.doctor.check import examine
-from deltalog.doctor.examination import Progress as CheckProgress
-from deltalog.doctor.findings import CheckReport
 from deltalog.environment import Environment
 from deltalog.errors import CallError, TableExistsError, TableNotFoundError
 from deltalog.expressions.tree import Predicate
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
-from deltalog.log.cleanup import CleanupReport
-from deltalog.log.history_entries import CommitEntry, TimestampExplanation
-from deltalog.log.reader import LogReader
-from deltalog.maintenance import log_files, statistics
-from deltalog.maintenance.manifests import write_manifests
-from deltalog.maintenance.optimize.optimizer import TableOptimizer
-from deltalog.maintenance.restore import RestoreResult, restore
-from deltalog.maintenance.vacuum import vacuum as vacuuming
-from deltalog.maintenance.vacuum.decisions import VacuumReport
-from deltalog.maintenance.vacuum.tasks import RunTasks, VacuumRunner
-from deltalog.protocol.column_paths import Place
+from deltalog.lazy_names import lazy_modules
+from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.protocol.schema import DataType, StructType
-from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
-from deltalog.read.changes import Changes, changes_between
-from deltalog.read.origin import Read
-from deltalog.read.snapshot import Snapshot
-from deltalog.read.stream_offsets import StreamRules
-from deltalog.read.table_stream import TableStream
-from deltalog.rows.append import append
-from deltalog.rows.delete import delete
-from deltalog.rows.merge.builder import TableMerger
-from deltalog.rows.overwrite import Columns, replacing
-from deltalog.rows.update import update
 from deltalog.storage.registry import Location, open_store
-from deltalog.table_html import table_html
 from deltalog.write.commit_info import UserMetadata
-from deltalog.write.table_handle import TableHandle
-from deltalog.write.transaction import Transaction
-from deltalog.write_contract import staging, stream
-from deltalog.write_contract.staging import StagedFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from deltalog import addresses
+    from deltalog import table_html as table_page
+    from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
+    from deltalog.alter import properties as table_properties
+    from deltalog.commit import prepared
+    from deltalog.create import clone as cloning
+    from deltalog.create import convert as converting
+    from deltalog.create import new_table as new_tables
+    from deltalog.doctor import check as checking
+    from deltalog.doctor import examination, findings
+    from deltalog.log import cleanup, history_entries
+    from deltalog.log import reader as log_reader
+    from deltalog.log.checkpoint import writer as checkpoint_writer
+    from deltalog.maintenance import log_files, manifests, statistics
+    from deltalog.maintenance import restore as restoring
+    from deltalog.maintenance.optimize import optimizer as optimizing
+    from deltalog.maintenance.vacuum import decisions as vacuum_decisions
+    from deltalog.maintenance.vacuum import tasks as vacuum_tasks
+    from deltalog.maintenance.vacuum import vacuum as vacuuming
+    from deltalog.protocol import column_paths, timestamps
+    from deltalog.read import changes as change_feed
+    from deltalog.read import origin as origins
+    from deltalog.read import snapshot as snapshots
+    from deltalog.read import stream_offsets, table_stream
+    from deltalog.rows import append as appending
+    from deltalog.rows import delete as deleting
+    from deltalog.rows import overwrite as overwriting
+    from deltalog.rows import update as updating
+    from deltalog.rows.merge import builder as merging
+    from deltalog.write import table_handle
+    from deltalog.write import transaction as transactions
+    from deltalog.write_contract import staging, stream
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.addresses",
+        "deltalog.alter.alterations",
+        "deltalog.alter.clustering",
+        "deltalog.alter.constraints",
+        "deltalog.alter.row_id_backfill",
+        "deltalog.alter.table_features",
+        "deltalog.commit.prepared",
+        "deltalog.doctor.examination",
+        "deltalog.doctor.findings",
+        "deltalog.log.cleanup",
+        "deltalog.log.history_entries",
+        "deltalog.maintenance.log_files",
+        "deltalog.maintenance.manifests",
+        "deltalog.maintenance.statistics",
+        "deltalog.protocol.column_paths",
+        "deltalog.protocol.timestamps",
+        "deltalog.read.stream_offsets",
+        "deltalog.read.table_stream",
+        "deltalog.write.table_handle",
+        "deltalog.write_contract.staging",
+        "deltalog.write_contract.stream",
+        table_page="deltalog.table_html",
+        table_properties="deltalog.alter.properties",
+        cloning="deltalog.create.clone",
+        converting="deltalog.create.convert",
+        new_tables="deltalog.create.new_table",
+        checking="deltalog.doctor.check",
+        log_reader="deltalog.log.reader",
+        checkpoint_writer="deltalog.log.checkpoint.writer",
+        restoring="deltalog.maintenance.restore",
+        optimizing="deltalog.maintenance.optimize.optimizer",
+        vacuum_decisions="deltalog.maintenance.vacuum.decisions",
+        vacuum_tasks="deltalog.maintenance.vacuum.tasks",
+        vacuuming="deltalog.maintenance.vacuum.vacuum",
+        change_feed="deltalog.read.changes",
+        origins="deltalog.read.origin",
+        snapshots="deltalog.read.snapshot",
+        appending="deltalog.rows.append",
+        deleting="deltalog.rows.delete",
+        overwriting="deltalog.rows.overwrite",
+        updating="deltalog.rows.update",
+        merging="deltalog.rows.merge.builder",
+        transactions="deltalog.write.transaction",
+    )
+
 PointInTime = datetime.datetime | int | str
 T = TypeVar("T")
+
+
+def _silent(*progress: object) -> None:
+    """Ignore progress."""
 
 
 @checked
@@ -77,7 +124,7 @@ class DeltaTable:
 
     def __init__(
         self,
-        table: Location | TableHandle,
+        table: Location | table_handle.TableHandle,
         *others: object,
         storage_options: Mapping[str, Any] | None = None,
         **options: object,
@@ -90,8 +137,8 @@ class DeltaTable:
                 "options, snapshot(version=…) of the table for an earlier version, or DeltaTable.create(url, schema) "
                 "for a new table."
             )
-        if not isinstance(table, TableHandle):
-            table = open_handle(table, (), Environment(), storage_options=storage_options)
+        if not isinstance(table, table_handle.TableHandle):
+            table = addresses.open_handle(table, (), Environment(), storage_options=storage_options)
         self._handle = table
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -108,7 +155,7 @@ class DeltaTable:
 
     def _repr_html_(self) -> str:
         latest = self._handle.latest
-        return table_html(self.url, latest.version, latest.schema, latest.partition_columns)
+        return table_page.table_html(self.url, latest.version, latest.schema, latest.partition_columns)
 
     # ------------------------------------------------------------------------------------ open and create
 
@@ -132,7 +179,7 @@ class DeltaTable:
         LIST, 2 GETs if the last version has a valid ``.crc``; else the checkpoint's small columns and 1 GET for each
         commit after it.
         """
-        return cls(open_handle(url, allowed_paths, environment or Environment(), **storage_options))
+        return cls(addresses.open_handle(url, allowed_paths, environment or Environment(), **storage_options))
 
     @classmethod
     def exists(cls, url: Location, **storage_options: Any) -> bool:
@@ -169,9 +216,9 @@ class DeltaTable:
             description=description, environment=environment, **storage_options,
         )  # fmt: skip
         with transaction:
-            create(transaction, data)
+            new_tables.create(transaction, data)
         assert transaction.committed is not None
-        return cls(handle_on(transaction.reader, environment or Environment(), transaction.committed))
+        return cls(addresses.handle_on(transaction.reader, environment or Environment(), transaction.committed))
 
     @classmethod
     def create_for_blobs(
@@ -198,15 +245,15 @@ class DeltaTable:
         description: str | None = None,
         environment: Environment | None = None,
         **storage_options: Any,
-    ) -> Transaction:
-        """A transaction that creates the table and adds files to it in one commit, version 0.
+    ) -> transactions.Transaction:
+        """A transaction whose commit is version 0, to create a table together with files.
 
         Raises TableExistsError, also on commit if another writer has created the table.
         """
         environment = environment or Environment()
-        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
-        return creation(
-            reader, committer_of(reader, environment), environment, schema, partition_by=partition_by,
+        reader = log_reader.LogReader(open_store(url, **storage_options), (), environment.clock_ms)
+        return new_tables.creation(
+            reader, addresses.committer_of(reader, environment), environment, schema, partition_by=partition_by,
             cluster_by=cluster_by, properties=properties, name=name, description=description,
         )  # fmt: skip
 
@@ -241,18 +288,18 @@ class DeltaTable:
         the log, as ``LogStore.walk`` twice, for each file 1 HEAD and 2 to 4 concurrent ranged GETs, 1 commit.
         """
         environment = environment or Environment()
-        reader = LogReader(open_store(url, **storage_options), (), environment.clock_ms)
+        reader = log_reader.LogReader(open_store(url, **storage_options), (), environment.clock_ms)
         try:
-            transaction = converted(
-                reader, committer_of(reader, environment), environment,
+            transaction = converting.converted(
+                reader, addresses.committer_of(reader, environment), environment,
                 partition_by, properties or {}, name, description, user_metadata,
             )  # fmt: skip
         except TableExistsError:
             if mode == "error":
                 raise
-            return cls(handle_on_latest(reader, environment))
+            return cls(addresses.handle_on_latest(reader, environment))
         assert transaction.committed is not None
-        return cls(handle_on(reader, environment, transaction.committed))
+        return cls(addresses.handle_on(reader, environment, transaction.committed))
 
     def clone(
         self,
@@ -287,18 +334,18 @@ class DeltaTable:
         source = self._handle.at(version, _epoch_ms(timestamp))
         files, environment = source.reader.files, self._handle.environment
         places = (files.store.url, *files.allowed_paths) if shallow else ()
-        reader = LogReader(open_store(target, **storage_options), places)
-        transaction = cloned(
+        reader = log_reader.LogReader(open_store(target, **storage_options), places)
+        transaction = cloning.cloned(
             source,
             reader,
-            committer_of(reader, environment),
+            addresses.committer_of(reader, environment),
             environment,
             shallow,
             properties or {},
             user_metadata,
         )
         assert transaction.committed is not None
-        return type(self)(handle_on(reader, environment, transaction.committed))
+        return type(self)(addresses.handle_on(reader, environment, transaction.committed))
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -327,7 +374,7 @@ class DeltaTable:
         pandas."""
         return self.snapshot().scan().to_pandas()
 
-    def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> Snapshot:
+    def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> snapshots.Snapshot:
         """The latest version, a specific version, or the version that was current at a point in time.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: for the latest, 2 HEADs, and
@@ -336,7 +383,7 @@ class DeltaTable:
         """
         return self._handle.at(version, _epoch_ms(timestamp))
 
-    def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> CommitAt:
+    def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> timestamps.CommitAt:
         """The version that was current at a point in time, with its timestamp and the clock that it is from.
 
         ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise such times raise
@@ -344,17 +391,17 @@ class DeltaTable:
         MissingInCommitTimestampError if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3
         to 6 rounds; if file times decide, or the log has gaps, the cost of listing the whole log.
         """
-        return self._handle.history().version_at(to_epoch_ms(timestamp), before, after)
+        return self._handle.history().version_at(timestamps.to_epoch_ms(timestamp), before, after)
 
-    def explain_timestamp(self, timestamp: PointInTime) -> TimestampExplanation:
+    def explain_timestamp(self, timestamp: PointInTime) -> history_entries.TimestampExplanation:
         """Explain how a point in time is resolved to a version: the clock, the candidate commits, the result, its
         neighbours, and the bounds of the history.
 
         Print the result, or call its ``to_json()``. Cost: as ``version_at``, and that of listing the whole log.
         """
-        return self._handle.history().explain(to_epoch_ms(timestamp))
+        return self._handle.history().explain(timestamps.to_epoch_ms(timestamp))
 
-    def history(self, limit: int | None = None) -> list[CommitEntry]:
+    def history(self, limit: int | None = None) -> list[history_entries.CommitEntry]:
         """The commits, newest first, with the times that time travel uses.
 
         Cost: 2 HEADs, and 1 GET of 4 KiB and 1 HEAD for each commit returned; on an object store 1 LIST instead of many
@@ -371,7 +418,7 @@ class DeltaTable:
         from_timestamp: PointInTime | None = None,
         to_timestamp: PointInTime | None = None,
         allow_out_of_range: bool = False,
-    ) -> Changes:
+    ) -> change_feed.Changes:
         """The change data feed of a range of versions, including both ends; by default up to the latest version.
 
         With ``from_timestamp``, the range begins at the first commit at or after that time; with ``to_timestamp``, it
@@ -383,7 +430,9 @@ class DeltaTable:
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
-        return changes_between(self._handle.history(), from_version, to_version, since, until, allow_out_of_range)
+        return change_feed.changes_between(
+            self._handle.history(), from_version, to_version, since, until, allow_out_of_range
+        )
 
     def stream(
         self,
@@ -395,7 +444,7 @@ class DeltaTable:
         skip_change_commits: bool = False,
         read_change_feed: bool = False,
         fail_on_data_loss: bool = True,
-    ) -> TableStream:
+    ) -> table_stream.TableStream:
         """The rows of the latest version and then of later commits, in batches between offsets that the caller stores.
         With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and of later commits.
 
@@ -408,20 +457,20 @@ class DeltaTable:
         """
         if starting_version is not None and starting_timestamp is not None:
             raise CallError("Pass a starting version or a starting timestamp, not both.")
-        rules = StreamRules(ignore_deletes, ignore_changes, skip_change_commits, read_change_feed)
+        rules = stream_offsets.StreamRules(ignore_deletes, ignore_changes, skip_change_commits, read_change_feed)
         version = self._handle.refresh().version + 1 if isinstance(starting_version, str) else starting_version
         since = _epoch_ms(starting_timestamp)
-        return TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
+        return table_stream.TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
 
     # ------------------------------------------------------------------------------------------------ rows
 
     def transaction(
         self,
         *,
-        isolation_level: IsolationLevel | None = None,
-        reads: Iterable[Read] = (),
+        isolation_level: prepared.IsolationLevel | None = None,
+        reads: Iterable[origins.Read] = (),
         expected_version: int | None = None,
-    ) -> Transaction:
+    ) -> transactions.Transaction:
         """A transaction on the latest version, or on the earlier version from which the rows that it uses were read.
 
         ``reads``: the ``Scan.origin`` of the rows from which the changes are computed, or pairs of an origin and a
@@ -472,7 +521,7 @@ class DeltaTable:
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
-            return append(transaction, data, merge_schema, user_metadata, txn)
+            return appending.append(transaction, data, merge_schema, user_metadata, txn)
 
     def overwrite(
         self,
@@ -504,8 +553,8 @@ class DeltaTable:
         and duckdb drop it), pass ``expected_version``: any commit after that version then raises VersionConflictError.
         Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
         """
-        columns = Columns(merge_schema, overwrite_schema, partition_by)
-        verb = replacing(data, where, partitions, columns, user_metadata, txn)
+        columns = overwriting.Columns(merge_schema, overwrite_schema, partition_by)
+        verb = overwriting.replacing(data, where, partitions, columns, user_metadata, txn)
         with self._handle.transaction_for(data, expected_version) as transaction:
             return verb(transaction)
 
@@ -529,7 +578,7 @@ class DeltaTable:
         file; then the commit.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
-            return delete(transaction, where, user_metadata, txn)
+            return deleting.delete(transaction, where, user_metadata, txn)
 
     def update(
         self,
@@ -551,7 +600,7 @@ class DeltaTable:
         computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
-            return update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
+            return updating.update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
 
     def merge(
         self,
@@ -563,7 +612,7 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
-    ) -> TableMerger:
+    ) -> merging.TableMerger:
         """Merge rows into the table: update or delete matching rows, and insert the others, in one commit.
 
         Add clauses to the returned builder, then call its ``execute``, which commits. ``source``: as for ``append``.
@@ -572,22 +621,22 @@ class DeltaTable:
         prefix can be omitted. Other arguments: as for ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
-        return TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
+        return merging.TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
 
     # -------------------------------------------------------------------- staging files for a later commit
 
-    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> StagedFiles:
-        """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
-        stage files concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as
-        ``append``. Cost: 1 PUT for each file."""
+    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
+        """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
+        concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1
+        PUT for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
         self,
-        staged: Iterable[StagedFiles],
+        staged: Iterable[staging.StagedFiles],
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
-    ) -> Snapshot:
+    ) -> snapshots.Snapshot:
         """Commit staged files as one version; any process may have staged them. The caller owns the files: they are
         kept if the call fails, or if a transaction over several tables that contains them is cancelled. Files are
         committed only once: if a version has already added one of them, FilesCommittedError is raised and has that
@@ -597,7 +646,7 @@ class DeltaTable:
         target = staging.target_of(self._handle)
         return staging.commit_staged(target, list(staged), metadata, staging.options_of(options))
 
-    def discard_staged(self, staged: Iterable[StagedFiles]) -> list[Exception]:
+    def discard_staged(self, staged: Iterable[staging.StagedFiles]) -> list[Exception]:
         """Try to delete staged files that will not be committed. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
@@ -615,12 +664,12 @@ class DeltaTable:
         """
         row_id_backfill.prepare(self._handle, properties, user_metadata)
         with self._handle.transaction() as transaction:
-            return set_properties(transaction, properties, user_metadata)
+            return table_properties.set_properties(transaction, properties, user_metadata)
 
     def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
         """Remove table properties; properties that are not set are ignored."""
         with self._handle.transaction() as transaction:
-            return unset_properties(transaction, list(keys), user_metadata)
+            return table_properties.unset_properties(transaction, list(keys), user_metadata)
 
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
@@ -646,12 +695,12 @@ class DeltaTable:
         no in-commit timestamps. If in-commit timestamps are already enabled, no commit is made and the result's
         ``skipped`` is true."""
         with self._handle.transaction() as transaction:
-            return switch_in_commit_timestamps(transaction, True)
+            return table_properties.switch_in_commit_timestamps(transaction, True)
 
     def disable_in_commit_timestamps(self) -> CommitResult:
         """Disable in-commit timestamps and remove the two enablement properties in the same commit."""
         with self._handle.transaction() as transaction:
-            return switch_in_commit_timestamps(transaction, False)
+            return table_properties.switch_in_commit_timestamps(transaction, False)
 
     def add_columns(
         self,
@@ -714,7 +763,7 @@ class DeltaTable:
         """
         if first and after is not None:
             raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
-        place = Place(after) if first or after is not None else None
+        place = column_paths.Place(after) if first or after is not None else None
         changes = (nullable, comment, data_type, user_metadata, sync_identity, place)
         with self._handle.transaction() as transaction:
             return alterations.set_column(transaction, column, *changes)
@@ -795,9 +844,9 @@ class DeltaTable:
     # ----------------------------------------------------------------------------------------- maintenance
 
     @property
-    def optimize(self) -> TableOptimizer:
+    def optimize(self) -> optimizing.TableOptimizer:
         """The verbs that rewrite files without changing rows, such as ``table.optimize.compact()``. Cost: none."""
-        return TableOptimizer(self._handle)
+        return optimizing.TableOptimizer(self._handle)
 
     def vacuum(
         self,
@@ -806,10 +855,10 @@ class DeltaTable:
         enforce_retention_duration: bool = True,
         *,
         full: bool = True,
-        progress: vacuuming.VacuumProgress = vacuuming.silent,
-        run_tasks: RunTasks | None = None,
+        progress: vacuuming.VacuumProgress = _silent,
+        run_tasks: vacuum_tasks.RunTasks | None = None,
         num_tasks: int = 64,
-    ) -> VacuumReport:
+    ) -> vacuum_decisions.VacuumReport:
         """Delete the files below the table root that no version within the retention needs. By default, only report
         them: pass ``dry_run=False`` to delete.
 
@@ -843,7 +892,7 @@ class DeltaTable:
             enforce_retention_duration,
             full,
             progress,
-            runner=None if run_tasks is None else VacuumRunner(run_tasks, num_tasks),
+            runner=None if run_tasks is None else vacuum_tasks.VacuumRunner(run_tasks, num_tasks),
         )
 
     def restore(
@@ -854,7 +903,7 @@ class DeltaTable:
         ignore_missing_files: bool = False,
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
-    ) -> RestoreResult:
+    ) -> restoring.RestoreResult:
         """Restore the rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
         In-commit timestamps, the protocol and application versions (txn) are kept. Files that no longer exist in the
@@ -868,12 +917,14 @@ class DeltaTable:
             raise CallError("Pass either the version or the timestamp to restore.")
         target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
         with self._handle.transaction() as transaction:
-            return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
+            return restoring.restore(
+                transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata
+            )
 
-    def check(self, deep: bool = False, *, progress: CheckProgress = examination.silent) -> CheckReport:
+    def check(self, deep: bool = False, *, progress: examination.Progress = _silent) -> findings.CheckReport:
         """Examine the log and the files of the table. See ``deltalog.check``, which also examines tables that cannot be
         opened. Cost: as ``deltalog.check``."""
-        return examine(self._handle.reader, deep, progress, self._handle.environment)
+        return checking.examine(self._handle.reader, deep, progress, self._handle.environment)
 
     def compute_statistics(
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
@@ -905,12 +956,14 @@ class DeltaTable:
         column mapping, which these engines would misread; UnsafePathError, StoreError. Cost: as ``Snapshot.files``, as
         ``LogStore.walk``, 1 PUT for each manifest, 1 DELETE for each obsolete one.
         """
-        return write_manifests(self._handle)
+        return manifests.write_manifests(self._handle)
 
-    def checkpoint(self, *, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS) -> None:
-        """Write a checkpoint of the latest version now. The checkpoint is a classic checkpoint, or, if
-        delta.checkpointPolicy is v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are
-        more than ``sidecar_rows`` file actions.
+    def checkpoint(
+        self, *, top_level: checkpoint_writer.TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS
+    ) -> None:
+        """Write a checkpoint of the latest version now. It is a classic checkpoint, or, if delta.checkpointPolicy is
+        v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are more than ``sidecar_rows``
+        file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
@@ -925,7 +978,9 @@ class DeltaTable:
         """
         return log_files.compact(self._handle, from_version, to_version)
 
-    def cleanup_log(self, *, dry_run: bool = False, retention: datetime.timedelta | None = None) -> CleanupReport:
+    def cleanup_log(
+        self, *, dry_run: bool = False, retention: datetime.timedelta | None = None
+    ) -> cleanup.CleanupReport:
         """Delete the log files that no version within the retention needs; with ``dry_run``, only report them.
 
         ``retention``: default delta.logRetentionDuration, 30 days. Keeps the newest checkpoint at or before the last
@@ -942,14 +997,14 @@ class DeltaTable:
         self._handle.flush()
 
 
-def handle_of(table: DeltaTable) -> TableHandle:
+def handle_of(table: DeltaTable) -> table_handle.TableHandle:
     """The handle of a table, for modules that use DeltaTable internally."""
     return table._handle
 
 
 def _epoch_ms(timestamp: PointInTime | None) -> int | None:
-    return None if timestamp is None else to_epoch_ms(timestamp)
+    return None if timestamp is None else timestamps.to_epoch_ms(timestamp)
 
 
-def _opened_again(cls: type[DeltaTable], reader: LogReader, environment: Environment) -> DeltaTable:
-    return cls(handle_on_latest(reader, environment))
+def _opened_again(cls: type[DeltaTable], reader: log_reader.LogReader, environment: Environment) -> DeltaTable:
+    return cls(addresses.handle_on_latest(reader, environment))

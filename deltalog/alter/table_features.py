@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import pyarrow.compute as pc
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import (
@@ -27,6 +26,7 @@ from deltalog.errors import (
     StoreError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_cache import FileCache
 from deltalog.log.file_tables import add_actions
 from deltalog.log.loader import load

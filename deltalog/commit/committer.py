@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from deltalog.commit import hooks
-from deltalog.commit.attempt import Attempt
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
+
+if TYPE_CHECKING:
+    from deltalog.commit import attempt as attempts
+    from deltalog.commit import hooks
+else:
+    lazy_modules(__name__, "deltalog.commit.hooks", attempts="deltalog.commit.attempt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Committer(ABC):
     """
 
     @abstractmethod
-    def commit(self, attempt: Attempt) -> CommitOutcome:
+    def commit(self, attempt: attempts.Attempt) -> CommitOutcome:
         """Commit an attempt as the version for which it was built. A DeltaLogError means that this call committed
         nothing and that its requests will have no later effect; an unknown outcome is returned as ``Unknown``."""
 
@@ -69,7 +75,7 @@ class FileSystemCommitter(Committer):
     def __init__(self, store: LogStore) -> None:
         self._store = store
 
-    def commit(self, attempt: Attempt) -> CommitOutcome:
+    def commit(self, attempt: attempts.Attempt) -> CommitOutcome:
         outcome = self._store.put_if_absent(commit_path(attempt.version), attempt.data)
         if outcome is PutOutcome.COMMITTED:
             return Committed()

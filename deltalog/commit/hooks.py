@@ -17,20 +17,32 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from deltalog.background import in_background, wait_for
-from deltalog.commit.attempt import Landed
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
-from deltalog.log.checkpoint.writer import write_checkpoint
-from deltalog.log.checksum import encode_checksum
-from deltalog.log.cleanup import clean_up
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 from deltalog.storage.base import LogStore
+
+if TYPE_CHECKING:
+    from deltalog.commit import attempt as attempts
+    from deltalog.log import checksum as checksums
+    from deltalog.log import cleanup
+    from deltalog.log.checkpoint import writer as checkpoint_writer
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.cleanup",
+        attempts="deltalog.commit.attempt",
+        checkpoint_writer="deltalog.log.checkpoint.writer",
+        checksums="deltalog.log.checksum",
+    )
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +75,7 @@ class NewVersion:
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
-    commits: Sequence[Landed] = ()
+    commits: Sequence[attempts.Landed] = ()
     is_followed: Callable[[], bool] = lambda: True
 
 
@@ -125,7 +137,9 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
         _write_checksum(snapshot, result)
     with errors_logged(fact, "a checkpoint of it"):
         if _is_checkpoint_due(snapshot) and _is_there(snapshot):
-            written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
+            written = checkpoint_writer.write_checkpoint(
+                snapshot, environment.clock_ms(), new_uuid=environment.new_uuid
+            )
             snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms())
@@ -157,7 +171,7 @@ def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
     # In a table created after the cut-off, no version can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:
-        clean_up(snapshot.reader, clock_ms)
+        cleanup.clean_up(snapshot.reader, clock_ms)
         snapshot.reader.last_cleanup_ms = today_ms
 
 
@@ -166,7 +180,7 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
     totals = cache.known_totals
     if totals is None:
         return
-    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
+    data = checksums.encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
     # Readers check the .crc against the commit, so losing it in a crash does no harm, and no fsync delays the writer.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 

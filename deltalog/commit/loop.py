@@ -27,11 +27,11 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
-from deltalog.commit.conflicts import parent_taken, rebase
 from deltalog.commit.prepared import Prepared
 from deltalog.commit.tip_proof import TipProof, replaced
 from deltalog.commit_result import CommitResult
@@ -50,6 +50,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
@@ -57,6 +58,11 @@ from deltalog.protocol import features, row_tracking, timestamps
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import FileMeta, LogStore
+
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+else:
+    lazy_modules(__name__, "deltalog.commit.conflicts")
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +104,7 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
     if will_be_active and not base.is_ict_active:
         meta = store.head(commit_path(winner.version))
         file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
-    return rebase(prepared, base, winner, file_time_ms, store.url)
+    return conflicts.rebase(prepared, base, winner, file_time_ms, store.url)
 
 
 class CommitLoop:
@@ -143,7 +149,7 @@ class CommitLoop:
             if winner is None:
                 return CommittedAttempt(attempt.result(number), self._winners, attempt, self._confirmed(attempt))
             if self._prepared.is_strict and number == retry.max_attempts:
-                raise parent_taken(self._base.version, winner, self._store.url)
+                raise conflicts.parent_taken(self._base.version, winner, self._store.url)
             self._rebase_on(winner, self._occupant)
             # Lists the log after the wait, because an earlier listing would be stale.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)

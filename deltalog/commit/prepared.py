@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from deltalog.errors import CallError
-from deltalog.expressions.bound import Bound
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -17,6 +17,11 @@ from deltalog.protocol.actions import (
     RemoveFile,
     SetTransaction,
 )
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bound
+else:
+    lazy_modules(__name__, "deltalog.expressions.bound")
 
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
@@ -31,7 +36,7 @@ class Reads:
     """
 
     whole_table: bool = False
-    predicates: tuple[Bound, ...] = ()
+    predicates: tuple[bound.Bound, ...] = ()
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
     metadata: bool = False

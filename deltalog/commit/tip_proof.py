@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from deltalog.background import in_background
-from deltalog.commit.conflicts import commits_missing_since
 from deltalog.environment import Environment
 from deltalog.errors import (
     CommitConflictError,
@@ -30,6 +30,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -38,6 +39,11 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta
+
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+else:
+    lazy_modules(__name__, "deltalog.commit.conflicts")
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +190,7 @@ class TipProof:
         if is_covered and is_deleted and fresh.metadata.id == known.metadata.id:
             is_free = not is_committed and fresh.version >= version
             if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
-                raise commits_missing_since(known.version, fresh.version, url)
+                raise conflicts.commits_missing_since(known.version, fresh.version, url)
             return False
         raise replaced_by(known, fresh)
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.doctor.file_entries import Rules, statistics, vector_rule
 from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
@@ -23,6 +22,7 @@ from deltalog.doctor.identity import bounds_of, examine_values
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.parquet.footers import open_parquet, read_footer
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds

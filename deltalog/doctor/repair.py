@@ -15,10 +15,10 @@ from deltalog.alter.properties import switch_in_commit_timestamps
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS
 from deltalog.log.reader import LogReader
 from deltalog.maintenance.log_files import checkpoint
 from deltalog.protocol.paths import log_path
+from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.write.table_handle import TableHandle
 
 Kind = Literal["delete", "checkpoint", "renew timestamps", "remove pair"]

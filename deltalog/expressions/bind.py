@@ -11,7 +11,7 @@ import datetime
 import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -31,18 +31,7 @@ from deltalog.expressions.bound import (
     negated,
 )
 from deltalog.expressions.comparison import ValueSet
-from deltalog.expressions.functions import (
-    arithmetic,
-    casts,
-    comparisons,
-    conditional,
-    logic,
-    nested,
-    nodes,
-    patterns,
-    registry,
-    text,
-)
+from deltalog.expressions.functions import comparisons, logic, nodes
 from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.functions.types import (
     BINARY,
@@ -91,11 +80,27 @@ from deltalog.expressions.tree import (
     replaced,
     walked,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
-from deltalog.protocol.timestamps import parse_iso
+
+if TYPE_CHECKING:
+    from deltalog.expressions.functions import arithmetic, casts, conditional, nested, patterns, registry, text
+    from deltalog.protocol import timestamps
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.functions.arithmetic",
+        "deltalog.expressions.functions.casts",
+        "deltalog.expressions.functions.conditional",
+        "deltalog.expressions.functions.nested",
+        "deltalog.expressions.functions.patterns",
+        "deltalog.expressions.functions.registry",
+        "deltalog.expressions.functions.text",
+        "deltalog.protocol.timestamps",
+    )
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
@@ -543,6 +548,6 @@ def _is_naive(value: Any) -> bool:
     if value is None:
         return False
     try:
-        return parse_iso(value).tzinfo is None
+        return timestamps.parse_iso(value).tzinfo is None
     except InvalidTimestampError:
         return False

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.expressions.comparison import ValueSet, compare
 from deltalog.expressions.functions import logic, nodes
 from deltalog.expressions.functions.nodes import Node
@@ -34,6 +32,7 @@ from deltalog.expressions.tree import (
     StartsWith,
     walked,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import DataType

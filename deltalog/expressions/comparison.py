@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import array_of, combined, scalar
 from deltalog.expressions.literals import comparable_type
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType
 
 

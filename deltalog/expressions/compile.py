@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import if_else, scalar
 from deltalog.errors import CallError
@@ -25,6 +24,7 @@ from deltalog.expressions.functions import casts, comparisons, nodes
 from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.sql import parse, short
 from deltalog.expressions.tree import Expression
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, StructField, StructType

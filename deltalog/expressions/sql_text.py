@@ -53,6 +53,12 @@ from deltalog.protocol.schema import DataType
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 _MOST_DIGITS = 76
+# A column with such a name is read back as something else, since only names with other characters are quoted.
+_OPERATOR_WORDS = {
+    *("and", "as", "between", "case", "div", "else", "end", "false", "ilike", "in", "is", "like", "not", "null", "or"),
+    *("regexp", "rlike", "then", "true", "when"),
+}
+_PLAIN_TEXT, _MOST_PLAIN, _PLAIN_DEPTH = re.compile(r"[A-Za-z0-9 _.,:/-]*"), 2**63 - 1, 20
 _SUFFIXES: dict[DataType, str] = {BYTE: "Y", SHORT: "S", LONG: "L", FLOAT: "F", DOUBLE: "D"}
 _TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER: "INT", LONG: "BIGINT"}
 
@@ -111,6 +117,41 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
     if isinstance(tree, Case):
         return _case(tree, most)
     raise CallError(f"{tree!r} is not an expression.")
+
+
+def is_plain(tree: Expression, depth: int = _PLAIN_DEPTH) -> bool:
+    """Whether ``sql.parse`` is known to read the text of a condition as an equal condition, so that no caller has to
+    parse it: AND, OR, NOT, IN, IS NULL and comparisons of columns with integers, dates, booleans and plain strings."""
+    if depth == 0:
+        return False
+    if isinstance(tree, (And, Or)):
+        return is_plain(tree.left, depth - 1) and is_plain(tree.right, depth - 1)
+    if isinstance(tree, Not):
+        return is_plain(tree.operand, depth - 1)
+    if isinstance(tree, IsNull):
+        return _is_plain_name(tree.operand)
+    if isinstance(tree, In):
+        return _is_plain_name(tree.operand) and not tree.others and all(map(_is_plain_value, tree.values))
+    if isinstance(tree, Comparison):
+        if isinstance(tree.right, Literal):
+            is_right = tree.right.data_type is None and _is_plain_value(tree.right.value)
+        else:
+            is_right = _is_plain_name(tree.right)
+        return is_right and _is_plain_name(tree.left)
+    return False
+
+
+def _is_plain_name(tree: Expression) -> bool:
+    if not (isinstance(tree, Name) and len(tree.path) == 1):
+        return False
+    name = tree.path[0]
+    return _PLAIN_NAME.fullmatch(name) is not None and name.lower() not in _OPERATOR_WORDS
+
+
+def _is_plain_value(value: object) -> bool:
+    if type(value) is int:
+        return abs(value) <= _MOST_PLAIN
+    return type(value) in (bool, datetime.date) or (type(value) is str and _PLAIN_TEXT.fullmatch(value) is not None)
 
 
 def _in(tree: In, most: int | None) -> str:

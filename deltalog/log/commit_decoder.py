@@ -19,11 +19,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from deltalog.arrow_arrays import STRINGS_MAP, combined, empty, int64s, nulls, strings, strings_map
 from deltalog.errors import InvalidCommitError
+from deltalog.lazy_arrow import pc, pj
 from deltalog.log.file_tables import DELETION_VECTOR, FILES, TOMBSTONES, camel
 from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order

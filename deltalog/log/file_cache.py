@@ -7,28 +7,40 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import empty, strings
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
-from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
-from deltalog.log.checkpoint.rows import Wanted
-from deltalog.log.checksum import VersionChecksum, check_against
-from deltalog.log.file_list import MAX_FILES, FileList
-from deltalog.log.file_statistics import Leaf
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
-from deltalog.log.table_totals import Totals, maybe_again, totals_after, totals_of
 from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
+
+if TYPE_CHECKING:
+    from deltalog.log import checksum as checksums
+    from deltalog.log import file_list as file_lists
+    from deltalog.log import file_statistics, table_totals
+    from deltalog.log.checkpoint import reader as checkpoint_reader
+    from deltalog.log.checkpoint import rows as checkpoint_rows
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.file_statistics",
+        "deltalog.log.table_totals",
+        checkpoint_reader="deltalog.log.checkpoint.reader",
+        checkpoint_rows="deltalog.log.checkpoint.rows",
+        checksums="deltalog.log.checksum",
+        file_lists="deltalog.log.file_list",
+    )
 
 # The maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
 FEW_FILES = 16_384
@@ -44,7 +56,7 @@ class NewCheckpoint:
     FEW_FILES."""
 
     checkpoint: Checkpoint
-    totals: Totals | None
+    totals: table_totals.Totals | None
     tombstones: pa.Table | None = None
 
 
@@ -81,13 +93,13 @@ class FileCache:
         state: State,
         tip: Tip,
         *,
-        totals: Totals | None = None,
+        totals: table_totals.Totals | None = None,
         commits: Commits | None = None,
         loaded: LoadedFiles | None = None,
         tombstones: pa.Table | None = None,
         unusable: tuple[Checkpoint, ...] = (),
-        checksum: VersionChecksum | None = None,
-        listed: FileList | None = None,
+        checksum: checksums.VersionChecksum | None = None,
+        listed: file_lists.FileList | None = None,
     ) -> None:
         self._reader = reader
         self.segment = segment
@@ -137,7 +149,7 @@ class FileCache:
         self,
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
-        leaves: Sequence[Leaf] | None = None,
+        leaves: Sequence[file_statistics.Leaf] | None = None,
     ) -> list[Piece]:
         """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that the file list of a
         large table is never in memory as a whole.
@@ -155,8 +167,8 @@ class FileCache:
         self,
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
-        leaves: Sequence[Leaf] | None = None,
-        parallelism: ReadParallelism = FAST,
+        leaves: Sequence[file_statistics.Leaf] | None = None,
+        parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[Piece]:
         """Like ``file_pieces``, but as an iterator.
 
@@ -168,7 +180,7 @@ class FileCache:
             yield from in_order(_slices(self.files(), convert))
             return
         names = {"path", "deletion_vector", *columns}
-        wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
+        wanted = checkpoint_rows.Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
         checkpoint = self.segment.checkpoint
         counts: list[tuple[int, int]] = []
         with self._tail() as after:
@@ -179,7 +191,9 @@ class FileCache:
                     counts.append((piece.num_rows, files.num_rows))
                     return convert(files)
 
-                yield from self._reader.checkpoint(checkpoint).file_pieces(wanted, live, parallelism)
+                yield from self._reader.checkpoint(checkpoint).file_pieces(
+                    wanted, live, parallelism or checkpoint_reader.FAST
+                )
                 read, left = (sum(each) for each in zip((0, 0), *counts, strict=True))
                 self._check_number(checkpoint, read, left + after().files.num_rows)
                 self.tip.check_after_read(self._reader)
@@ -202,23 +216,23 @@ class FileCache:
             )
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> table_totals.Totals:
         """The totals of the live files. Cost: none if ``known_totals`` has them, else as ``files``."""
         return self.known_totals or self._counted
 
     @Lazy
-    def _counted(self) -> Totals:
+    def _counted(self) -> table_totals.Totals:
         """The totals computed from the files; they take precedence over a ``.crc``."""
-        return totals_of(self.files())
+        return table_totals.totals_of(self.files())
 
     @property
-    def known_totals(self) -> Totals | None:
+    def known_totals(self) -> table_totals.Totals | None:
         """The totals of the live files, if known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
 
     @property
-    def listed(self) -> FileList | None:
+    def listed(self) -> file_lists.FileList | None:
         """The live files to list in the version's ``.crc``, if known without reading the log. Cost: none."""
         return self._listed
 
@@ -239,7 +253,7 @@ class FileCache:
         self,
         cutoff_ms: int,
         columns: Sequence[str] = tuple(TOMBSTONES.names),
-        parallelism: ReadParallelism = LEAN,
+        parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[pa.Table]:
         """Like ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
         deletion_timestamp and deletion_vector. Raises InvalidCheckpointError, as ``stream_files``."""
@@ -250,9 +264,9 @@ class FileCache:
                 yield after().on(unexpired_tombstones(self._tombstones.select(schema.names), cutoff_ms))
             elif checkpoint is not None:
                 yield from self._reader.checkpoint(checkpoint).file_pieces(
-                    Wanted("remove", schema),
+                    checkpoint_rows.Wanted("remove", schema),
                     lambda piece: after().on(unexpired_tombstones(piece, cutoff_ms)),
-                    parallelism,
+                    parallelism or checkpoint_reader.LEAN,
                 )
             yield after().tombstones(cutoff_ms).select(schema.names)
 
@@ -277,7 +291,7 @@ class FileCache:
                 raise
             if self.segment.commits:
                 self.tip.check_after_read(self._reader, commits.actions)
-            check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
+            checksums.check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
             self._commits = commits
         return commits
 
@@ -292,7 +306,7 @@ class FileCache:
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
         """The cache of the next version, created by ``commit``. ``new``: the paths that this commit is the first to
         add. Cost: none."""
-        totals = totals_after(self.known_totals, commit, new or self._known_new(commit))
+        totals = table_totals.totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(
             self._reader,
             segment,
@@ -306,25 +320,25 @@ class FileCache:
             listed=self._listed_after(commit, totals),
         )
 
-    def _listed_after(self, commit: CommitActions, totals: Totals | None) -> FileList | None:
+    def _listed_after(self, commit: CommitActions, totals: table_totals.Totals | None) -> file_lists.FileList | None:
         """The file list of the next version: from the commit alone if it adds all live files, else from the previous
         list."""
-        if totals is None or totals.num_files > MAX_FILES:
+        if totals is None or totals.num_files > file_lists.MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
-            return FileList.from_adds(commit.adds)
+            return file_lists.FileList.from_adds(commit.adds)
         before = self._known_list()
         return None if before is None else before.after(commit)
 
-    def _known_list(self) -> FileList | None:
-        """The file list of this version, from the first source that is available: the last commit, the files in memory,
-        the version's ``.crc``."""
+    def _known_list(self) -> file_lists.FileList | None:
+        """The file list of this version: as left by the last commit, else from the files in memory, else from the
+        version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
-        if listed is None and totals is not None and totals.num_files <= MAX_FILES:
+        if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:
-                listed = FileList.from_adds(add_actions(self.files()))
+                listed = file_lists.FileList.from_adds(add_actions(self.files()))
             elif checksum is not None and checksum.all_files is not None:
-                listed = FileList.decoded(checksum.all_files)
+                listed = file_lists.FileList.decoded(checksum.all_files)
             self._listed = listed
         return listed
 
@@ -332,7 +346,7 @@ class FileCache:
         """The paths from ``maybe_again`` that are not live according to the files in memory; empty if no files are in
         memory."""
         loaded = self._loaded
-        wanted = [] if loaded is None else maybe_again(commit)
+        wanted = [] if loaded is None else table_totals.maybe_again(commit)
         if loaded is None or not wanted:
             return ()
         paths = loaded.files["path"]

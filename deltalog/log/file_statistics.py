@@ -19,11 +19,10 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from deltalog.arrow_arrays import ZERO, array_of, combined, float64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
+from deltalog.lazy_arrow import pc, pj
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.arrow_types import as_micros

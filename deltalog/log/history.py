@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from deltalog.errors import (
     CallError,
@@ -21,7 +22,7 @@ from deltalog.errors import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from deltalog.log.commit_decoder import garbage_collection_paused
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
@@ -44,6 +45,11 @@ from deltalog.protocol.timestamps import (
     timeline,
 )
 from deltalog.storage.base import FileMeta
+
+if TYPE_CHECKING:
+    from deltalog.log import commit_decoder
+else:
+    lazy_modules(__name__, "deltalog.log.commit_decoder")
 
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
@@ -388,7 +394,7 @@ class LogHistory:
         versions to which file times apply."""
         ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
-        with garbage_collection_paused():
+        with commit_decoder.garbage_collection_paused():
             for at in range(len(versions) - 1, -1, -1):
                 version, info = versions[at], infos[at]
                 size_bytes, file_time_ms = self._file_meta(version)

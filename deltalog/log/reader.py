@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -16,11 +16,9 @@ from deltalog.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.authority import LOG, Authority
 from deltalog.log.checkpoint.last_checkpoint import read_hint
-from deltalog.log.checkpoint.reader import CheckpointReader
-from deltalog.log.checksum import VersionChecksum, decode_checksum
-from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
 from deltalog.parallel import both, mapped
@@ -43,6 +41,18 @@ from deltalog.protocol.paths import (
 from deltalog.storage.base import FileMeta, LogStore, get_or_none
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, parallel_gets
 from deltalog.storage.table_files import TableFiles
+
+if TYPE_CHECKING:
+    from deltalog.log import checksum as checksums
+    from deltalog.log import commit_decoder
+    from deltalog.log.checkpoint import reader as checkpoint_reader
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.commit_decoder",
+        checkpoint_reader="deltalog.log.checkpoint.reader",
+        checksums="deltalog.log.checksum",
+    )
 
 HEAD_BYTES = 4096
 # A number of versions that certainly fit into one page of a listing, with their commits, checksums and some
@@ -288,7 +298,7 @@ class LogReader:
             files = self.commit_files(some)
             if on_commits is not None:
                 on_commits(some, files)
-            commits += decode_commits(some, files)
+            commits += commit_decoder.decode_commits(some, files)
         return commits
 
     def _compacted(self, compaction: Compaction) -> Commits | None:
@@ -380,12 +390,12 @@ class LogReader:
 
         return dict(zip(versions, mapped(versions, read, parallel_gets(self.store), 0), strict=True))
 
-    def checksum(self, version: int) -> VersionChecksum | None:
+    def checksum(self, version: int) -> checksums.VersionChecksum | None:
         """The ``.crc`` of a version; None if it is missing or cannot be decoded. Cost: 1 GET."""
         data = get_or_none(self.store, checksum_path(version))
-        return None if data is None else decode_checksum(data)
+        return None if data is None else checksums.decode_checksum(data)
 
-    def checksum_state(self, version: int) -> tuple[State, VersionChecksum, int | None] | None:
+    def checksum_state(self, version: int) -> tuple[State, checksums.VersionChecksum, int | None] | None:
         """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
         (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to another commit.
         Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
@@ -402,9 +412,9 @@ class LogReader:
             return None
         return state, checksum, info.in_commit_timestamp_ms
 
-    def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> CheckpointReader:
+    def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> checkpoint_reader.CheckpointReader:
         """A reader for one of the log's checkpoints. ``checks_number``: see CheckpointReader. Cost: none."""
-        return CheckpointReader(self.store, self.files, checkpoint, checks_number)
+        return checkpoint_reader.CheckpointReader(self.store, self.files, checkpoint, checks_number)
 
     def _missing_commit(self, name: str) -> MissingVersionError:
         return MissingVersionError(

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import booleans, empty, strings
 from deltalog.errors import CorruptTableError
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, tombstones_table
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import (

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, combined, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.codec import CommitActions
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidDataFileError
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import live_rows_of_each
 from deltalog.log.file_tables import add_actions
 from deltalog.log.replay import files_without

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined
 from deltalog.commit_result import CommitResult
@@ -22,6 +21,7 @@ from deltalog.errors import RowCountError
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, statistics_of_files
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.optimize import files_in_partitions

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
+
+from deltalog.lazy_arrow import pc
 
 # With fewer rows than this, the cost of a dictionary is negligible.
 _FEW_ROWS = 4096

@@ -10,17 +10,17 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import row_numbers, scalar, uint64s
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
+from deltalog.lazy_arrow import pc, pq
+from deltalog.lazy_names import lazy_modules
 from deltalog.parallel import both, opened_ahead
-from deltalog.parquet import datetime_rebase, variant
+from deltalog.parquet import datetime_rebase
 from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
@@ -44,6 +44,11 @@ from deltalog.protocol.schema import (
 from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
+
+if TYPE_CHECKING:
+    from deltalog.parquet import variant
+else:
+    lazy_modules(__name__, "deltalog.parquet.variant")
 
 T = TypeVar("T")
 

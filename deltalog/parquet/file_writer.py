@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.lazy_arrow import pq
 from deltalog.parquet import stats
 from deltalog.parquet.dictionaries import dictionary_columns
 from deltalog.parquet.file_reader import with_child

@@ -14,8 +14,8 @@ import struct
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from deltalog.lazy_arrow import pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 

@@ -11,10 +11,10 @@ import functools
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from deltalog.arrow_arrays import packed_lists, scalar
+from deltalog.lazy_arrow import pc
 
 
 def without_hidden(values: pa.ChunkedArray) -> pa.ChunkedArray:

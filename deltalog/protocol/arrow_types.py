@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from deltalog.arrow_arrays import packed_lists
+from deltalog.lazy_arrow import pc
 
 # By protocol name.
 PRIMITIVES: Mapping[str, pa.DataType] = {

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.errors import CorruptTableError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.schema import StructField
 

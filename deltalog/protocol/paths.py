@@ -13,10 +13,9 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-
 from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
+from deltalog.lazy_arrow import pc
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"

@@ -131,6 +131,7 @@ ISOLATION_LEVEL: Property[Literal["Serializable", "WriteSerializable"]] = Proper
 ENABLE_TYPE_WIDENING = Property("delta.enableTypeWidening", _boolean, False)
 COLUMN_MAPPING_MODE = Property("delta.columnMapping.mode", _mapping_mode, "none")
 CHECKPOINT_POLICY = Property("delta.checkpointPolicy", _checkpoint_policy, "classic")
+SIDECAR_ROWS = 100_000  # a V2 checkpoint with more file actions has sidecars
 LOG_RETENTION_MS = Property("delta.logRetentionDuration", _interval_ms, 30 * 86_400_000)
 ENABLE_EXPIRED_LOG_CLEANUP = Property("delta.enableExpiredLogCleanup", _boolean, True)
 SET_TRANSACTION_RETENTION_MS: Property[int | None] = Property(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.actions import SetTransaction
 from deltalog.protocol.properties import (
     DELETED_FILE_RETENTION_MS,

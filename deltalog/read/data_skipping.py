@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, TRUE, ZERO, combined, int64s, scalar
-from deltalog.expressions.bind import find_fields
 from deltalog.expressions.bound import (
     Bound,
     BoundAnd,
@@ -33,15 +31,22 @@ from deltalog.expressions.bound import (
     leaves_of,
 )
 from deltalog.expressions.comparison import compare
-from deltalog.expressions.evaluate import evaluate
 from deltalog.expressions.functions.nodes import Rows
 from deltalog.expressions.tree import Comparison, In, Literal, Name, Predicate
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log import file_statistics
 from deltalog.log.file_statistics import Group, Leaf
 from deltalog.protocol import partitions
 from deltalog.protocol.char_varchar import upper_bound
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.schema import DecimalType, StructField, StructType, type_to_arrow
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bind as binding
+    from deltalog.expressions import evaluate as evaluation
+else:
+    lazy_modules(__name__, binding="deltalog.expressions.bind", evaluation="deltalog.expressions.evaluate")
 
 _NUMBER = "\0number"
 _MANY, _SAMPLE = 2048, 512
@@ -53,7 +58,7 @@ def statistics_leaves(
     """The leaf columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
     conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
-        Leaf.from_fields(find_fields(column.path, schema), mapping)
+        Leaf.from_fields(binding.find_fields(column.path, schema), mapping)
         for column in conditions
         if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
     ]
@@ -163,7 +168,7 @@ class _PartitionVerdicts:
             return self.unknown
         rows = Rows({column.path: combined(self.values(column.path[0])) for column in columns}, self.files.num_rows)
         try:
-            return pc.fill_null(evaluate(predicate.node, rows), FALSE)
+            return pc.fill_null(evaluation.evaluate(predicate.node, rows), FALSE)
         except (pa.ArrowInvalid, OverflowError):
             return self.unknown  # evaluation fails for a partition that other conditions may exclude
 

@@ -9,18 +9,27 @@ since then are checked for conflicts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import Bound, number_of_values
-from deltalog.expressions.sql import parse
-from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.schema import StructType
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bind as binding
+    from deltalog.expressions import bound, sql, sql_text
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.bound",
+        "deltalog.expressions.sql",
+        "deltalog.expressions.sql_text",
+        binding="deltalog.expressions.bind",
+    )
 
 # The ``origin`` of a scan, alone or with a condition that restricts the rows that count as read.
 Read = str | tuple[str, "Predicate | str | None"]
@@ -64,14 +73,17 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(version for version in known if version is not None)
 
 
-def text_of(where: Bound | None, schema: StructType) -> str | None:
+def text_of(where: bound.Bound | None, schema: StructType) -> str | None:
     """A bound condition as SQL text; None if SQL cannot express it or if it has more than _MAX_VALUES_IN_TEXT values.
     All rows then count as read."""
-    if where is None or number_of_values(where) > _MAX_VALUES_IN_TEXT:
+    if where is None or bound.number_of_values(where) > _MAX_VALUES_IN_TEXT:
         return None
     try:
-        text = to_sql(where.expression)
-        return text if bind(parse(text), schema) == where else None
+        expression = where.expression
+        text = sql_text.to_sql(expression)
+        if sql_text.is_plain(expression):
+            return text
+        return text if binding.bind(sql.parse(text), schema) == where else None
     except (DeltaLogError, RecursionError):
         return None
 

@@ -9,7 +9,7 @@ import importlib.util
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -17,12 +17,8 @@ from pyroaring import BitMap64
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError
-from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import Bound, columns_of
-from deltalog.expressions.evaluate import matches
-from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
-from deltalog.log.file_statistics import with_text
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, read_files, read_vector
@@ -30,9 +26,26 @@ from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.column_mapping import mode_of
 from deltalog.protocol.schema import StructType, variants_as_text
-from deltalog.read.data_skipping import prune, statistics_leaves
-from deltalog.read.origin import Origin, tagged, text_of
 from deltalog.storage.base import real_url
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bind as binding
+    from deltalog.expressions import bound, sql
+    from deltalog.expressions import evaluate as evaluation
+    from deltalog.log import file_statistics
+    from deltalog.read import data_skipping
+    from deltalog.read import origin as row_origins
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.bound",
+        "deltalog.expressions.sql",
+        "deltalog.log.file_statistics",
+        "deltalog.read.data_skipping",
+        binding="deltalog.expressions.bind",
+        evaluation="deltalog.expressions.evaluate",
+        row_origins="deltalog.read.origin",
+    )
 
 VariantForm = Literal["binary", "json"]
 _FILE_COLUMNS = ["path", "partition_values", "deletion_vector", "base_row_id", "default_row_commit_version", "size"]
@@ -75,7 +88,7 @@ class Scan:
         self.schema = StructType(tuple(fields))
         self._tracking = tuple(tracking)
         self._names = names
-        self._predicate = as_predicate(where)
+        self._predicate = where if where is None or isinstance(where, Predicate) else sql.as_predicate(where)
         self.where = self._bound()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,8 +100,8 @@ class Scan:
         self.__dict__.update(state)
         self.where = self._bound()
 
-    def _bound(self) -> Bound | None:
-        return None if self._predicate is None else bind(self._predicate, self._snapshot.schema)
+    def _bound(self) -> bound.Bound | None:
+        return None if self._predicate is None else binding.bind(self._predicate, self._snapshot.schema)
 
     @cached_property
     def origin(self) -> str | None:
@@ -98,9 +111,9 @@ class Scan:
         snapshot = self._snapshot
         if self._is_time_travel:
             return None
-        reader, where = snapshot.reader, text_of(self.where, snapshot.schema)
+        reader, where = snapshot.reader, row_origins.text_of(self.where, snapshot.schema)
         authority = reader.authority
-        return Origin(
+        return row_origins.Origin(
             table=snapshot.metadata.id,
             url=real_url(reader.store),
             version=snapshot.version,
@@ -114,13 +127,13 @@ class Scan:
     def where_text(self) -> str | None:
         """``where`` as equivalent SQL text in Spark's dialect. None without ``where``, if SQL text cannot express it,
         and if it has more than 1000 values. Cost: none."""
-        return text_of(self.where, self._snapshot.schema)
+        return row_origins.text_of(self.where, self._snapshot.schema)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""
         stored = self._layout(self.schema).arrow_schema
-        return tagged(pa.schema([stored.field(name) for name in self._names]), self.origin)
+        return row_origins.tagged(pa.schema([stored.field(name) for name in self._names]), self.origin)
 
     def _layout(self, schema: StructType) -> FileLayout:
         schema = variants_as_text(schema) if self._variants == "json" else schema
@@ -139,11 +152,11 @@ class Scan:
         if where is None:
             return snapshot.cache.files(columns)
         schema, partitioned = snapshot.schema, snapshot.metadata.partition_columns
-        leaves = statistics_leaves(where, schema, partitioned, self._mapping)
+        leaves = data_skipping.statistics_leaves(where, schema, partitioned, self._mapping)
 
         def kept(piece: pa.Table) -> pa.Table:
-            left = prune(piece, where, schema, partitioned, self._mapping)
-            return (with_text(left) if "stats" in columns else left).select(list(columns))
+            left = data_skipping.prune(piece, where, schema, partitioned, self._mapping)
+            return (file_statistics.with_text(left) if "stats" in columns else left).select(list(columns))
 
         pieces = snapshot.cache.file_pieces(kept, ["partition_values", *columns], leaves)
         return pa.concat_tables([empty(pa.schema([FILES.field(name) for name in columns])), *pieces])
@@ -177,13 +190,13 @@ class Scan:
                 yield batch if exact else batch.select(self._names)
                 continue
             table = pa.Table.from_batches([batch])
-            yield from table.filter(matches(self.where, table)).select(self._names).to_batches()
+            yield from table.filter(evaluation.matches(self.where, table)).select(self._names).to_batches()
 
     def _read_schema(self) -> StructType:
         """The requested columns, followed by columns that are used only in ``where``."""
         if self.where is None:
             return self.schema
-        needed = dict.fromkeys(column.path[0] for column in columns_of(self.where))
+        needed = dict.fromkeys(column.path[0] for column in bound.columns_of(self.where))
         others = [name for name in needed if name not in self.schema.names]
         return StructType((*self.schema.fields, *(self._snapshot.schema.field(name) for name in others)))
 

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from deltalog.arguments import checked, safe_repr
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
-from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.tree import Predicate
-from deltalog.log import file_statistics
-from deltalog.log.commit_summary import CommitSummary, summary_of
-from deltalog.log.file_statistics import Leaf
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy
-from deltalog.protocol import column_mapping, features
+from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import Enablement
-from deltalog.read.scan import Scan, VariantForm
+
+if TYPE_CHECKING:
+    from deltalog.expressions import sql
+    from deltalog.log import commit_summary as commit_summaries
+    from deltalog.log import file_statistics
+    from deltalog.protocol import column_mapping
+    from deltalog.read import scan as scans
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.sql",
+        "deltalog.log.file_statistics",
+        "deltalog.protocol.column_mapping",
+        commit_summaries="deltalog.log.commit_summary",
+        scans="deltalog.read.scan",
+    )
 
 
 @checked
@@ -154,10 +166,10 @@ class Snapshot:
         return meta.modification_time_ms
 
     @Lazy
-    def commit_summary(self) -> CommitSummary:
+    def commit_summary(self) -> commit_summaries.CommitSummary:
         """A summary of this version's commit: the files and rows that it added, its times, and its author's metadata.
         Raises MissingVersionError if log clean-up deleted the commit file, InvalidCommitError. Cost: 1 GET."""
-        return summary_of(self.reader.commit(self.version))
+        return commit_summaries.summary_of(self.reader.commit(self.version))
 
     @property
     def set_transactions(self) -> list[SetTransaction]:
@@ -228,8 +240,8 @@ class Snapshot:
         columns: Sequence[str] | None = None,
         where: Predicate | str | None = None,
         *,
-        variants: VariantForm = "binary",
-    ) -> Scan:
+        variants: scans.VariantForm = "binary",
+    ) -> scans.Scan:
         """A lazy read of the rows. ``columns``: the names of the columns to read, in order; None for all. ``where``:
         SQL text or a predicate built with ``col``; only rows for which it is true are returned, and files that cannot
         contain such a row are not read. CURRENT_TIMESTAMP and CURRENT_DATE refer to the time of this call.
@@ -238,12 +250,13 @@ class Snapshot:
         ``variants="json"`` returns variants as JSON text; otherwise they are structs of metadata and value, which
         ``variant_to_python`` converts. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
-        now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
-        where = at_one_instant(where, now)
-        return Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
+        if isinstance(where, str):
+            now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
+            where = sql.at_one_instant(where, now)
+        return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
 
 
-def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+def _statistics_table(files: pa.Table, leaves: Sequence[file_statistics.Leaf]) -> pa.Table:
     flat = file_statistics.statistics_of_files(files, leaves)
     groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
     columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.errors import (
@@ -25,6 +24,7 @@ from deltalog.errors import (
     SchemaMismatchError,
     VersionNotFoundError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.log.history import LogHistory
 from deltalog.parallel import opened_ahead

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, combined, uint64s
 from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.parallel import THREADS, both, opened_ahead, read_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_files, read_vector

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog import deadline
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.bound import columns_of
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import naming
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import column_mapping, partitions

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.bind import find_fields
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import Leaf, column_name, statistics_of_files
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Metadata

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import strings
 from deltalog.errors import FilesCommittedError, MissingVersionError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.paths import are_ordinary
 from deltalog.read.snapshot import Snapshot
 

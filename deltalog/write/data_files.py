@@ -11,16 +11,16 @@ import itertools
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import (
     SchemaMismatchError,
 )
-from deltalog.expressions.compile import without_empty
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.parquet.file_reader import EXACT, conform
@@ -31,10 +31,15 @@ from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
 from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
-from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore, keep_cleanup_errors
 from deltalog.write.input_streams import as_batches
 from deltalog.write.table_rules import NO_RULES, TableRules
+
+if TYPE_CHECKING:
+    from deltalog.expressions import compile as expressions
+    from deltalog.read import changes as change_feed
+else:
+    lazy_modules(__name__, expressions="deltalog.expressions.compile", change_feed="deltalog.read.changes")
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
@@ -154,7 +159,7 @@ def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
 def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Append a column with the change type to the rows."""
     for batch in as_batches(batches):
-        yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
+        yield batch.append_column(change_feed.CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
 
 def change_file(add: AddFile) -> AddCDCFile:
@@ -205,7 +210,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
         if column.name in rules.null_if_empty:
-            columns[-1] = without_empty(columns[-1])
+            columns[-1] = expressions.without_empty(columns[-1])
         check_not_null(columns[-1], column, column.name, is_new)
     rows = pa.Table.from_arrays(columns, schema=arrow_schema)
     if rules:

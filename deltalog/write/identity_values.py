@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import ConstraintViolationError, SchemaMismatchError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.identity_columns import Identity, fits
 
 Marks = Mapping[str, int | None]

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import shown
 from deltalog.arrow_arrays import row_numbers
 from deltalog.errors import CallError
+from deltalog.lazy_arrow import pc
 
 T = TypeVar("T")
 

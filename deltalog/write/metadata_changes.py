@@ -7,7 +7,7 @@ Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,8 +19,9 @@ from deltalog.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol import column_mapping, features, identity_columns, metadata_update, row_tracking
+from deltalog.protocol import column_mapping, features, identity_columns, row_tracking
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.column_paths import path_text
@@ -34,7 +35,12 @@ from deltalog.protocol.properties import (
 )
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
-from deltalog.write.clustering_columns import FEATURE, clustering_paths
+
+if TYPE_CHECKING:
+    from deltalog.protocol import metadata_update
+    from deltalog.write import clustering_columns as clustering
+else:
+    lazy_modules(__name__, "deltalog.protocol.metadata_update", clustering="deltalog.write.clustering_columns")
 
 
 class MetadataChanges:
@@ -176,10 +182,10 @@ class MetadataChanges:
     def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
         """Set the clustering columns, each as a path; an empty sequence ends clustering. Files are not checked. Raises
         CallError, SchemaMismatchError."""
-        paths = clustering_paths(columns, self.metadata)
+        paths = clustering.clustering_paths(columns, self.metadata)
         mode = column_mapping.mode_of(self.metadata.configuration)
         self.stage_domain(column_mapping.clustering_domain(paths, self.metadata.schema, mode))
-        self._set_protocol(features.with_features(self.protocol, [FEATURE]))
+        self._set_protocol(features.with_features(self.protocol, [clustering.FEATURE]))
 
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
         """Raise the high-water marks of identity columns, keyed by column name. Stages nothing if no high-water mark

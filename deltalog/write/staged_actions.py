@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from deltalog.commit.prepared import Reads
 from deltalog.commit.validate import adds_as_read_back, as_read_back
 from deltalog.errors import CallError
-from deltalog.expressions.bound import Bound
-from deltalog.log.file_statistics import live_rows
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES, remove_actions
 from deltalog.protocol.actions import AddCDCFile, AddFile, RemoveFile, SetTransaction
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bound
+    from deltalog.log import file_statistics
+else:
+    lazy_modules(__name__, "deltalog.expressions.bound", "deltalog.log.file_statistics")
 
 # From this number of adds on, encoding them twice would take noticeable time.
 _MANY = 1000
@@ -46,7 +52,7 @@ class StagedActions:
         self._whole_table = False
         self._all_domains = False
         self.is_serializable = False
-        self._predicates: list[Bound] = []
+        self._predicates: list[bound.Bound] = []
         self._read_files: set[str] = set()
 
     # ------------------------------------------------------------------------------------------- staging
@@ -108,7 +114,7 @@ class StagedActions:
         """Declare a read of the whole table: any file that another writer adds or removes is a conflict."""
         self._whole_table = True
 
-    def read_rows(self, where: Bound, paths: Iterable[str]) -> None:
+    def read_rows(self, where: bound.Bound, paths: Iterable[str]) -> None:
         """Declare a read of rows: it is a conflict if another writer adds rows for which the predicate is true, or
         removes one of these files."""
         self._predicates.append(where)
@@ -158,7 +164,7 @@ class StagedActions:
     def removed_rows(self) -> int | None:
         """The number of rows in the removed files, from their statistics; None if a file has no statistics. Rows that
         are copied into added files are included. Cost: no store calls; parses the statistics."""
-        counts = [live_rows(files) for files in self._removed_files]
+        counts = [file_statistics.live_rows(files) for files in self._removed_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def metrics(self) -> dict[str, str]:

@@ -7,13 +7,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import commits_missing_since, unexpected_version
-from deltalog.commit.hooks import wait_for_hooks
-from deltalog.commit.prepared import IsolationLevel
-from deltalog.commit.tip_proof import replaced, replaced_by
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -24,8 +20,7 @@ from deltalog.errors import (
     VersionNotFoundError,
 )
 from deltalog.expressions.tree import Predicate
-from deltalog.log.history import LogHistory
-from deltalog.log.history_entries import CommitEntry
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import load_after, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -33,11 +28,29 @@ from deltalog.parallel import both
 from deltalog.protocol import features
 from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.paths import commit_path
-from deltalog.read.origin import Read, decoded, origin_in
 from deltalog.read.snapshot import Snapshot, is_outdated, is_read
 from deltalog.storage.base import real_url
-from deltalog.write.input_streams import is_in_memory
-from deltalog.write.transaction import Transaction
+
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts, hooks, prepared, tip_proof
+    from deltalog.log import history as histories
+    from deltalog.log import history_entries as past_commits
+    from deltalog.read import origin as row_origins
+    from deltalog.write import input_streams
+    from deltalog.write import transaction as transactions
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.commit.conflicts",
+        "deltalog.commit.hooks",
+        "deltalog.commit.prepared",
+        "deltalog.commit.tip_proof",
+        "deltalog.write.input_streams",
+        histories="deltalog.log.history",
+        past_commits="deltalog.log.history_entries",
+        row_origins="deltalog.read.origin",
+        transactions="deltalog.write.transaction",
+    )
 
 T = TypeVar("T")
 
@@ -91,7 +104,7 @@ class TableHandle:
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
         if not is_same and is_known and before.metadata.id != latest.metadata.id:
-            raise replaced_by(before, latest.log)
+            raise tip_proof.replaced_by(before, latest.log)
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
@@ -144,16 +157,16 @@ class TableHandle:
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         latest = self.refresh_for_change() if for_change else self.refresh()
         if timestamp_ms is not None:
-            history = LogHistory(self.reader, latest.log)
+            history = histories.LogHistory(self.reader, latest.log)
             found = self._snapshot(history, history.version_at(timestamp_ms).version)
             return Snapshot(found, is_time_travel=True)
         if version is None:
             return latest
         if version == latest.version:
             return latest.as_time_travel()
-        return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
+        return Snapshot(self._snapshot(histories.LogHistory(self.reader, latest.log), version), is_time_travel=True)
 
-    def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
+    def _snapshot(self, history: histories.LogHistory, version: int) -> LogSnapshot:
         """The snapshot of a version. While a snapshot is in use, all callers share it and its cached data. Raises and
         costs as ``LogHistory.snapshot``."""
         shared = self._shared
@@ -163,26 +176,29 @@ class TableHandle:
             found = None
         return shared.setdefault(version, history.snapshot(version)) if found is None else found
 
-    def history(self) -> LogHistory:
+    def history(self) -> histories.LogHistory:
         """The commits up to the latest version. Cost: as ``refresh``."""
-        return LogHistory(self.reader, self.refresh().log)
+        return histories.LogHistory(self.reader, self.refresh().log)
 
-    def history_entries(self, limit: int | None) -> list[CommitEntry]:
-        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, its last
-        ``limit`` commits are read concurrently with ``refresh``. If ``refresh`` finds a later version, the last commits
-        are read again."""
+    def history_entries(self, limit: int | None) -> list[past_commits.CommitEntry]:
+        """Like ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
+        commits are read concurrently with ``refresh``, and again if there is a later version."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
 
-        def early() -> list[CommitEntry] | None:
+        def early() -> list[past_commits.CommitEntry] | None:
             try:
-                return LogHistory(self.reader, known.log).recent_entries(limit)
+                return histories.LogHistory(self.reader, known.log).recent_entries(limit)
             except DeltaLogError:  # raised again below if a later version has the same error
                 return None
 
         fresh, entries = both(self.refresh, early, side_by_side=True)
-        return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
+        return (
+            entries
+            if entries is not None and fresh is known
+            else histories.LogHistory(self.reader, fresh.log).entries(limit)
+        )
 
     def writable(self, for_change: bool = True) -> Snapshot:
         """The latest version, after a check that this client can write the table. ``for_change``: as
@@ -210,7 +226,7 @@ class TableHandle:
 
     def flush(self) -> None:
         """See ``DeltaTable.flush``."""
-        wait_for_hooks(self.reader.store)
+        hooks.wait_for_hooks(self.reader.store)
 
     def mark_lost(self) -> None:
         """Record that the latest known version is no longer in the log and that a call has reported it. The next call
@@ -243,10 +259,10 @@ class TableHandle:
 
     def transaction(
         self,
-        isolation_level: IsolationLevel | None = None,
-        reads: Iterable[Read] = (),
+        isolation_level: prepared.IsolationLevel | None = None,
+        reads: Iterable[row_origins.Read] = (),
         expected_version: int | None = None,
-    ) -> Transaction:
+    ) -> transactions.Transaction:
         """See ``DeltaTable.transaction``."""
         latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
@@ -254,8 +270,10 @@ class TableHandle:
         for version, txn_id, _ in origins:
             found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
             if None not in (txn_id, found) and txn_id != found:
-                raise replaced(self.url, version, f"version {version} is now another commit, in an older copy")
-        transaction = Transaction(
+                raise tip_proof.replaced(
+                    self.url, version, f"version {version} is now another commit, in an older copy"
+                )
+        transaction = transactions.Transaction(
             self.reader,
             self.committer,
             self.environment if expected_version is None else self._expecting(expected_version, latest),
@@ -273,29 +291,31 @@ class TableHandle:
             transaction.check_conflicts()
         return transaction
 
-    def transaction_for(self, data: Any, expected_version: int | None, may_be_blind: bool = False) -> Transaction:
+    def transaction_for(
+        self, data: Any, expected_version: int | None, may_be_blind: bool = False
+    ) -> transactions.Transaction:
         """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
         declares that read. ``may_be_blind``: whether the transaction only adds rows; it is a blind append if these rows
         depend on no version of the table.
         """
-        origin = origin_in(data)
+        origin = row_origins.origin_in(data)
         if may_be_blind and origin is None and expected_version is None:
             transaction = self._blind_append()
         else:
             reads = () if origin is None else (origin,)
             transaction = self.transaction(reads=reads, expected_version=expected_version)
-        transaction.reads_callers_rows = not is_in_memory(data)
+        transaction.reads_callers_rows = not input_streams.is_in_memory(data)
         return transaction
 
-    def _blind_append(self) -> Transaction:
-        """Begin a transaction on the version that ``recent`` returns. No request checks for later commits in advance,
-        because the commit attempt detects them. Only identity columns need the latest version, because new values
-        continue from that version's high-water marks."""
+    def _blind_append(self) -> transactions.Transaction:
+        """A transaction on a ``recent`` version. No request checks for later commits in advance, because the commit
+        attempt detects them. Only identity columns need the latest version, because new values continue from its
+        high-water marks."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
             proven_ms = self._proven_ms(recent)
-        return Transaction(
+        return transactions.Transaction(
             self.reader,
             self.committer,
             self.environment,
@@ -306,11 +326,11 @@ class TableHandle:
             on_lost=self.mark_lost,
         )
 
-    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
-        """A transaction that must commit directly after ``parent``, or after at most as many other commits as the
-        number of attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as
-        returned by ``recent``."""
-        return Transaction(
+    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
+        """A transaction that must commit directly after ``parent``, or after as many winning commits as the number of
+        attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as returned by
+        ``recent``."""
+        return transactions.Transaction(
             self.reader,
             self.committer,
             environment,
@@ -321,11 +341,11 @@ class TableHandle:
             on_lost=self.mark_lost,
         )
 
-    def continuing(self, planned: Snapshot) -> Transaction:
-        """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
-        with the commits after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
+    def continuing(self, planned: Snapshot) -> transactions.Transaction:
+        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with the commits
+        after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
-        return Transaction(
+        return transactions.Transaction(
             self.reader,
             self.committer,
             self.environment,
@@ -358,7 +378,7 @@ class TableHandle:
         return attempt()
 
     def _own_origins(
-        self, latest: Snapshot, reads: Iterable[Read]
+        self, latest: Snapshot, reads: Iterable[row_origins.Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
         """Those of ``reads`` that refer to this table, each as a tuple: the version in this handle's numbering, the
         txnId of the commit that was read, and the condition."""
@@ -366,7 +386,7 @@ class TableHandle:
         branch, base_version = authority.branch, authority.base_version
         return [
             (origin.version_for(branch, base_version), None if branch else origin.txn_id, where)
-            for origin, where in decoded(reads)
+            for origin, where in row_origins.decoded(reads)
             if origin.is_of(latest.metadata.id, real_url(store))
         ]
 
@@ -374,9 +394,9 @@ class TableHandle:
         if version == latest.version:
             return latest
         try:
-            return Snapshot(LogHistory(self.reader, latest.log).snapshot(version))
+            return Snapshot(histories.LogHistory(self.reader, latest.log).snapshot(version))
         except VersionNotFoundError as error:
-            raise commits_missing_since(version, latest.version, self.url) from error
+            raise conflicts.commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
         """An environment that allows one commit attempt, directly after this version."""
@@ -385,5 +405,5 @@ class TableHandle:
                 f"expected_version must be an integer, the version that must be the latest; got {version!r}."
             )
         if version != latest.version:
-            raise unexpected_version(version, latest.version, self.url)
+            raise conflicts.unexpected_version(version, latest.version, self.url)
         return replace(self.environment, retry=replace(self.environment.retry, max_attempts=1))

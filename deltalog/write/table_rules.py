@@ -14,21 +14,31 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
-from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column, null_if_empty
-from deltalog.expressions.functions.types import BOOLEAN
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import features, partitions
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVARIANT_KEY
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
-from deltalog.write.identity_values import IdentityValues
+
+if TYPE_CHECKING:
+    from deltalog.expressions import compile as expressions
+    from deltalog.expressions.functions import types as expression_types
+    from deltalog.write import identity_values
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.write.identity_values",
+        expressions="deltalog.expressions.compile",
+        expression_types="deltalog.expressions.functions.types",
+    )
 
 _MAX_SHOWN = 100  # maximum number of characters of an expression or value in a message
 T = TypeVar("T")
@@ -43,7 +53,7 @@ class Check:
 
     name: str
     text: str
-    condition: CompiledExpression
+    condition: expressions.CompiledExpression
     generates: str = ""
 
 
@@ -57,13 +67,12 @@ class TableRules:
     #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
     #: The expression that fills in a column if it is absent, keyed by column: a default or a generation expression.
-    fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
+    fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The generator of identity values; None if there are no identity columns, or if the rows already have the values.
-    identities: IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. The expressions in ``fillings`` already take that
-    #: into account.
+    #: The generator of identity values; None without identity columns, or if the rows already have the values.
+    identities: identity_values.IdentityValues | None = field(default=None, compare=False)
+    #: Partition columns in which an empty value is stored as null. ``fillings`` take that into account.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -103,7 +112,7 @@ class TableRules:
         return rows
 
     @staticmethod
-    def _identified(rows: pa.Table, identities: IdentityValues, absent: Collection[str]) -> pa.Table:
+    def _identified(rows: pa.Table, identities: identity_values.IdentityValues, absent: Collection[str]) -> pa.Table:
         identities.check_given(name for name in rows.schema.names if name not in absent)
         for name in identities.names:
             if name in absent:
@@ -140,7 +149,9 @@ class TableRules:
         if broken_check is not None:
             raise self._violation(broken_check.name, broken_check.text, total, example)
 
-    def _values(self, expression: CompiledExpression, rows: pa.Table, what: str, text: str | None = None) -> Any:
+    def _values(
+        self, expression: expressions.CompiledExpression, rows: pa.Table, what: str, text: str | None = None
+    ) -> Any:
         try:
             return expression.evaluate(rows)
         except (pa.ArrowException, OverflowError) as error:
@@ -188,7 +199,7 @@ def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), values)
 
 
-def _example(rows: pa.Table, broken: Any, condition: CompiledExpression) -> str:
+def _example(rows: pa.Table, broken: Any, condition: expressions.CompiledExpression) -> str:
     first = rows.filter(broken).slice(0, 1)
     names = dict.fromkeys(path[0] for path in condition.columns)
     return ", ".join(f"{name}={_shown(first.column(name)[0].as_py())}" for name in names) or "any"
@@ -224,22 +235,22 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
     supported = features.writer_features(protocol)
     now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
     checks = [*_constraints(metadata, schema, table, now), *_invariants(schema, table, now)]
-    fillings: dict[str, CompiledExpression] = {}
+    fillings: dict[str, expressions.CompiledExpression] = {}
     defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
     for column in defaults:
         name = f"the default of column {column.name}"
         source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
         compiled = source.compiled(table, StructType(()), column.data_type, now)
-        fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
+        fillings[column.name] = expressions.null_if_empty(compiled) if column.name in empties else compiled
     if "generatedColumns" in supported:
         for column in _columns_with(schema, GENERATION_KEY):
             name = f"the generation expression of column {column.name}"
             source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
             expression = source.compiled(table, schema, column.data_type)
             if column.name in empties:
-                expression = null_if_empty(expression)
+                expression = expressions.null_if_empty(expression)
             fillings[column.name] = expression
-            condition = source.guarded(table, partial(equal_to_column, expression, column))
+            condition = source.guarded(table, partial(expressions.equal_to_column, expression, column))
             checks.append(Check(name, expression.text, condition, column.name))
     return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)), null_if_empty=empties)
 
@@ -251,9 +262,9 @@ def constraint(name: str, text: str, schema: StructType, now: datetime.datetime)
     return Check(f"the CHECK constraint {name}", text, condition)
 
 
-def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> CompiledExpression:
-    compiled = compile_expression(text, schema, now=now)
-    if compiled.data_type != BOOLEAN:
+def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> expressions.CompiledExpression:
+    compiled = expressions.compile_expression(text, schema, now=now)
+    if compiled.data_type != expression_types.BOOLEAN:
         raise CallError(f"{what} is of type {compiled.data_type}, not a condition.")
     return compiled
 
@@ -272,8 +283,8 @@ class _Source:
         schema: StructType,
         wanted: DataType | None = None,
         now: datetime.datetime | None = None,
-    ) -> CompiledExpression:
-        return self.guarded(table, partial(compile_expression, str(self.text), schema, wanted, now))
+    ) -> expressions.CompiledExpression:
+        return self.guarded(table, partial(expressions.compile_expression, str(self.text), schema, wanted, now))
 
     def guarded(self, table: str, make: Callable[[], T]) -> T:
         try:

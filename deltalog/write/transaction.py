@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
 from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import commits_missing_since, files_still_fit
 from deltalog.commit.hooks import NewVersion, errors_logged
 from deltalog.commit.loop import CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
@@ -39,27 +37,41 @@ from deltalog.errors import (
     TransactionCommittedError,
 )
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parquet.file_writer import Checksum
-from deltalog.protocol import column_mapping, features, widening
+from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
 from deltalog.protocol.codec import CommitActions, json_text
 from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
-from deltalog.protocol.schema_enforcement import merge_schemas
-from deltalog.read.data_skipping import in_partitions
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 from deltalog.write import commit_info
-from deltalog.write.added_files import Examine
 from deltalog.write.commit_info import UserMetadata
-from deltalog.write.committed_files import check_not_live
 from deltalog.write.data_files import change_file
 from deltalog.write.metadata_changes import MetadataChanges
 from deltalog.write.row_writer import RowWriter
 from deltalog.write.staged_actions import StagedActions
+
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+    from deltalog.protocol import schema_enforcement, widening
+    from deltalog.read import data_skipping
+    from deltalog.write import added_files, committed_files
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.commit.conflicts",
+        "deltalog.protocol.schema_enforcement",
+        "deltalog.protocol.widening",
+        "deltalog.read.data_skipping",
+        "deltalog.write.added_files",
+        "deltalog.write.committed_files",
+    )
 
 
 @checked
@@ -214,7 +226,7 @@ class Transaction:
         owned: bool = False,
         tags: Mapping[str, Mapping[str, str]] | None = None,
         num_rows: int | None = None,
-        examine: Examine | None = None,
+        examine: added_files.Examine | None = None,
         as_changes: bool = False,
     ) -> list[AddFile]:
         """Stage existing Parquet files below the table, and return their add actions. ``files``: pairs of a relative
@@ -323,7 +335,7 @@ class Transaction:
             raise CallError(f"{self.reader.store.url} has no partitions to replace.")
         keys = [column_mapping.physical_name(column, mapping) for column in columns]
         values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._staged.adds)
-        return self.remove_files(self.find_files(in_partitions(list(values), columns)))
+        return self.remove_files(self.find_files(data_skipping.in_partitions(list(values), columns)))
 
     def read_whole_table(self) -> None:
         """Declare that the staged actions depend on every row of the snapshot."""
@@ -355,7 +367,7 @@ class Transaction:
         that do not fit, unless ``keeps_types``, for values that are cast to the table's types.
         """
         widens = widening.automatic(self.metadata.configuration)
-        merged = merge_schemas(self.schema, data, widens, keeps_types)
+        merged = schema_enforcement.merge_schemas(self.schema, data, widens, keeps_types)
         if merged != self.schema:
             self.set_schema(widening.recorded(self.schema, merged))
 
@@ -460,7 +472,7 @@ class Transaction:
         try:
             return list(self.reader.commits(range(read + 1, latest + 1)))
         except MissingVersionError as error:
-            raise commits_missing_since(read, latest, self.reader.store.url) from error
+            raise conflicts.commits_missing_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: CommittedAttempt) -> None:
         """Build the snapshot of the commit, update the handle and start the hooks. Never raises. If the snapshot cannot
@@ -502,7 +514,7 @@ class Transaction:
                 raise
             assert self.snapshot is not None
             latest = self._refresh()
-            if not files_still_fit(self.snapshot.metadata, latest.metadata):
+            if not conflicts.files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
             if latest.clustering_columns != self.snapshot.clustering_columns:  # files lack their statistics
                 raise
@@ -582,7 +594,7 @@ class Transaction:
         """Raise FilesCommittedError if a file from the caller is live, unless the same commit removes it."""
         paths = self._staged.new_paths
         if paths and self.snapshot is not None:
-            check_not_live(self.snapshot, paths)
+            committed_files.check_not_live(self.snapshot, paths)
 
     def _existing(self, what: str) -> Snapshot:
         self._check_open()

@@ -18,7 +18,6 @@ from typing import Any, TypedDict
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import check_options, checked
 from deltalog.commit.conflicts import files_still_fit, unexpected_version
@@ -36,6 +35,7 @@ from deltalog.errors import (
     UnpartitionedTableRequiredError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.authority import Authority
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum

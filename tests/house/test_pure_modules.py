@@ -26,8 +26,11 @@ ALLOWED_NAMES = {
     "sys": {"float_info", "maxsize"},
     "uuid": {"UUID"},
     "pyarrow.json": {"ParseOptions", "ReadOptions", "read_json"},
+    "deltalog.lazy_names": {"lazy_modules"},
     "deltalog.storage.base": {"Entry", "EntryKind", "FileMeta", "PutOutcome", "WalkPart"},
 }
+# The names of deltalog.lazy_arrow, and the modules that they are.
+LAZY_ARROW = {"pc": "pyarrow.compute", "pj": "pyarrow.json", "pq": "pyarrow.parquet"}
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
 # Names in allowed modules that access the clock or files.
 ATTRIBUTES = {"utcnow", "today", "memory_map", "OSFile", "input_stream", "output_stream", "create_memory_map", "fs"}
@@ -57,7 +60,9 @@ def imported(tree: ast.Module) -> dict[str, tuple[str, str | None]]:
                 found[each.asname or each.name] = (each.name, None)
         elif isinstance(node, ast.ImportFrom):
             for each in node.names:
-                found[each.asname or each.name] = (node.module or "", each.name)
+                is_lazy = node.module == "deltalog.lazy_arrow"
+                whole = (LAZY_ARROW[each.name], None) if is_lazy else (node.module or "", each.name)
+                found[each.asname or each.name] = whole
     return found
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, finite
@@ -30,6 +29,7 @@ from deltalog.expressions.functions.types import (
     refuse,
     widest,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DecimalType, type_to_arrow
 
 

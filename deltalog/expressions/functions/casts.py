@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO
 from deltalog.expressions.functions.nested import cast_inside
@@ -31,6 +30,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, type_to_arrow
 
 

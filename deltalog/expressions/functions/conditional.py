@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, if_else
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
@@ -15,6 +14,7 @@ from deltalog.expressions.functions.comparisons import compare, without_char
 from deltalog.expressions.functions.logic import is_null, negation
 from deltalog.expressions.functions.nodes import Node, Rows, apply_kernel, fits, literal, run_where, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, arrow_of, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, floored, in_common_years
@@ -25,6 +24,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType, type_to_arrow
 
 

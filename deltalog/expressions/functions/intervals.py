@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast
@@ -27,6 +26,7 @@ from deltalog.expressions.functions.types import (
     arrow_of,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 
 _DAY_US = 86_400_000_000
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, packed_lists, row_numbers, scalar
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import as_type, common, widened
 from deltalog.expressions.functions.nodes import Node, Rows, any_true, constant, fits, literal, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, INTEGER, INTEGRAL, LONG, STRING, VOID, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import (
     ArrayType,
     DataType,

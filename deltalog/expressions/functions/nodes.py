@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.errors import CallError
 from deltalog.expressions.functions.types import INTEGER, LONG, STRING, VOID, arrow_of, decimal_of, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DataType

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.expressions.functions.nodes import Node, apply_kernel, fits
 from deltalog.expressions.functions.types import BOOLEAN, STRING, refuse
+from deltalog.lazy_arrow import pc
 
 _MOST_CHARS = 1000
 # The line breaks that . and $ recognise in Java.

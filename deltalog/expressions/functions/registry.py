@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import pyarrow.compute as pc
-
 from deltalog.expressions.functions.arithmetic import absolute, arithmetic, is_nan, rounded, sign, square_root, to_whole
 from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.conditional import case, coalesce, extreme, null_if
@@ -67,6 +65,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, if_else, scalar
 from deltalog.expressions.functions.casts import cast
@@ -22,6 +21,7 @@ from deltalog.expressions.functions.nodes import (
     text_bytes,
 )
 from deltalog.expressions.functions.types import BINARY, BOOLEAN, INTEGER, STRING, refuse
+from deltalog.lazy_arrow import pc
 
 
 def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:

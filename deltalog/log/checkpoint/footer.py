@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 
 Kind = Callable[[Any], bool]

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import (
     CorruptTableError,
@@ -23,6 +22,7 @@ from deltalog.errors import (
     ObjectNotFoundError,
     StoreError,
 )
+from deltalog.lazy_arrow import pq
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
 from deltalog.log.file_tables import files_table, tombstones_table

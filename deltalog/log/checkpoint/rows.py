@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, empty, kept, nulls
+from deltalog.lazy_arrow import pc
 from deltalog.log import file_statistics
 from deltalog.log.checkpoint.footer import check_file_rows
 from deltalog.log.file_statistics import Leaf

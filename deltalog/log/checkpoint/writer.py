@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, StoreError, TableReplacedError
+from deltalog.lazy_arrow import pq
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
@@ -40,12 +40,11 @@ from deltalog.protocol.paths import (
     log_path,
     new_sidecar_path,
 )
-from deltalog.protocol.properties import CHECKPOINT_POLICY
+from deltalog.protocol.properties import CHECKPOINT_POLICY, SIDECAR_ROWS
 from deltalog.protocol.retention import tombstone_cutoff_ms
 from deltalog.storage.base import LogStore, PutOutcome
 
 TopLevel = Literal["parquet", "json"]
-SIDECAR_ROWS = 100_000
 _GROUP_ROWS = 65_536
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import int64s
 from deltalog.commit_result import CommitResult
@@ -30,6 +29,7 @@ from deltalog.errors import (
 from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.maintenance.optimize.plan import (
     TARGET_BYTES,

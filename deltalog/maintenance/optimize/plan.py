@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import safe_repr
 from deltalog.arrow_arrays import ZERO, combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
+from deltalog.lazy_arrow import pc
 from deltalog.log import file_statistics
 from deltalog.protocol.actions import AddFile
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import for_ipc, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.plan import in_cube
 from deltalog.maintenance.optimize.rewritten_bins import BinWriter, Rewritten

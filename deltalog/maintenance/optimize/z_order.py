@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, int64s, scalar
 from deltalog.errors import CallError
 from deltalog.expressions.bind import find_fields
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 

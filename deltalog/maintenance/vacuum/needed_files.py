@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, scalar
 from deltalog.errors import CorruptTableError, InvalidCheckpointError, InvalidDataFileError, UnsafePathError
+from deltalog.lazy_arrow import pc
 from deltalog.log.checkpoint.reader import ALONE
 from deltalog.log.file_cache import FileCache
 from deltalog.log.history import LogHistory

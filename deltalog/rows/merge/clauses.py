@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
 from deltalog.errors import CallError
@@ -24,6 +23,7 @@ from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Expression, IsNull, Name, Predicate
 from deltalog.expressions.tree import Literal as LiteralTree
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import parse_path, path_text
 from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
 from deltalog.protocol.schema_enforcement import check_writable

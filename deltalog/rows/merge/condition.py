@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.errors import CallError
@@ -25,6 +24,7 @@ from deltalog.expressions.functions.types import BINARY, BOOLEAN, DATE, INTEGRAL
 from deltalog.expressions.relations import Relation, Relations, conjuncts, flat_columns, joined, restored
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Comparison, Expression, In, Literal, Name
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, DecimalType
 from deltalog.rows.merge.chunked_rows import ChunkedRows

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, row_numbers
 from deltalog.errors import CallError
 from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.tree import Expression
+from deltalog.lazy_arrow import pc
 
 _MAX_VALUES = 1 << 16  # number of distinct key values used for data skipping; beyond it, only minimum and maximum
 

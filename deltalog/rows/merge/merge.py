@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
 from deltalog.commit_result import CommitResult
@@ -19,6 +18,7 @@ from deltalog.expressions.relations import Relation, any_of, restored
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import features, row_tracking
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType

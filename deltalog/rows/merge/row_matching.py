@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers, uint64s
 from deltalog.errors import CallError
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
+from deltalog.lazy_arrow import pc
 from deltalog.rows import rewrite
 from deltalog.rows.matched_rows import FileChange, FileMatch, ScannedBatch, bitmap, in_range, partition_of
 from deltalog.rows.merge.chunked_rows import partition_numbers

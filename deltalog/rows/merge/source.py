@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.expressions.bound import Bound
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.protocol.schema_enforcement import check_unique_names
 from deltalog.rows.merge.chunked_rows import ChunkedRows, partition_numbers

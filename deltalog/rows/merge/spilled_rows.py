@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import for_ipc
 from deltalog.errors import StoreError
+from deltalog.lazy_arrow import pc
 
 
 class SpilledRows:

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from deltalog import table as table_module
 from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
 from deltalog.commit.prepared import Prepared
 from deltalog.expressions.bound import complement
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
+from deltalog.rows import delete as delete_verb
 from deltalog.rows import matched_rows as matched_rows_module
 from deltalog.rows import rewrite as rewrite_module
 from deltalog.rows import update as update_module
@@ -34,7 +34,7 @@ commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
 update: Any = update_module
-table_verbs: Any = table_module
+delete_module: Any = delete_verb
 scan: Any = scan_module
 # The original functions, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
@@ -173,14 +173,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6", kinds={"append": 1, "delete": 3})
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = table_verbs.delete
+    real = delete_module.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
         if not write_steps.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
             return transaction_module.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(table_verbs, "delete", delete)
+    patch.setattr(delete_module, "delete", delete)
 
 
 @mutant("R6")
