@@ -246,7 +246,7 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> transactions.Transaction:
-        """A transaction whose commit is version 0, to create a table together with files.
+        """A transaction that creates the table and adds files to it in one commit, version 0.
 
         Raises TableExistsError, also on commit if another writer has created the table.
         """
@@ -626,9 +626,9 @@ class DeltaTable:
     # -------------------------------------------------------------------- staging files for a later commit
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
-        """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
-        concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1
-        PUT for each file."""
+        """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
+        stage files concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as
+        ``append``. Cost: 1 PUT for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
@@ -961,9 +961,9 @@ class DeltaTable:
     def checkpoint(
         self, *, top_level: checkpoint_writer.TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS
     ) -> None:
-        """Write a checkpoint of the latest version now. It is a classic checkpoint, or, if delta.checkpointPolicy is
-        v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are more than ``sidecar_rows``
-        file actions.
+        """Write a checkpoint of the latest version now. The checkpoint is a classic checkpoint, or, if
+        delta.checkpointPolicy is v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are
+        more than ``sidecar_rows`` file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """

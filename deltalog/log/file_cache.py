@@ -331,8 +331,8 @@ class FileCache:
         return None if before is None else before.after(commit)
 
     def _known_list(self) -> file_lists.FileList | None:
-        """The file list of this version: as left by the last commit, else from the files in memory, else from the
-        version's ``.crc``."""
+        """The file list of this version, from the first source that is available: the last commit, the files in memory,
+        the version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:

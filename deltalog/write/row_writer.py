@@ -151,8 +151,8 @@ class RowWriter:
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """Like ``write`` with ``filled``, for a commit with change data files. Every row gets the change type insert,
-        and each file must also be staged as a change data file (``change_file``)."""
+        """Like ``write(rows, filled=True)``, for a commit with change data files. Every row gets the change type
+        insert, and each file must also be staged as a change data file (``change_file``)."""
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(change_feed.CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 

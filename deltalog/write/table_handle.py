@@ -181,8 +181,9 @@ class TableHandle:
         return histories.LogHistory(self.reader, self.refresh().log)
 
     def history_entries(self, limit: int | None) -> list[past_commits.CommitEntry]:
-        """Like ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
-        commits are read concurrently with ``refresh``, and again if there is a later version."""
+        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, its last
+        ``limit`` commits are read concurrently with ``refresh``. If ``refresh`` finds a later version, the last commits
+        are read again."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
@@ -308,9 +309,9 @@ class TableHandle:
         return transaction
 
     def _blind_append(self) -> transactions.Transaction:
-        """A transaction on a ``recent`` version. No request checks for later commits in advance, because the commit
-        attempt detects them. Only identity columns need the latest version, because new values continue from its
-        high-water marks."""
+        """Begin a transaction on the version that ``recent`` returns. No request checks for later commits in advance,
+        because the commit attempt detects them. Only identity columns need the latest version, because new values
+        continue from that version's high-water marks."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
@@ -327,9 +328,9 @@ class TableHandle:
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
-        """A transaction that must commit directly after ``parent``, or after as many winning commits as the number of
-        attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as returned by
-        ``recent``."""
+        """A transaction that must commit directly after ``parent``, or after at most as many other commits as the
+        number of attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as
+        returned by ``recent``."""
         return transactions.Transaction(
             self.reader,
             self.committer,
@@ -342,8 +343,8 @@ class TableHandle:
         )
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
-        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with the commits
-        after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
+        """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
+        with the commits after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
         return transactions.Transaction(
             self.reader,

@@ -70,9 +70,10 @@ class TableRules:
     fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The generator of identity values; None without identity columns, or if the rows already have the values.
+    #: The generator of identity values; None if there are no identity columns, or if the rows already have the values.
     identities: identity_values.IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. ``fillings`` take that into account.
+    #: Partition columns in which an empty value is stored as null. The expressions in ``fillings`` already take that
+    #: into account.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
