@@ -18,7 +18,7 @@ import deltalog
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 # Paths in a log that need not be resolved: relative, without escapes, without "." and "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-_COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
+COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
 _FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
 _THREADS = 16
 
@@ -77,7 +77,7 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
     in a file, 16 at a time.
     """
     scan = snapshot.scan(where=where)
-    table = snapshot.files(_COLUMNS) if where is None else scan.files().select(_COLUMNS)
+    table = snapshot.files(COLUMNS) if where is None else scan.files().select(COLUMNS)
     entries = of_files(snapshot, table)
     entries.sort(key=lambda entry: entry.path)
     return entries
@@ -110,6 +110,13 @@ def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) ->
             for number, positions in zip(vectors, decoded, strict=True):
                 entries[number] = entries[number]._replace(dropped=positions)
     return entries
+
+
+def paths_of(snapshot: deltalog.Snapshot, table: Any) -> list[str]:
+    """The absolute paths of files, as in the entries of ``of_files``. ``table``: rows of ``Snapshot.files``. Raises
+    UnsafePathError. Cost: on a local disk 1 lstat for each file."""
+    names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
+    return [path for path, _, _ in _located(snapshot, names, sizes, times)]
 
 
 _Located = tuple[str, "int | None", int]  # an absolute path, the size in bytes, the time of modification in ms

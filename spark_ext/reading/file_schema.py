@@ -90,6 +90,11 @@ class Layout:
         return name
 
     @property
+    def hides_metadata(self) -> bool:
+        """Whether a column hides Spark's column ``_metadata``, which has the names of files."""
+        return any(self.physical_name(field).lower() == "_metadata" for field in self.schema.fields)
+
+    @property
     def needs_footers(self) -> bool:
         """Whether footers must be read, since columns are mapped by id or a type was widened."""
         return self.mapping == "id" or _any_type_changed(self.schema)

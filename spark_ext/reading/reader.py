@@ -17,9 +17,10 @@ import deltalog
 from spark_ext.errors import explained
 from spark_ext.reading import file_entries, log_counts, pruning
 from spark_ext.reading.file_schema import Layout
+from spark_ext.reading.loaded_frame import Deferred, deferred, loaded
 from spark_ext.reading.read_versions import marked
-from spark_ext.reading.scan import scan
-from spark_ext.reading.table_columns import named
+from spark_ext.reading.scan import ExtraColumns, scan
+from spark_ext.reading.table_columns import named, quoted
 from spark_ext.session import names, paths, stores
 from spark_ext.session.paths import Location, check_format, not_here
 from spark_ext.session.stores import Storage
@@ -51,7 +52,8 @@ _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
 _OPTIONS["readchangedata"] = _FEED  # its older name in delta-spark
 
-
+# The list of the files of a table with more files takes so long to read that it is better to know the filters first.
+_MOST_AT_ONCE = 1_000
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
 # Methods of Spark's reader that Reader lacks, and their alternatives.
 _ELSEWHERE = {
@@ -408,9 +410,34 @@ def _whole_ms(micros: int, round_up: bool) -> int:
 
 def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> DataFrame:
     """A DataFrame of a snapshot's rows, with exactly its schema. ``conditions`` (SQL text) filter rows and skip
-    files."""
-    rows = pruned(spark, snapshot, pruning.predicate(snapshot, conditions))
-    return reduce(lambda found, condition: found.where(condition), conditions, rows)
+    files, and so do later filters on the DataFrame. Of a table of more than _MOST_AT_ONCE files the DataFrame has no
+    plan until it is used, and errors of files are raised then."""
+    where, layout = pruning.predicate(snapshot, conditions), Layout.of(snapshot)
+
+    def filtered(rows: DataFrame) -> DataFrame:
+        return reduce(lambda found, condition: found.where(condition), conditions, rows)
+
+    if layout.hides_metadata:
+        return filtered(pruned(spark, snapshot, where))
+    if not conditions and snapshot.num_files > _MOST_AT_ONCE:
+        return deferred(_deferred(spark, snapshot, layout), snapshot)
+    extra = ExtraColumns(files=True)
+    found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot), extra=extra)
+    rows = marked(found, snapshot, where).select(*[quoted(name) for name in snapshot.schema.names])
+    return loaded(filtered(rows), snapshot)
+
+
+def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) -> Deferred:
+    """The rows of a snapshot, without a plan. Cost: a scan of 1 file."""
+    storage = Storage.of(spark, snapshot)
+    one = file_entries.of_files(snapshot, snapshot.files(file_entries.COLUMNS).slice(0, 1))
+    shape = scan(spark, layout, one, storage).where(F.lit(False))
+
+    def rows(where: deltalog.Predicate | None) -> DataFrame:
+        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage)
+        return marked(found, snapshot, where)
+
+    return Deferred.of(rows, shape)
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:

@@ -77,8 +77,9 @@ class ExtraColumns:
 
     #: FILE and ROW.
     positions: bool = False
-    #: If not empty, the scan also returns the column OUTCOME: one of these numbers, as the entry of the row's file
-    #: determines, or STAYS.
+    #: FILE, where Spark has it at no cost.
+    files: bool = False
+    #: If not empty, the scan returns OUTCOME: one of these numbers, as the entries say, or STAYS.
     outcomes: Sequence[int] = ()
     #: The row ids and the commit versions of rows, under the names that these columns have in files.
     row_tracking: tuple[str, str] | None = None
@@ -88,10 +89,9 @@ class ExtraColumns:
         """The columns, in their order."""
         longs = [spark_types.StructField(name, spark_types.LongType()) for name in self.row_tracking or ()]
         outcome = [spark_types.StructField(OUTCOME, spark_types.IntegerType())] if self.outcomes else []
-        if not self.positions:
-            return [*outcome, *longs]
-        at = [spark_types.StructField(FILE, spark_types.StringType())]
-        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *outcome, *longs]
+        at = [spark_types.StructField(FILE, spark_types.StringType())] if self.files or self.positions else []
+        row = [spark_types.StructField(ROW, spark_types.LongType())] if self.positions else []
+        return [*at, *row, *outcome, *longs]
 
 
 _NOTHING = ExtraColumns()
@@ -185,7 +185,7 @@ class _Part:
 
     def _of_tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry]) -> DataFrame:
         """Rows of files under one Hive directory, whose partition values Spark discovers."""
-        found = self._tree(tree, entries, with_keys=self._with_rows)
+        found = self._tree(tree, entries, with_keys=self._with_rows or self._extra.files)
         if self._with_entries or self._extra.row_tracking:
             found = self._with_log_data(found, entries, ())
         found = self._by_positions(found, entries)
@@ -201,7 +201,7 @@ class _Part:
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
         tracked = self._extra.row_tracking is not None
         with_log_data = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
-        found = self._listed(visible, hidden, with_log_data or self._with_rows)
+        found = self._listed(visible, hidden, with_log_data or self._with_rows or self._extra.files)
         if with_log_data:
             found = self._with_log_data(found, entries, fields if texts is None else ())
         found = self._by_positions(found, entries)
@@ -232,8 +232,9 @@ class _Part:
         if self._has_changes:
             for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
                 yield column.alias(field.name)
-        if self._extra.positions:
+        if self._extra.files or self._extra.positions:
             yield FILE
+        if self._extra.positions:
             yield ROW
         if self._extra.outcomes:
             yield OUTCOME
