@@ -79,7 +79,8 @@ class ExtraColumns:
     positions: bool = False
     #: FILE, where Spark has it at no cost.
     files: bool = False
-    #: If not empty, the scan returns OUTCOME: one of these numbers, as the entries say, or STAYS.
+    #: If not empty, the scan also returns the column OUTCOME: one of these numbers, as the entry of the row's file
+    #: determines, or STAYS.
     outcomes: Sequence[int] = ()
     #: The row ids and the commit versions of rows, under the names that these columns have in files.
     row_tracking: tuple[str, str] | None = None
