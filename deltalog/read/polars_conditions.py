@@ -9,10 +9,25 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deltalog.expressions.tree import And, Comparison, In, IsNull, Literal, Name, Not, Operator, Or, Predicate, StartsWith
+import pyarrow as pa
+
+from deltalog.expressions.tree import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Literal,
+    Name,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+)
 
 _OPERATORS: Mapping[str, Operator] = {
     "Eq": "=",
@@ -43,7 +58,16 @@ def condition(text: str, columns: Sequence[str]) -> Predicate | None:
         return None
     try:
         return _condition(json.loads(text), frozenset(columns))
-    except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+        pa.ArrowException,
+    ):
         return None  # another form than this version knows
 
 
@@ -87,6 +111,9 @@ def _function(inputs: Sequence[Any], function: Any, columns: frozenset[str]) -> 
     if function == {"StringExpr": "StartsWith"}:
         prefix = _value(inputs[1])
         return StartsWith(named, prefix) if isinstance(prefix, str) else None
+    if function == {"Boolean": {"IsIn": {"nulls_equal": False}}}:
+        values = _values(inputs[1])
+        return None if values is None else In(named, values)
     between = function["Boolean"].get("IsBetween") if isinstance(function.get("Boolean"), dict) else None
     if between is None:
         return None
@@ -102,6 +129,16 @@ def _name(tree: Any, columns: frozenset[str]) -> Name | None:
     return Name((name,), is_quoted=True) if isinstance(name, str) and name in columns else None
 
 
+def _values(tree: Any) -> tuple[Any, ...] | None:
+    """The values of a list of numbers, strings or dates, which polars writes as an Arrow stream."""
+    (stream,) = (tree["Literal"]["Scalar"]["List"],)
+    column = pa.ipc.open_stream(pa.py_buffer(bytes(stream))).read_all().column(0)
+    types = pa.types
+    kind = column.type
+    is_string = types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
+    return tuple(column.to_pylist()) if is_string or types.is_integer(kind) or types.is_date32(kind) else None
+
+
 def _value(tree: Any) -> Any:
     """The value of a literal, _UNKNOWN for anything else."""
     scalar = tree.get("Literal", {}).get("Scalar") if len(tree) == 1 else None
@@ -110,8 +147,10 @@ def _value(tree: Any) -> Any:
     ((kind, value),) = scalar.items()
     if kind in _INTEGERS and type(value) is int:
         return value
-    if kind in ("Float32", "Float64") and type(value) is float:
+    if kind == "Float64" and type(value) is float:
         return value
+    if kind == "Float32" and type(value) is float:
+        return struct.unpack("f", struct.pack("f", value))[0]  # the text has the fewest digits that a float needs
     if kind in ("String", "StringOwned") and isinstance(value, str):
         return value
     if kind == "Boolean" and isinstance(value, bool):

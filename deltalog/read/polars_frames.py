@@ -51,7 +51,7 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
     except ImportError:
         raise CallError("scan_polars() needs polars 1.30 or newer: pip install 'polars>=1.30'.") from None
-    schema = pl.from_arrow(scan.arrow_schema.empty_table()).schema
+    schema = pl.DataFrame(scan.arrow_schema.empty_table()).schema
 
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, row_limit: int | None, _batch_rows: int | None
@@ -65,9 +65,7 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
 class _Reading:
     """One collection of the frame. The limit of rows comes before the filter, as polars has it."""
 
-    def __init__(
-        self, scan: Scan, names: Sequence[str], predicate: pl.Expr | None, row_limit: int | None
-    ) -> None:
+    def __init__(self, scan: Scan, names: Sequence[str], predicate: pl.Expr | None, row_limit: int | None) -> None:
         import polars as pl
 
         self._pl: Any = pl
@@ -80,8 +78,9 @@ class _Reading:
         self._partitioned = [(field, type_to_arrow(field.data_type)) for field in partitioned]
         by_log = {field.name for field in partitioned}
         stored = pa.schema([field for field in self._scan.arrow_schema if field.name not in by_log])
-        self._schema: Any = pl.from_arrow(stored.empty_table()).schema
+        self._schema: Any = pl.DataFrame(stored.empty_table()).schema
         usable = scan.where is None and len(stored) and "extra_columns" in inspect.signature(pl.scan_parquet).parameters
+        usable = usable and not any(map(_is_pattern, self._names))
         self._plain: PlainFiles | None = self._scan.plain_files() if usable else None
 
     def frames(self) -> Iterator[pl.DataFrame]:
@@ -97,8 +96,9 @@ class _Reading:
 
     def _unlimited(self) -> Iterator[pl.DataFrame]:
         for group in self._groups():
-            for is_plain, found in itertools.groupby(group, lambda each: each.plain is not None):
-                yield from self._read_by_polars([*found]) if is_plain else self._read_by_us([*found])
+            for is_plain, neighbours in itertools.groupby(group, lambda each: each.plain is not None):
+                found = [*neighbours]
+                yield from self._read_by_polars(found) if is_plain else self._read_by_us(found)
 
     def _files(self) -> Iterator[DataFile]:
         """The files to read: without those in which the filter cannot be true, unless a limit comes first."""
@@ -133,8 +133,6 @@ class _Reading:
 
     def _read_by_us(self, found: Sequence[_Found]) -> Iterator[pl.DataFrame]:
         for batch in self._scan.batches_of(each.file for each in found):
-            if not batch.num_columns:
-                raise AssertionError("polars asks for a column at least")
             frame = self._pl.from_arrow(batch.replace_schema_metadata(None))
             yield frame if self._predicate is None or self._row_limit is not None else frame.filter(self._predicate)
 
@@ -191,7 +189,9 @@ class _Reading:
             starts = pl.Series([0, *counts][:-1], dtype=pl.UInt32)
             frame = frame.with_columns(_looked_up(pl, series, starts).alias(series.name) for series in values)
         else:
-            frame = frame.with_columns(pl.lit(series.item(), dtype=series.dtype).alias(series.name) for series in values)
+            frame = frame.with_columns(
+                pl.lit(series.item(), dtype=series.dtype).alias(series.name) for series in values
+            )
         return frame.drop(_POSITION) if by_position else frame
 
     @property
@@ -230,17 +230,22 @@ class _Reading:
         return mask.scatter(positions.filter(positions < found.plain.rows), False)
 
     def _partition_series(self, found: Sequence[_Found]) -> list[Any]:
-        """For each partition column its values: one for each file, or only one if all are equal."""
+        """For each partition column its values: one for each file, or only one if all files are of one partition."""
         columns = []
         for field, values in self._partition_values(found):
-            is_one = len({repr(value) for value in values.to_pylist()}) == 1
-            columns.append(self._pl.from_arrow(values[:1] if is_one else values).alias(field.name))
-        return columns
+            columns.append(self._pl.from_arrow(values).alias(field.name))
+        is_one = all(len(set(map(repr, series.to_list()))) == 1 for series in columns)
+        return [series.head(1) for series in columns] if is_one else columns
 
     def _partition_values(self, found: Sequence[_Found]) -> Iterator[tuple[StructField, pa.Array]]:
         """For each partition column its value in each file."""
         for field, arrow in self._partitioned:
             yield field, pa.array([partition_value(each.file, field, "none") for each in found], arrow)
+
+
+def _is_pattern(name: str) -> bool:
+    """Whether polars takes a name for a pattern of names."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
 def _looked_up(pl: Any, values: Any, starts: Any) -> Any:

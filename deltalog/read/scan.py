@@ -23,7 +23,7 @@ from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Predicate
-from deltalog.log.file_statistics import with_text
+from deltalog.log.file_statistics import Leaf, with_text
 from deltalog.log.file_tables import FILES
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, read_files, read_vector
@@ -31,9 +31,10 @@ from deltalog.parquet.plain_files import PlainFiles
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.char_varchar import has_char
-from deltalog.protocol.column_mapping import mode_of
+from deltalog.protocol.column_mapping import Mode, mode_of
 from deltalog.protocol.schema import StructField, StructType, uses_type, variants_as_text
 from deltalog.read.data_skipping import prune, statistics_leaves
+from deltalog.read.file_bounds import FileBounds, bounds_of, has_exact_bounds
 from deltalog.read.origin import Origin, tagged, text_of
 from deltalog.storage.base import real_url
 
@@ -130,6 +131,11 @@ class Scan:
         """Not for users: the version that is read."""
         return self._snapshot
 
+    @property
+    def mapping(self) -> Mode:
+        """Not for users: the column mapping."""
+        return self._mapping
+
     def narrowed(self, where: Predicate) -> Scan:
         """Not for users: this scan of the rows for which ``where`` is true too. Raises as ``Snapshot.scan``."""
         both = where if self._predicate is None else self._predicate & where
@@ -191,8 +197,8 @@ class Scan:
         return read_vector(self._snapshot.reader.files, vector)
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, or the first ``limit`` of them, file by file in the order of ``files``. Threads read some files ahead of the caller, and on a
-        remote store open up to 32 more.
+        """The rows, or the first ``limit`` of them, file by file in the order of ``files``. Threads read some files
+        ahead of the caller, and on a remote store open up to 32 more.
 
         Memory depends on the size of batches and on what is read when a file is opened, not on the size of the files.
         Raises InvalidDataFileError, UnsafePathError, UnsupportedFeatureError, and CallError if ``where`` cannot be
@@ -208,6 +214,25 @@ class Scan:
         """Not for users: what the log says of the files to read. Cost: as ``files``."""
         for row in _rows(self._pruned(_FILE_COLUMNS)):
             yield DataFile(**row)
+
+    def files_with_bounds(self) -> Iterator[tuple[DataFile, list[FileBounds]]]:
+        """Not for users: the files to read, each with the bounds of columns by which others may skip it. Cost: as
+        ``files``, with all statistics."""
+        snapshot, where = self._snapshot, self.where
+        partitioned, by_log = snapshot.metadata.partition_columns, {field.name for field in self.partition_fields()}
+        columns = [field for field in self.schema.fields if field.name not in by_log and has_exact_bounds(field)]
+        leaves = [Leaf.from_fields([field], self._mapping) for field in columns]
+        of_where = () if where is None else statistics_leaves(where, snapshot.schema, partitioned, self._mapping)
+
+        def converted(piece: pa.Table) -> list[tuple[DataFile, list[FileBounds]]]:
+            if where is not None:
+                piece = prune(piece, where, snapshot.schema, partitioned, self._mapping)
+            files = (DataFile(**row) for row in _rows(piece.select(_FILE_COLUMNS)))
+            return [*zip(files, bounds_of(piece, leaves), strict=True)]
+
+        both = [*dict.fromkeys((*leaves, *of_where))]
+        for files in snapshot.cache.file_pieces(converted, _FILE_COLUMNS, both):
+            yield from files
 
     def batches_of(self, files: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
         """Not for users: the rows of some of the files. Raises and costs as ``batches``."""
