@@ -246,8 +246,8 @@ def rows_of(snapshot: Any, number: int) -> list[Any]:
 
 
 def read_tables_of_their_own(arena: Arena, paths: list[str], tally: Tally) -> None:
-    """Tests paths in positions for which each path needs its own table: removed files and change data files in the
-    change data feed, sidecars, and the hint."""
+    """Tests hostile paths in those places of a log for which each path needs a table of its own: removed files and
+    change data files in the change data feed, sidecars, and the hint."""
     for number, path in enumerate(paths):
         table = f"t{number}"
         store = arena.at(table)

@@ -1,6 +1,6 @@
 """The library and a 60-line model take the same steps, and must agree on every version.
 
-A normal run takes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 runs more.
+A normal run executes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 executes more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every store call of every operation fails with every second kind of fault, for one of three combinations of tables
-and settings. ``--long`` runs all three with every kind of fault, ``python -m tests.support.simulation.soak`` all
-existing combinations.
+and settings. ``--long`` runs all three combinations with every kind of fault, ``python -m
+tests.support.simulation.soak`` all existing combinations.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def test_names_are_unique():
 VERBS_WITHOUT_A_ROW = {
     "transaction",  # makes only the store calls of the operations in the transaction
     "create_transaction",
-    "drop_feature",  # makes two commits, but an operation here makes one
-    "create_for_blobs",  # the same as create, with fixed columns
+    "drop_feature",  # makes two commits, but an operation in this test makes only one
+    "create_for_blobs",  # the same as ``create``, but with fixed columns
     "discard_staged",  # deletes staged files, which no version refers to
     "open_blob",  # takes a snapshot, and reads one file
     "advance",  # registers a snapshot, without a store call
@@ -62,13 +62,15 @@ VERBS_WITHOUT_A_ROW = {
     "stream",  # reads only
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
-    "flush",  # waits for calls that other operations have started
-    "vacuum",  # two commits; test_vacuum.py and test_vacuum_lite.py (tests/unit/maintenance) kill it at each call
+    "flush",  # waits for background work that other operations have started
+    # Two commits; test_vacuum.py and test_vacuum_lite.py (tests/unit/maintenance) kill the vacuum at each call.
+    "vacuum",
 }
 
 
 def test_every_verb_of_a_table_is_swept():
-    """A new public method needs a row in OPERATIONS, or an entry here with the reason why it has no row."""
+    """A new public method needs a row in OPERATIONS, or an entry here with the reason why OPERATIONS has no row for
+    it."""
     swept = {name for operation in OPERATIONS for name in _names(operation.run)}
     members = {name: value for kind in DeltaTable.__mro__[:-1] for name, value in vars(kind).items()}
     verbs = {name for name, value in members.items() if not name.startswith("_") and _is_verb(value)}
@@ -80,7 +82,7 @@ def _is_verb(value):
 
 
 def _names(function):
-    """The names used by a function and by the functions of its module that it calls."""
+    """The names that occur in the code of a function and of the functions in its module that it calls."""
     seen, waiting = set(), [function]
     while waiting:
         code = waiting.pop().__code__

@@ -73,7 +73,7 @@ def metrics(table: str, version: int) -> dict[str, int]:
     return {name: int(value) for name, value in info["operationMetrics"].items()}
 
 
-# Assignments (None: the rows are deleted), and the condition.
+# Pairs of assignments (None: the rows are deleted) and a condition (None: all rows).
 STATEMENTS: tuple[tuple[dict[str, str] | None, str | None], ...] = (
     (None, "id % 7 = 3"),
     ({"n": "n + 1"}, "id % 3 = 1"),

@@ -1,9 +1,9 @@
-"""The tests that a usual run contains from the suites with a JVM, by verb and feature.
+"""The tests of the JVM suites that a default test run executes, grouped by verb and feature.
 
 The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
 
-An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply within a listed module or
-test; a case that is listed by its own id always runs.
+An entry is a module, a test, or one case of a test. The pytest marks `long` and `sampled` also apply within a listed
+module or test; a case that is listed by its own id always runs.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ ENTRIES = frozenset(entry for entries in USUAL_RUN.values() for entry in entries
 
 
 def is_limited(node_id: str) -> bool:
-    """Whether a test belongs to a suite of which a usual run contains only a part."""
+    """Whether a test belongs to a suite of which a default test run executes only some tests."""
     return node_id.startswith(tuple(f"{suite}/" for suite in SUITES))
 
 

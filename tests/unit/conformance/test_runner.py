@@ -206,7 +206,7 @@ def test_the_matrix_counts_by_area() -> None:
 
 
 def test_exported_cases_need_nothing_else(tmp_path: Path) -> None:
-    """The exported tables equal those that the cases build, and both forms of export have the same rows."""
+    """The exported tables equal those that the cases build, and both forms of export contain the same rows."""
     chosen = [LATE["ict-late-exact-enablement"], LATE["ict-late-before-first"]]
     assert export_cases(tmp_path / "out", chosen) == 2
     index = json.loads((tmp_path / "out/index.json").read_text())
@@ -245,7 +245,7 @@ def test_all_steps_have_a_form_in_json(tmp_path: Path) -> None:
     assert [kind for kind in kinds if f"| `{kind}` |" not in page] == []
 
 
-# ------------------------------------------------------------------------------------------- the plugin
+# ------------------------------------------------------------------------------------ the pytest plugin
 
 
 def test_the_plugin_makes_a_test_of_each_case(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables of many columns: the work for reading one column does not grow with their number."""
+"""Tables of many columns: the work for reading one column does not grow with the number of columns."""
 
 from __future__ import annotations
 

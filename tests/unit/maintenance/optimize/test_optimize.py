@@ -458,7 +458,7 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """The rewrite is serialized for another process, as for Spark's tasks; here with pickle."""
+    """The rewrite function is serialized (here with pickle), as it is for Spark's tasks in other processes."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()
