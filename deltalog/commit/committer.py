@@ -21,7 +21,7 @@ from deltalog.storage.base import LogStore, PutOutcome
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The attempt is now the version."""
+    """The attempt succeeded: its commit is now the version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ def check_prepared(
     """Refuse a transaction whose commit would make the table invalid.
 
     ``protocol``, ``metadata``: those of the table after the commit. ``table``: the URL of the table root.
-    ``allowed_paths``: locations outside the table to which paths in the log may point; the table was opened with them.
-    Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
+    ``allowed_paths``: the locations outside the table that paths in the log may point to, as given when the table was
+    opened. Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
     """
     schema = metadata.schema
     features.check_writable(protocol, table)
@@ -65,8 +65,8 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """Like ``as_read_back``, for many adds. Returns their lines for the commit file (None if an add had to be changed),
-    and the adds."""
+    """Like ``as_read_back``, for many adds. Returns the adds' lines for the commit file (None if an add had to be
+    changed), and the adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 

@@ -96,9 +96,9 @@ class Scan:
 
     @cached_property
     def origin(self) -> str | None:
-        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``. It is also
-        in the schema metadata of the Arrow data. None for a version that the caller chose by number or time, because
-        writes computed from its rows are not checked against later commits, as in delta-spark."""
+        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``. The text is
+        also in the schema metadata of the Arrow data. None for a version that the caller chose by number or time,
+        because writes computed from its rows are not checked against later commits, as in delta-spark."""
         snapshot = self._snapshot
         if self._is_time_travel:
             return None

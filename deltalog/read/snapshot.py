@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 @checked
 class Snapshot:
-    """The state of a table at one version. Immutable; threads may share it.
+    """The state of a table at one version. Snapshots are immutable, and threads may share them.
 
     Protocol, metadata and totals come from the version's ``.crc`` if it is usable, else from the checkpoint and the
     commits after it; the list of files is read on first use, and cached.
 
-    It has one member for each kind of action in a version, and one for each way to read its files and rows.
+    A snapshot has one member for each kind of action, and one for each way to read the files and rows of its version.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
@@ -206,7 +206,7 @@ class Snapshot:
         """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        The result is cached only without ``columns``.
+        The result is cached only if ``columns`` is not passed.
         """
         return self.log.cache.files(columns)
 

@@ -45,7 +45,7 @@ _RANGE = {
     "endingTimestamp": "ending_timestamp",
     "allowOutOfRange": "allow_out_of_range",
 }
-# delta-spark's session setting for allowOutOfRange.
+# The session setting of delta-spark that corresponds to the option allowOutOfRange.
 _ALLOW_OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
@@ -83,10 +83,11 @@ def read_changes(
     ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
     A ``starting_timestamp`` means the first commit at or after it, an ``ending_timestamp`` the last commit at or before
     it; both are strings in the session time zone, or aware datetimes. A range that ends after the latest version is an
-    error. ``allow_out_of_range``: instead, it ends at the latest version, and is empty if it also begins after that; by
-    default the session's setting ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies.
-    ``allowed_paths``: as for ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and
-    costs as ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
+    error. ``allow_out_of_range``: whether such a range ends at the latest version instead, and is empty if it also
+    begins after that version; by default the session's setting
+    ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies. ``allowed_paths``: as for
+    ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and costs as
+    ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
@@ -142,9 +143,9 @@ class Reader:
         return self
 
     def storage_options(self, **options: Any) -> Reader:
-        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. They apply to deltalog
-        and to Spark's S3A (see docs/spark-reference.md). By default both use the session's S3A settings. Raises
-        CallError."""
+        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. These options apply to
+        deltalog and to Spark's S3A (see docs/spark-reference.md). By default, deltalog and Spark use the session's S3A
+        settings. Raises CallError."""
         self._storage.update(stores.checked(options))
         return self
 
@@ -152,10 +153,10 @@ class Reader:
         """Keep only rows that satisfy a condition: SQL text as for ``DataFrame.where``, or a predicate built with
         ``deltalog.col``. The conditions of several calls are combined with AND.
 
-        Before Spark plans its scan, ``load`` skips the files whose partition values and statistics rule out such rows;
-        Spark evaluates the condition on the rows of the other files. Comparisons of a column with a literal, ``IN``,
-        ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT, skip files; other parts of a
-        condition do not. Raises CallError."""
+        Before Spark plans its scan, ``load`` skips the files that cannot contain matching rows according to their
+        partition values and statistics; Spark evaluates the condition on the rows of the other files. Comparisons of a
+        column with a literal, ``IN``, ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT,
+        skip files; other parts of a condition do not. Raises CallError."""
         if not isinstance(condition, (str, deltalog.Predicate)):
             kind = type(condition).__name__
             raise deltalog.CallError(f"where takes SQL text or a predicate built with deltalog.col(…), not {kind}.")
@@ -170,10 +171,10 @@ class Reader:
         ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a
         transaction, uncommitted changes are included.
 
-        The DataFrame is pinned to that version, and has the table's columns in order, with types and nullability. Cost:
-        the log and the deletion vectors are read once, and each data file is looked up once; with column mapping by id
-        or widened types, the footer of each file is read too. Raises CallError for a condition that Spark cannot parse
-        or resolve; over Connect only when rows are computed.
+        The DataFrame is pinned to the version that was read, and has the table's columns in order, with their types and
+        nullability. Cost: the log and the deletion vectors are read once, and each data file is looked up once; with
+        column mapping by id or widened types, the footer of each file is read too. Raises CallError for a condition
+        that Spark cannot parse or resolve; over Connect only when rows are computed.
         """
         if not self._reads_changes():
             snapshot = self.snapshot(path)
@@ -188,13 +189,14 @@ class Reader:
         return read_changes(self._spark, path, **named_options, storage_options=self._storage)
 
     def table(self, name: str) -> DataFrame:
-        """Like ``load``, by name in a session's catalog (``spark_ext.use_catalog``): ``[schema.]table``."""
+        """Like ``load``, but for a table name in the session's catalog (``spark_ext.use_catalog``):
+        ``[schema.]table``."""
         return self.load(names.address_of(self._spark, name))
 
     def count(self, path: Location) -> int:
-        """The number of rows of ``load(path)``. It comes from the log, without opening data files, if the log has the
-        row count of every file and ``where`` only compares partition columns with literals; otherwise Spark counts.
-        Cost: as ``Snapshot.statistics``."""
+        """The number of rows of ``load(path)``. The count comes from the log, without opening data files, if the log
+        has the row count of every file and ``where`` only compares partition columns with literals; otherwise Spark
+        counts. Cost: as ``Snapshot.statistics``."""
         if self._reads_changes():
             return int(self.load(path).count())
         snapshot = self.snapshot(path)
@@ -207,8 +209,8 @@ class Reader:
 
     def partitions(self, path: Location) -> DataFrame:
         """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
-        the number of rows. It comes from the log under the same conditions as in ``count``; otherwise Spark counts.
-        Raises CallError if a partition column is called ``num_records``."""
+        the number of rows. The row count comes from the log under the same conditions as in ``count``; otherwise Spark
+        counts the rows. Raises CallError if a partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -266,8 +268,8 @@ def resolve(
     allowed_paths: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
 ) -> deltalog.Snapshot:
-    """The Snapshot of a table: the latest, or the one at ``version``, at ``timestamp`` (as for ``timestampAsOf``), at
-    ``at_ms``, or at the suffix ``@v…`` or ``@…`` of the path. ``can_return_earliest_commit`` and
+    """The Snapshot of a table: the latest, or the one selected by ``version``, ``timestamp`` (as for
+    ``timestampAsOf``), ``at_ms``, or an ``@v…`` or ``@…`` suffix of the path. ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"

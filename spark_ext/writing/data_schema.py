@@ -24,7 +24,7 @@ _FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT", "delta.identity.s
 
 
 def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
-    """The schema of data as a table stores it: nullable, without the metadata of another table."""
+    """The schema that a new table gets from data: all fields nullable, without field metadata from another table."""
 
     def stored(data_type: Any) -> Any:
         if isinstance(data_type, deltalog.schema.StructType):

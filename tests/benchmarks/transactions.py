@@ -174,8 +174,8 @@ def row(title: str, seconds: Sequence[float], **counted: int) -> Row:
 
 
 def many_writers(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Processes that commit transactions over two tables each: first each process over its own tables, then all over
-    the same tables."""
+    """Each process commits transactions that change two tables: first every process has its own two tables, then all
+    processes share two."""
     count, shared = effort.processes, catalog.tables(2)
     for title, groups in (
         (f"{count} processes, 2 tables each", [catalog.tables(2) for _ in range(count)]),
@@ -222,8 +222,8 @@ def _process(
 
 
 def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Commits that were ratified but never published: measures the first reader, their publication, and a reader after
-    it."""
+    """Commits that were ratified but never published: measures a read before they are published, their publication, and
+    a read after it."""
     (name,) = catalog.tables(1)
     ratify_only(catalog, name, effort.unpublished)
 

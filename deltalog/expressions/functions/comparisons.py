@@ -30,7 +30,7 @@ from deltalog.expressions.functions.types import (
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DecimalType, PrimitiveType
 
-# The common type of two decimals, or of a decimal and an integer: it holds all their values.
+# The common type of two decimals, or of a decimal and an integer: it can represent all their values.
 _ANY_DECIMAL = pa.decimal256(76, 38)
 
 

@@ -218,7 +218,7 @@ def does_not_put_commit_info_first(patch: Patch) -> None:
     patch.setattr(attempts, "encode_commit", last)
 
 
-# ------------------------------------------------------------------------------------------------------- conflicts
+# ----------------------------------------------------------------------------------- mutants of the conflict check
 
 
 @mutant("I10", policy="random", fault_rate=0.04, kinds={"remove": 3, "replace": 2})
@@ -279,7 +279,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
-# ------------------------------------------------------------------------------------ after and during the commit
+# --------------------------------------------------------------- mutants of the steps during and after the commit
 
 
 @mutant("I5")
@@ -343,7 +343,7 @@ def lists_through_a_cache(patch: Patch) -> None:
 
 
 class LookThenPut(WrappedStore[LogStore]):
-    """Decides by an outdated check for existence, as if time had passed between the check and the write."""
+    """Acts on a stale existence check, as if time had passed between the check and the write."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

@@ -18,6 +18,7 @@ from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, tail
 from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info, first_commit_infos
 from tests.support.core import metadata_action, protocol_action
+from tests.support.core.strategies import examples
 
 INFO = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
 
@@ -284,7 +285,7 @@ def _mutated(draw: st.DrawFn) -> list[bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_mutated())
 def test_any_bytes_mean_what_they_mean_commit_by_commit(data: list[bytes]) -> None:
     try:

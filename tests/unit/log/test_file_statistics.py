@@ -20,6 +20,7 @@ from deltalog.log import file_statistics
 from deltalog.protocol.schema import PrimitiveType, StructField
 from deltalog.schema import StructType
 from tests.support.core import environment, memory
+from tests.support.core.strategies import examples
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 SCHEMA = pa.schema(
@@ -147,7 +148,7 @@ def _texts(draw: st.DrawFn) -> tuple[str, list[str | None]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(_texts())
 def test_bounds_alone_are_those_among_all_statistics(case: tuple[str, list[str | None]]) -> None:
     kind, texts = case

@@ -29,6 +29,7 @@ from tests.support.core import (
     remove_action,
     rows,
 )
+from tests.support.core.strategies import examples
 
 
 def lines(store: MemoryStore, start: int, end: int) -> list[dict[str, Any]]:
@@ -107,7 +108,7 @@ def _action(kind: str, number: int, version: int) -> dict[str, Any]:
     return {"domainMetadata": {"domain": f"d{number}", "configuration": str(version), "removed": removed}}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_steps, st.data())
 def test_any_range_of_any_log_means_the_same(steps: list[list[tuple[str, int]]], data: st.DataObject) -> None:
     store = memory()

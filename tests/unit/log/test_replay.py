@@ -18,6 +18,7 @@ from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 from tests.support.core import metadata_action, protocol_action
+from tests.support.core.strategies import examples
 
 VECTORS = [
     None,
@@ -100,14 +101,15 @@ def _keyed(table: pa.Table) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_history(), st.integers(0, 6), st.integers(-1, 200))
 def test_replay_agrees_with_one_action_after_the_other(
     commits: list[CommitActions], cut: int, keep_after_ms: int
 ) -> None:
     live, dead = _brute_force(commits)
     head, rest = commits[:cut], commits[cut:]
-    base = live_files(None, head)  # as if a checkpoint covered the first commits
+    # As the base, the files that a checkpoint after the first ``cut`` commits would contain.
+    base = live_files(None, head)
     found = live_files(base, rest)
     assert found.schema == FILES
     rows = _keyed(found)
@@ -170,7 +172,7 @@ def test_nothing_at_all() -> None:
     assert tail(Commits()).tombstones(0).num_rows == 0
 
 
-# --------------------------------------------------------------------------------------------------- state
+# ------------------------------------------------------------------------------------------ replayed state
 
 PROTOCOL = Protocol.from_json(protocol_action()["protocol"])
 METADATA = Metadata.from_json(metadata_action()["metaData"])

@@ -28,6 +28,7 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.testing.stores import Call, FaultyStore
 from tests.support.core import memory
+from tests.support.core.strategies import examples
 
 ROW_ID = RowTrackingColumn("_metadata.row_id", "_id", True)
 VERSION = RowTrackingColumn("_metadata.row_commit_version", "_v", False)
@@ -209,7 +210,7 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_nested_values_of_any_shape_and_slice_stay_what_they_are(data: st.DataObject) -> None:
     kind = data.draw(_nested)

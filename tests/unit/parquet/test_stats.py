@@ -18,6 +18,7 @@ from deltalog.parquet import stats
 from deltalog.protocol.schema import leaves
 from deltalog.schema import StructType
 from tests.support.core import memory
+from tests.support.core.strategies import examples
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -80,7 +81,7 @@ def test_integers(name: str, data: st.DataObject) -> None:
     assert bounds(found) == ((min(present), max(present)) if present else None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | st.floats() | st.sampled_from([0.0, -0.0, math.nan, 5e-324]), min_size=1), st.booleans())
 def test_floats(drawn: list[float | None], single: bool) -> None:
     kind = pa.float32() if single else pa.float64()
@@ -89,7 +90,7 @@ def test_floats(drawn: list[float | None], single: bool) -> None:
     limits = bounds(found)
     present = [v for v in stored.to_pylist() if v is not None]
     if any(math.isnan(v) for v in present):
-        assert limits is None  # Spark orders NaN above all other values; footers ignore it
+        assert limits is None  # Spark orders NaN above all other values; footer statistics ignore NaN
     if limits is not None:
         low, high = float(limits[0]), float(limits[1])
         assert all(low <= v <= high for v in present)
@@ -125,7 +126,7 @@ _long_text = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.none() | _text | _long_text, min_size=1))
 def test_text(drawn: list[str | None]) -> None:
     """The bounds are correct for readers that compare UTF-8 bytes and for readers that compare UTF-16 units."""
@@ -170,7 +171,7 @@ def test_the_upper_bound_of_long_text(text: str, high: str | None) -> None:
 MICROS = st.integers(-62135596800000000, 253402300799999999)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | MICROS, min_size=1), st.sampled_from(["UTC", None]))
 def test_timestamps(drawn: list[int | None], zone: str | None) -> None:
     found = column(drawn, pa.timestamp("us", zone), row_group_size=3)
@@ -219,7 +220,7 @@ def test_dates(drawn: list[datetime.date | None]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_decimals(data: st.DataObject) -> None:
     precision = data.draw(st.integers(1, 38))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from deltalog.errors import InvalidDataFileError
 from deltalog.parquet.variant import to_json, unshred
 from deltalog.schema import variant_to_python
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 EMPTY = b"\x01\x00\x00"
@@ -160,7 +161,7 @@ def test_deep_values_are_refused_instead_of_ending_the_process() -> None:
         python(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=40), st.sampled_from([EMPTY, names("a", "b"), names(*"abcdefgh", width=3)]))
 def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> None:
     try:
@@ -171,7 +172,7 @@ def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> No
     assert (json.loads(text) is None) == (found is None)
 
 
-# ---------------------------------------------------------------------------------------------------- shredding
+# -------------------------------------------------------------------------------------------- shredded variants
 
 
 def rebuilt(rows: list[Any], typed: pa.DataType, metadata: bytes = EMPTY) -> list[Any]:

@@ -15,6 +15,7 @@ from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.timestamps import CommitAt, Enablement, Timeline
 from tests.support.core import ICT, TIMESTAMP_KEY, VERSION_KEY
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 
@@ -183,7 +184,7 @@ def _logs(draw: st.DrawFn) -> tuple[list[int], bool, Enablement | None, dict[int
     return versions, active, pair, icts, file_times
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_logs(), st.data())
 def test_resolving_agrees_with_looking_at_every_commit(
     log: tuple[list[int], bool, Enablement | None, dict[int, int], dict[int, int]], data: st.DataObject

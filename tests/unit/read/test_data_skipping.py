@@ -30,6 +30,7 @@ from deltalog.read import data_skipping
 from deltalog.read.data_skipping import prune, split
 from deltalog.schema import StructType
 from tests.support.core import SCHEMA, environment, memory, rows
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 NTZ = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
@@ -103,7 +104,7 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(), st.sampled_from(FORMS), st.booleans())
 def test_rows_after_skipping_are_those_of_brute_force(
     case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None, bounds_first: bool
@@ -127,7 +128,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_files_that_hold_matching_rows_only_are_known_as_such(
     case: tuple[pa.Schema, list[pa.Table], Predicate],

@@ -28,6 +28,7 @@ from tests.support.core import (
     put_variant_table,
     rows,
 )
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 
@@ -147,7 +148,7 @@ def test_the_empty_text_of_a_partition_column_is_null() -> None:
     assert {r["name"] for r in table.snapshot().scan().to_arrow().to_pylist()} == {None}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.none() | st.text(min_size=1, max_size=8), st.integers(0, 3)), min_size=1, max_size=12))
 def test_rows_survive_any_partition_values(drawn: list[tuple[str | None, int]]) -> None:
     schema = pa.schema([("p", pa.string()), ("q", pa.int64()), ("v", pa.int64())])

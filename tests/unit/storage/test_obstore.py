@@ -62,7 +62,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(LogStoreTests):
-    """Another server that refuses in other ways, and a prefix that looks percent-encoded."""
+    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
 
     rounds = 8
 
@@ -122,7 +122,7 @@ def proxy_and_bucket(ministack: Server) -> Iterator[tuple[Proxy, str, Server]]:
 
 @pytest.fixture
 def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, ObstoreStore]]:
-    """An empty store behind a proxy that has already been probed; it repeats a request up to twice, after short
+    """An empty store whose proxy has already been probed. The store repeats a failed request up to twice, after short
     pauses."""
     proxy, bucket, server = proxy_and_bucket
     store = ObstoreStore(

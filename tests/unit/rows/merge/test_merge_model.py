@@ -20,6 +20,7 @@ from deltalog.rows.merge import row_matching
 from deltalog.rows.merge import source as merge_source
 from deltalog.write import partition_files
 from tests.support.core import environment, info, memory
+from tests.support.core.strategies import examples
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("p", pa.string()), ("f", pa.float64())])
 SOURCE = pa.schema([("x", pa.int64()), ("k", pa.int32()), ("p", pa.string()), ("f", pa.float64())])
@@ -98,7 +99,7 @@ class Case:
 
     @property
     def adds(self) -> bool:
-        """Whether the clause assigns ``w``, which exists only in the source."""
+        """Whether the clause assigns, and thus adds, the column ``w``, which exists only in the source."""
         return "_all" in self.method or any(name in self.arguments.get("updates", ()) for name in ("w", "t.W"))
 
     @property
@@ -198,7 +199,7 @@ def counted(found: Any) -> Counter[Any]:
 PROPERTIES = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed", "delta.enableRowTracking")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     target=st.lists(rows(0, 6), min_size=1, max_size=3),
     source=rows(1000, 6),
