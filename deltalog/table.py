@@ -20,6 +20,9 @@ from deltalog.storage.registry import Location, open_store
 from deltalog.write.commit_info import UserMetadata
 
 if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.dataset as ds
     from typing_extensions import Unpack
 
     from deltalog import addresses
@@ -364,15 +367,30 @@ class DeltaTable:
         """The columns of the latest version that this handle has read. Cost: none."""
         return self._handle.latest.schema
 
-    def to_pyarrow_table(self) -> pa.Table:
-        """All rows of the latest version, as an Arrow table in memory. To read only some of the rows, use
-        ``snapshot().scan()``. Raises and costs as ``snapshot`` and ``Scan.batches``."""
-        return self.snapshot().scan().to_arrow()
+    def to_pyarrow_table(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pa.Table:
+        """The rows of the latest version, in memory. ``columns``, ``where``: as for ``Snapshot.scan``. Raises and costs
+        as ``snapshot`` and ``Scan.batches``."""
+        return self.snapshot().scan(columns, where).to_arrow()
 
-    def to_pandas(self) -> Any:
-        """All rows of the latest version as a pandas DataFrame. Raises and costs as ``to_pyarrow_table``; needs
-        pandas."""
-        return self.snapshot().scan().to_pandas()
+    def to_pandas(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> Any:
+        """The rows of the latest version as a pandas DataFrame. Arguments, errors and cost as of ``to_pyarrow_table``;
+        needs pandas."""
+        return self.snapshot().scan(columns, where).to_pandas()
+
+    def to_pyarrow_dataset(self) -> ds.Dataset:
+        """The rows of the latest version as a pyarrow Dataset. Raises and costs as ``snapshot`` and
+        ``Snapshot.to_pyarrow_dataset``."""
+        return self.snapshot().to_pyarrow_dataset()
+
+    def scan_polars(self) -> pl.LazyFrame:
+        """The rows of the latest version as a polars LazyFrame. Raises and costs as ``snapshot`` and
+        ``Snapshot.scan_polars``."""
+        return self.snapshot().scan_polars()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows of the latest version as a DuckDB relation. Raises and costs as ``snapshot`` and
+        ``Snapshot.to_duckdb``."""
+        return self.snapshot().to_duckdb(connection)
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> snapshots.Snapshot:
         """The latest version, a specific version, or the version that was current at a point in time.

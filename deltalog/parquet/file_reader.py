@@ -373,7 +373,7 @@ class Assembly:
         fields = list(parquet.schema_arrow)
         partitioned = {name.lower() for name in layout.partition_columns}
         self._partitions = {
-            column.name: _partition_value(file, column, layout.mapping)
+            column.name: partition_value(file, column, layout.mapping)
             for column in layout.schema
             if column.name.lower() in partitioned
         }
@@ -432,7 +432,8 @@ class Assembly:
         return fresh if kept is None else pc.coalesce(kept, fresh)
 
 
-def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+def partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+    """The value of a partition column in a file, from the log. Raises CorruptTableError."""
     name = column_mapping.physical_name(column, mode)
     values = file.partition_values
     folded = {key.lower(): text for key, text in values.items()}

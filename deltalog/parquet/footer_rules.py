@@ -68,6 +68,29 @@ def checked(footer: bytes) -> bytes:
         raise ValueError("its footer is cut off") from None
 
 
+def columns_and_rows(footer: bytes, likely: bytes = b"") -> tuple[bytes, int]:
+    """The encoded version and columns of a footer, which are equal for files with equal columns, and the file's number
+    of rows. Nothing after the number of rows is looked at. ``likely``: such columns, which are compared instead of
+    decoded. Raises ValueError."""
+    try:
+        at = len(likely) if likely and footer.startswith(likely) else 0
+        number = 2 if at else 0
+        while number < 2:
+            number, kind, at = _field(footer, at, number)
+            if not 0 < number <= 2:
+                raise ValueError("its footer has no columns")
+            at = _skipped(footer, at, kind, 0)
+        number, kind, start = _field(footer, at, number)
+        if number != 3 or kind != _I64:
+            raise ValueError("its footer has no number of rows")
+        rows, _ = _signed(footer, start, kind)
+    except IndexError:
+        raise ValueError("its footer is cut off") from None
+    if not 0 <= rows <= limits.MAX_FILE_ROWS:
+        raise ValueError(f"it has {rows} rows by its footer")
+    return footer[:at], rows
+
+
 def _file(data: bytes) -> bytes:
     found: _Struct = {}
     groups: bytearray | None = None

@@ -285,6 +285,11 @@ class LogStore(ABC):
         """The full path or URL of ``path``, for other tools."""
         return f"{self.url}/{path}"
 
+    def local_path(self, path: str) -> str | None:
+        """The absolute path of ``path`` on the local disk, for tools that open files themselves; None on other stores,
+        and for stores that do more than open the file. Cost: none."""
+        return None
+
     def sibling(self, url: str) -> LogStore:
         """The store of another table root on the same disk or service, with the same options.
 

@@ -399,6 +399,9 @@ class LocalStore(LogStore):
     def location(self, path: str) -> str:
         return self._absolute(path)
 
+    def local_path(self, path: str) -> str | None:
+        return os.path.abspath(self._absolute(path))
+
     def sibling(self, url: str) -> LocalStore:
         root = local_root(url)
         if root is None:
