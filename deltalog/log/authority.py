@@ -5,11 +5,10 @@ Spec: PROTOCOL.md#catalog-managed-tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """The authority over a table's commits. By default, it is the set of commit files in ``_delta_log``.
 
     ``catalog``: the URL of the catalog that decides instead; None if the table is not catalog-managed. ``branch``: the
